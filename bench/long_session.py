@@ -18,7 +18,7 @@ from kimi_tui.llm.scripted import (
     ScriptedProvider,
 )
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.kimisoul import open_soul
+from kimi_tui.soul.assembly import open_soul
 
 MESSAGES_A_TURN = 7
 """Of a long session: what the person said, two answers, one result, and three markers."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NEWEST = "newest"
 """`Launch.resume` for the newest session of the folder."""
+FORKED = "This is a fork; the session it was made from is as it was."
+"""The notice in a fork of a whole session."""
 
 
 class Options(NamedTuple):

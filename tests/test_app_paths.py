@@ -10,7 +10,7 @@ import pytest
 
 from kimi_tui import app_paths
 from kimi_tui.logging_setup import start_logging
-from kimi_tui.tui.prompt.history import append_history
+from kimi_tui.session.prompt_history import append_history
 
 
 @pytest.mark.parametrize("variable", ["", "/x/y", "  "])

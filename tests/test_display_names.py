@@ -1,11 +1,10 @@
-"""A title has the words of a message and not its chips; a message of images alone has their names. Tools have short ones."""
+"""A title has the words of a message and not its chips; a message of images alone has their names."""
 
 from __future__ import annotations
 
 from support.cases import each
 
 from kimi_tui.display_names import titled
-from kimi_tui.tool_cards import short_name
 
 CHIP = "[image login page.png 1280x800 ~1.4k]"
 
@@ -37,10 +36,3 @@ CHIP = "[image login page.png 1280x800 ~1.4k]"
 )
 def test_a_title_has_words_or_names(text: str, names: list[str], title: str) -> None:
     assert titled(text, names) == title
-
-
-def test_tools_have_short_names() -> None:
-    assert short_name("StrReplaceFile") == "Edit"
-    assert short_name("mcp__files__read") == "files/read"
-    assert short_name("a\x1b[2Jb") == "ab"
-    assert short_name("") == "tool"

@@ -337,7 +337,7 @@ def _folders(work: Path) -> Iterator[CheckResult]:
 def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
     """Files that the program does without, silently, where it cannot read them."""
     from kimi_tui.filesystem import open_regular
-    from kimi_tui.tui.prompt.history import history_file
+    from kimi_tui.session.prompt_history import history_file
 
     for about, path in (
         ("what was sent before", history_file(data, work.resolve())),

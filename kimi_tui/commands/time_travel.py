@@ -111,7 +111,7 @@ async def _travel(options: Namespace) -> int:
         return USAGE
     session = chosen_session(options.session)
     # All of the engine, which is not waited for to say how a command is used.
-    from kimi_tui.soul.kimisoul import open_soul
+    from kimi_tui.soul.assembly import open_soul
 
     start_logging(log_file())
     # With no model: operations only. What they do is recorded as in the app.
@@ -151,10 +151,10 @@ async def _dmail(soul: KimiSoul, options: Namespace) -> int:
     if files is None:
         return FAILED
     if options.dry_run:
-        preview = await soul.preview_dmail(options.n, options.text, "person")
+        preview = await soul.dmails.preview(options.n, options.text, "person")
         result = result_of_preview(replace(preview, files=files), options.files)
         return print_result(options, result, f"Would send the D-Mail to #{options.n}")
-    outcome = await soul.dmail(target, options.text, options.files)
+    outcome = await soul.dmails.send(target, options.text, options.files)
     said = f"The D-Mail is at #{options.n}, where the agent reads it in its next turn"
     return print_result(options, result_of(outcome, files_left_alone(files)), said)
 
@@ -181,9 +181,9 @@ async def _go(
     if files is None:
         return FAILED
     if options.dry_run:
-        result = result_of_preview(await soul.preview(target), options.files)
+        result = result_of_preview(await soul.travel.preview(target), options.files)
     else:
-        result = result_of(await soul.rewind(target, options.files), files_left_alone(files))
+        result = result_of(await soul.travel.rewind(target, options.files), files_left_alone(files))
     said = f"{words[options.dry_run]} {where}"
     if options.files == "only":
         of = where.removeprefix("before ")
@@ -200,7 +200,7 @@ async def _looked_at(soul: KimiSoul, options: Namespace, target: Target) -> File
     if options.files == "keep":
         return FilesPreview()
     await soul.files_ready()
-    files = (await soul.preview(target)).files or FilesPreview()
+    files = (await soul.travel.preview(target)).files or FilesPreview()
     if files.reason:
         complain(files.reason)
         return None
@@ -211,7 +211,7 @@ async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
     await soul.files_ready()
     heard = soul.wire.subscribe()
     before = soul.used
-    said = await (_undo(soul) if options.name == "undo" else soul.redo())
+    said = await (_undo(soul) if options.name == "undo" else soul.travel.redo())
     entry = soul.session.context.journal.entries[-1]
     result = Result(
         checkpoint_id=entry.checkpoint_id,
@@ -227,11 +227,11 @@ async def _undo(soul: KimiSoul) -> str:
     """Undo; what it takes along is called as on the timeline."""
     from kimi_tui.soul.checkpoint_table import shown_timeline
 
-    found = await soul.preview_undo()
+    found = await soul.travel.preview_undo()
     if found.left_from < 0:
-        return await soul.undo()
+        return await soul.travel.undo()
     timeline = await asyncio.to_thread(shown_timeline, soul.session)
-    return await soul.undo(cut(timeline.name_from(found.left_from), NAME_WIDTH))
+    return await soul.travel.undo(cut(timeline.name_from(found.left_from), NAME_WIDTH))
 
 
 @dataclass(frozen=True, slots=True)

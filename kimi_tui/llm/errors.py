@@ -13,7 +13,7 @@ where it cannot mean anything else: the size of a picture, the length of a name 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -41,11 +41,44 @@ class LLMNotSet(LLMError):
 
 
 class LLMNotSupported(LLMError):
-    """The model cannot take this content; where that is known, it is raised before any request."""
+    """The model cannot take this content; where that is known, it is raised before any request.
+
+    Attributes:
+        missing: the capabilities that the model lacks for it, by the names of `provider.Capability`.
+    """
+
+    def __init__(self, message: str, *, advice: str = "", missing: Collection[str] = ()) -> None:
+        super().__init__(message, advice=advice)
+        self.missing = frozenset(missing)
 
 
 class ToolsNotSupported(LLMNotSupported):
     """The server says that this model calls no tools; without them it may answer."""
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message, advice=advice, missing={"tools"})
+
+
+class ModelCannotSee(LLMNotSupported):
+    """A message has images and the model takes none; nothing was sent or stored.
+
+    Args:
+        model: what it is called.
+        seeing: configured models that do.
+    """
+
+    def __init__(self, model: str, seeing: Sequence[str]) -> None:
+        names = ", ".join(seeing)
+        super().__init__(
+            f"{model} takes no images.",
+            advice=f"These do, for /model: {names}."
+            if names
+            else "Choose a model that sees with /model, or add image_in to its capabilities in the configuration.",
+            missing={"image_in"},
+        )
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.advice}"
 
 
 class APIConnectionError(LLMError):

@@ -349,6 +349,7 @@ class OpenAICompatible(ChatProvider):
                     f"{self._info.model} is not known to take images.",
                     advice="Send it without, choose a model that sees, or add image_in to its "
                     "capabilities in the config.",
+                    missing={"image_in"},
                 )
 
     # Sending, and learning from refusals.

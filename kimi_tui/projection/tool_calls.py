@@ -75,7 +75,7 @@ def target(card: Card, arguments: str, work_dir: str = "") -> str:
             folder = work_dir.rstrip("/") + "/"
             if work_dir and (card.kind == "path" or not card.keys):
                 text = text.removeprefix(folder)
-    return card.form.replace("{}", text) if text else ""
+    return card.form.replace("{}", text, 1) if text else ""
 
 
 def _progress(key: str, arguments: str) -> str:
@@ -217,7 +217,7 @@ class ToolCalls:
         if block.state == "stopped" and not event.duration_s:
             block.duration_s = max(0.0, at - block.at)
         block.live_output.clear()
-        if not block.card.text:
+        if not block.card.text and block.card.shows != "answers":
             block.arguments = ""
         elif block.card.is_letter and block.state == "done":
             self._undelivered.append(block)

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from kimi_tui.tool_cards import DisplayBlock, ImageBlock
+from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
@@ -334,6 +334,7 @@ class WorldLineMessage:
             their images.
         sent_from: of a D-Mail the checkpoint that it was sent from, and `saved` the tokens that it freed; -1 and 0 where
             that is not known.
+        card: of the tool, where that is not known by its name and is recorded (in a comparison).
     """
 
     checkpoint_id: int
@@ -349,6 +350,7 @@ class WorldLineMessage:
     display: tuple[DisplayBlock, ...] = ()
     sent_from: int = -1
     saved: int = 0
+    card: Card | None = None
 
 
 class Run(NamedTuple):

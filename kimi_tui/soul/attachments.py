@@ -16,11 +16,11 @@ from mimetypes import guess_type
 from typing import NamedTuple
 
 from kimi_tui.images import Image, is_image
+from kimi_tui.llm.errors import ModelCannotSee
 from kimi_tui.llm.message import ContentPart, ImagePart, Message, TextPart
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import image_part
-from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.tool_results import with_versions

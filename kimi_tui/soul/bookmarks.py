@@ -45,7 +45,7 @@ class UserMarks:
         return pins | {(roots[uid], number) for uid, number in pins if uid in roots}
 
     async def bookmark(self, uid: str, name: str) -> None:
-        """Give a checkpoint a name, or with an empty one take it away.
+        """Give a checkpoint (of any world line) a name, or with an empty one take it away. At any time; not published.
 
         Raises:
             StorageTrouble: it could not be written.
@@ -56,8 +56,11 @@ class UserMarks:
                 await asyncio.to_thread(self._session.bookmark, uid, "")
             await asyncio.to_thread(self._session.bookmark, root, " ".join(name.split()))
 
-    async def pin(self, uid: str, number: int, pinned: bool = True) -> None:
-        """Keep a message from being dropped by a compaction or a D-Mail, or no longer.
+    async def pin(self, uid: str, number: int = 0, pinned: bool = True) -> None:
+        """Keep a message from being dropped by a compaction or a D-Mail, or no longer. At any time; not published.
+
+        `number` counts the messages behind the checkpoint from 0, markers not counted: of a turn 0 are the user's
+        words, of a step 0 is the agent's message and 1 its first tool result. A call never parts from its results.
 
         Raises:
             StorageTrouble: it could not be written.

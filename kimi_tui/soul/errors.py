@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 
 class SoulError(Exception):
     """Base of all errors here. `advice` says what to do, in one sentence, or is empty."""
@@ -14,31 +12,32 @@ class SoulError(Exception):
         self.advice = advice
 
 
-class ModelCannotSee(SoulError):
-    """The model in use takes no images; nothing was sent or stored.
+class RunCancelled(SoulError):
+    """A turn was stopped; what was complete by then is kept."""
 
-    Args:
-        model: what it is called.
-        seeing: configured models that do.
-    """
+    def __init__(self) -> None:
+        super().__init__("The turn was stopped.")
 
-    def __init__(self, model: str, seeing: Sequence[str]) -> None:
-        names = ", ".join(seeing)
+
+class TurnFailed(SoulError):
+    """A turn ended by a fault of the program, which is its `__cause__`."""
+
+    def __init__(self, cause: Exception) -> None:
         super().__init__(
-            f"{model} takes no images.",
-            advice=f"These do, for /model: {names}."
-            if names
-            else "Choose a model that sees with /model, or add image_in to its capabilities in the configuration.",
+            f"Something went wrong in the program: {type(cause).__name__}.",
+            advice="The log file says more. Nothing that was said is lost.",
         )
-
-    def __str__(self) -> str:
-        return f"{self.message} {self.advice}"
 
 
 class MaxStepsReached(SoulError):
-    """A turn used up its steps."""
+    """A turn used up its steps.
+
+    Attributes:
+        n_steps: how many it took.
+    """
 
     def __init__(self, n_steps: int) -> None:
+        self.n_steps = n_steps
         super().__init__(
             f"The agent took {n_steps:,} steps in one turn and was stopped.",
             advice="Press Enter in an empty prompt to let it go on.",
@@ -83,3 +82,23 @@ class FilesUnknown(SoulError):
 
 class SoulBusy(Exception):
     """The engine is in the middle of a turn or an operation; the message says what to do."""
+
+
+class CannotOpen(Exception):
+    """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DiskRefuses(CannotOpen):
+    """The disk does not take or give what the session needs, and may do so when it is asked again."""
+
+
+class NoModelNamed(CannotOpen):
+    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
+
+    def __init__(self, message: str, code: int, *, listed: bool) -> None:
+        super().__init__(message, code)
+        self.listed = listed

@@ -85,9 +85,11 @@ _NOT_READY = "The first look at the files has not ended yet; a notice tells when
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangingTool:
-    """A running tool that changes files. `paths` are all files that it can change, None where that is unknown (a command)."""
+    """A running tool that changes files. `paths` are all files that it can change, None where that is unknown (a command);
+    `author` is the agent that runs it."""
 
     paths: frozenset[str] | None
+    author: str = ""
 
 
 class FileHistory:
@@ -98,13 +100,23 @@ class FileHistory:
         wire: where changes and errors are published.
         limits: how much is stored.
         around: the scope of the snapshots, from `snapshot_scope`.
+        author: the agent whose tools change files where nothing else is said; empty for the session's own. Agents beside it
+            share this history: with one of their own, each would take the other's changes for someone else's.
 
     Attributes:
         work_dir: the work folder.
         reads_only: returns whether nothing may be changed now (plan mode): an interrupted restore is not finished then.
     """
 
-    def __init__(self, session: Session, wire: Wire, limits: Limits, around: SnapshotScope) -> None:
+    def __init__(
+        self,
+        session: Session,
+        wire: Wire,
+        limits: Limits,
+        around: SnapshotScope,
+        author: str = "",
+    ) -> None:
+        self._author = author
         # Set when a scan that is under way is no longer wanted.
         self._cancelled = threading.Event()
         self.reads_only: Callable[[], bool] = lambda: False
@@ -178,17 +190,21 @@ class FileHistory:
             self._marks.add(marked)
             marked.add_done_callback(self._marked)
 
-    async def before_change(self, paths: Sequence[str] | None) -> ChangingTool:
+    async def before_change(
+        self, paths: Sequence[str] | None, author: str | None = None
+    ) -> ChangingTool:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
             paths: the files that it will change, relative to the work folder; None where they are unknown (a command).
+            author: the agent that runs it; None for that of this history.
 
         Returns:
             the running tool, to be passed to `after_change`.
         """
-        change = ChangingTool(None if paths is None else frozenset(paths))
-        await self._scan_before(change.paths)
+        who = self._author if author is None else author
+        change = ChangingTool(None if paths is None else frozenset(paths), who)
+        await self._scan_before(change)
         self._under_way.append(change)
         self._unseen.append(change)
         return change
@@ -489,7 +505,8 @@ class FileHistory:
         except OSError as error:
             return kind(reason=f"The files cannot be looked at: {error.strerror or error}.")
 
-    async def _scan_before(self, paths: frozenset[str] | None) -> None:
+    async def _scan_before(self, change: ChangingTool) -> None:
+        paths = change.paths
         if self._tracker.refusal:
             self._events.refused(self._tracker.refusal)
         if not self._is_on or self._first_scan is None:
@@ -503,6 +520,9 @@ class FileHistory:
             if not done:
                 self._tracker.command_ran()
                 return
+        if any(one.author != change.author for one in self._under_way):
+            # What the tool of another agent has changed until now is not someone else's; the scan at its end tells.
+            return
         if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
             await self._scan(self._others)
 
@@ -514,14 +534,14 @@ class FileHistory:
 
     async def _scan_after(self, change: ChangingTool, uid: str, key: str) -> None:
         try:
-            await self._scan("agent", uid, key)
+            await self._scan("agent", uid, key, change.author)
         finally:
             self._unseen.remove(change)
 
-    async def _scan(self, by: By, uid: str = "", key: str = "") -> None:
+    async def _scan(self, by: By, uid: str = "", key: str = "", author: str = "") -> None:
         """Scan, and publish what the agent changed. A refusal of the disk is published, never raised: work goes on."""
         try:
-            snapshot, figures = await self._run(self._scan_and_count, by)
+            snapshot, figures = await self._run(self._scan_and_count, by, author)
         except OSError as error:
             # What kept the first scan from ending is published with that.
             if self._is_ready:
@@ -533,12 +553,16 @@ class FileHistory:
             paths, named = tuple(sorted(snapshot.changed)), tuple(lost[:_NAMED_LOST])
             self._wire.publish(FilesChanged(uid, paths, added, removed, len(lost), key, named))
 
-    def _scan_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int, list[str]]]:
+    def _scan_and_count(
+        self, by: By, author: str = ""
+    ) -> tuple[Snapshot | None, tuple[int, int, list[str]]]:
         """Scan, in the thread of the files: what counts is who is at work when the scan begins, not when it was asked for."""
         tracker = self._tracker
         if by != "agent":
             return tracker.take_snapshot(by), (0, 0, [])
-        snapshot = tracker.take_snapshot(by, _touched(self._unseen), others=self._others)
+        snapshot = tracker.take_snapshot(
+            by, _touched(self._unseen), others=self._others, author=author
+        )
         return snapshot, (0, 0, []) if snapshot is None else tracker.figures(snapshot)
 
     async def _report_first_scan(self, first: asyncio.Future[_FirstScan]) -> None:

@@ -1,7 +1,6 @@
-"""KimiSoul, the agent engine of one session: the interface of the screens. Runs turns and operations, one at a time.
+"""KimiSoul, the agent engine of one session: a `Soul` with all parts. Runs turns and operations, one at a time.
 
-`open_soul` puts together the conversation, the files and the model of a session, and the engine. Everything that happens is
-published on its wire. What a turn does is in `loop`, an operation in `operations`; here they are started, stopped and ended.
+`assembly.open_soul` puts it together. Everything that happens is published on its wire. What a turn does is in `loop`, an operation in `operations`; here they are started, stopped and ended.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ import logging
 import shutil
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import RetryPolicy
-from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
+from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
 from kimi_tui.llm.provider import ChatProvider, Overdue
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
@@ -29,23 +26,27 @@ from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
-from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
+from kimi_tui.soul.errors import (
+    EmptySummary,
+    NothingToCompact,
+    RunCancelled,
+    SoulError,
+    TurnFailed,
+)
+from kimi_tui.soul.file_history import FILES_NAME
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
-from kimi_tui.soul.messages import Author
 from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
+from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.request_form import ToolsWish
 from kimi_tui.soul.rewind_values import (
-    END,
-    FilesChoice,
-    Forked,
-    RewindOutcome,
-    RewindPreview,
     Target,
 )
+from kimi_tui.soul.session_title import propose_title
 from kimi_tui.soul.system_prompt import FolderFacts
-from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
+from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
@@ -67,38 +68,17 @@ from kimi_tui.wire.events import (
     TurnBegin,
     TurnEnd,
 )
-from kimi_tui.wire.queue import Wire
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import WorldLineMessage
-    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineReader
-
-
-import os
-from datetime import date
-from pathlib import Path
-
-from kimi_tui.config.settings import ModelPrices
-from kimi_tui.session.context import Context
-from kimi_tui.session.schema import SystemPrompt
-from kimi_tui.soul.compaction import SimpleCompaction
-from kimi_tui.soul.conversation import DMAIL_TOOL
-from kimi_tui.soul.file_history import FILES_NAME, FileHistory, snapshot_scope
-from kimi_tui.soul.history import read_history
-from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
-from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
-from kimi_tui.soul.session_title import propose_title
-from kimi_tui.soul.system_prompt import build_system_prompt
-from kimi_tui.tools.base import Tool
-from kimi_tui.tools.sandbox.policy import SandboxSettings
-from kimi_tui.tools.sandbox.sandbox import find_sandbox
-from kimi_tui.tools.toolset import Toolset, default_toolset
-from kimi_tui.wire.events import DISK_TOPIC
-from kimi_tui.workspace.snapshots import Limits
+    from kimi_tui.tools.base import Tool
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+TurnResult = Literal["done", "rejected"]
+"""How a turn ended in order: the agent was done, or the user did not allow what it wanted to do."""
+TURN_ERRORS = (LLMError, SoulError, StorageTrouble)
+"""What else a turn ends with. The event of its end tells each, so a caller that listens to these has nothing to do."""
 WAIT_ON = "Wait on"
 ASK_AGAIN = "Send the request again"
 """The answers where a model's answer is overdue."""
@@ -109,10 +89,10 @@ _LONGEST_NAME = 120
 
 
 class KimiSoul:
-    """The engine as a screen sees it; `open_soul` opens it. Methods run on the event loop and never block it.
+    """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
     Turns and operations run one at a time: whatever changes the context, and reads all of it, raises `SoulBusy` while
-    another runs. Errors of the model are events on the wire, not exceptions. Every operation that changes the context
+    another runs. What ends a turn is both an event on the wire and an exception for the caller of `run`. Every operation that changes the context
     can be undone. Where the disk refuses an operation, it raises `StorageTrouble` (an `OSError`) and nothing has
     changed.
 
@@ -134,7 +114,10 @@ class KimiSoul:
         session: the open session.
         no_sandbox: why there is no sandbox; empty where there is one.
         search_sandbox: the sandbox of search programs; None where there is none.
+        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
     """
+
+    name = "kimi-tui"
 
     def __init__(
         self,
@@ -157,15 +140,15 @@ class KimiSoul:
         self._conversation = conversation
         self._history: Sequence[EventRecord] = history
         self._recorder = Recorder(session.record, wire)
-        self._marks = UserMarks(session)
+        self.marks = UserMarks(session)
         self._approval = Approval(wire, mode)
         self._sandbox = sandbox
         self.no_sandbox = no_sandbox
         self.search_sandbox = search_sandbox
         self._steering = Steering(wire)
         self._orphans = OrphanedTasks()
-        self._compactor = Compactor(conversation, self._marks, compaction)
-        dmails = DMailDelivery(conversation, self._marks, self._approval, environ)
+        self._compactor = Compactor(conversation, self.marks, compaction)
+        dmails = DMailDelivery(conversation, self.marks, self._approval, environ)
         self._jobs = Jobs(self._publish_jobs)
         self._tools = ToolRuntime(
             conversation,
@@ -192,17 +175,27 @@ class KimiSoul:
             self._attachments,
         )
         self._operations = Operations(session, conversation)
-        self._user_dmails = UserDMails(conversation, self._operations, dmails)
-        # The turn or operation that runs now.
-        self._task: asyncio.Task[Any] | None = None
-        self._stoppable = False
-        self._stopping = False
-        self._closed = False
+        self._alone = OneAtATime(self._stop_naming)
+        self.travel = Travel(self._operations, self._jobs, self._alone)
+        self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
+        self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
+        self.tasks = Tasks(self._jobs)
         self._naming: asyncio.Task[str] | None = None
         """Has the model name the session."""
         conversation.model.on_overdue = self._waits_on
 
     # -- what there is ---------------------------------------------------------------------------
+
+    @property
+    def model_name(self) -> str:
+        """The model in use, as its server calls it; empty while none is set."""
+        return self._conversation.model.name
+
+    @property
+    def model_capabilities(self) -> frozenset[str] | None:
+        """What the model in use can take and do; None while none is set."""
+        info = self._conversation.model.info()
+        return None if info is None else info.capabilities
 
     @property
     def status(self) -> StatusUpdate:
@@ -258,17 +251,16 @@ class KimiSoul:
     @property
     def running(self) -> bool:
         """Whether a turn or an operation is under way."""
-        return self._task is not None
+        return self._alone.running
 
     @property
     def takes_steers(self) -> bool:
         """Whether a text queued by `steer` would be taken: a turn, a user's command or a compaction is running."""
-        return self._task is not None and self._stoppable
+        return self._alone.stoppable
 
     async def settled(self) -> None:
         """Wait until no operation is under way; a turn may be."""
-        while (task := self._task) is not None and not self._stoppable:
-            await asyncio.wait([task])
+        await self._alone.settled()
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -284,11 +276,6 @@ class KimiSoul:
     def sent_tools(self) -> tuple[str, ...]:
         """The names of the tools that requests carry."""
         return self._conversation.toolset.names
-
-    @property
-    def has_dmail(self) -> bool:
-        """Whether D-Mails can be sent in this session; the configuration says so."""
-        return self._conversation.limits.dmail.enabled
 
     async def files_ready(self) -> FolderFacts:
         """Wait until the working files have been scanned for the first time; what is known of the folder then."""
@@ -346,40 +333,54 @@ class KimiSoul:
     # -- turns -----------------------------------------------------------------------------------
 
     async def run(
-        self, text: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
-    ) -> None:
+        self, user_input: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
+    ) -> TurnResult:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
+        What it raises is told on the wire too: what ends the turn, by its `TurnEnd` (`TURN_ERRORS` has all of these).
+
         Args:
-            text: the user's message; files and images that it names with `@` are read and attached.
+            user_input: the user's message; files and images that it names with `@` are read and attached.
             images: the images that were pasted into it, in order.
             begins: called when the images are stored; messages sent after that come after this one.
+
+        Returns:
+            `done`, or `rejected` where the user did not allow what the agent wanted to do.
 
         Raises:
             SoulBusy: something runs (use `steer`).
             ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
-            StorageTrouble: the disk refused an image; nothing was said.
+            StorageTrouble: the disk refused an image, then nothing was said, or what the turn was to store.
+            LLMNotSet: no model is set.
+            LLMNotSupported: the model cannot take something; `missing` names the capabilities.
+            LLMError: the model could not be asked.
+            MaxStepsReached: the turn used up its steps.
+            RunCancelled: the turn was stopped.
+            SoulError: anything else that ended it.
         """
-        await self._attachments.check_and_store(text, images)
+        try:
+            await self._attachments.check_and_store(user_input, images)
+        except ModelCannotSee as error:
+            raise self._told(error) from None
         begins()
         # What is queued from now on was said after this.
-        await self._run_alone(self._turn(text, images, self._steering.queued), stoppable=True)
+        return await self._alone.run(
+            self._turn(user_input, images, self._steering.queued), stoppable=True
+        )
 
-    async def resume(self) -> None:
+    async def resume(self) -> TurnResult:
         """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
 
-        Raises:
-            SoulBusy: something runs.
+        Returns and raises what `run` does.
         """
-        await self._run_alone(self._turn(""), stoppable=True)
+        return await self._alone.run(self._turn(""), stoppable=True)
 
-    async def run_command(self, command: str, *, told: bool = True) -> None:
+    async def run_command(self, command: str, *, told: bool = True) -> TurnResult:
         """Run a shell command of the user, as a turn without the agent; with `told` its output goes into the context.
 
-        Raises:
-            SoulBusy: something runs.
+        Returns and raises what `run` does.
         """
-        await self._run_alone(self._user_command(command, told=told), stoppable=True)
+        return await self._alone.run(self._user_command(command, told=told), stoppable=True)
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> str:
         """Queue a message, with the images pasted into it, for the running turn (a steer); returns its id.
@@ -390,7 +391,7 @@ class KimiSoul:
         """
         model = self._conversation.model
         if images and not model.sees:
-            raise ModelCannotSee(model.name, self._seeing)
+            raise self._told(ModelCannotSee(model.name, self._seeing))
         return self._steering.queue(text, images)
 
     def withdraw_steer(self, steer_id: str) -> Steer | None:
@@ -407,16 +408,7 @@ class KimiSoul:
 
     async def interrupt(self) -> None:
         """Stop whatever runs, within a second; what is complete is kept."""
-        task = self._task
-        if task is None:
-            return
-        if self._stoppable and not self._stopping:
-            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun, which
-            # it does within this turn of the event loop: what the user said is in the context first.
-            self._stopping = True
-            await asyncio.sleep(0)
-            task.cancel()
-        await asyncio.wait([task])
+        await self._alone.interrupt()
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
         """Answer an approval request; unknown or answered ids are passed over.
@@ -451,31 +443,11 @@ class KimiSoul:
 
     # -- commands in the background --------------------------------------------------------------
 
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """The commands in the background: those that run, and the newest of those that have ended."""
-        return self._jobs.all
-
-    async def stop_job(self, job_id: int) -> None:
-        """Stop a background command; the model learns of it with the next message.
-
-        Raises:
-            KeyError: there is none of that number.
-        """
-        job = self._jobs.get(job_id)
-        if job is None:
-            raise KeyError(f"There is no job {job_id}.")
-        await self._jobs.stop(job)
-
-    def move_to_background(self) -> bool:
-        """Move the command that the agent waits for to the background, so that the turn goes on; False where there is none."""
-        return self._jobs.move_to_background()
-
     def _publish_jobs(self, job: Job) -> None:
         running = len(self._jobs.running)
         self.wire.publish(JobsChanged(running))
         self._conversation.files.follow_jobs(running)
-        if job.ended and not self._closed:
+        if job.ended and not self._alone.closed:
             command = one_line(job.command)
             brief = job.outcome.brief if job.outcome is not None else ""
             self.wire.publish(Notice("info", f"Job {job.id} has ended, {brief}: {command}"))
@@ -587,10 +559,11 @@ class KimiSoul:
             SoulBusy: something runs.
         """
         span = self._operations.span(start, until)
-        is_done = await self._run_alone(self._compact(instructions, span), stoppable=True)
+        is_done = await self._alone.run(self._compact(instructions, span), stoppable=True)
         # What was typed meanwhile would wait for the user's next message.
-        if self._steering and not self._stopping and not self.running:
-            await self.resume()
+        if self._steering and not self._alone.stopping and not self.running:
+            with contextlib.suppress(*TURN_ERRORS):
+                await self.resume()
         return is_done
 
     def can_compact(self, *, start: Target | None = None, until: Target | None = None) -> bool:
@@ -613,246 +586,7 @@ class KimiSoul:
         """
         if not text.strip():
             raise EmptySummary
-        await self._run_alone(self._compactor.edit_summary(text.strip()))
-
-    # -- time travel -----------------------------------------------------------------------------
-
-    async def preview(self, target: Target) -> RewindPreview:
-        """What a rewind there would do. At any time.
-
-        Raises:
-            KeyError: no such checkpoint or world line; the text is for the user.
-        """
-        found = await self._operations.preview(target, idle=not self.running)
-        return replace(found, run_on=tuple(job.command for job in self._jobs.running))
-
-    async def preview_dmail(
-        self, checkpoint_id: int, text: str, author: Author = "agent"
-    ) -> RewindPreview:
-        """What a D-Mail to a checkpoint of the live world line would take; what the user said and pinned since stays.
-
-        Raises:
-            KeyError: no such checkpoint.
-        """
-        return await self._user_dmails.delivery.preview(checkpoint_id, text, author)
-
-    async def markdown(self, target: Target) -> str:
-        """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.
-
-        Raises:
-            KeyError: no such checkpoint or world line.
-        """
-        return await self._world_lines.markdown(target)
-
-    async def rewind(
-        self,
-        target: Target,
-        files: FilesChoice = "keep",
-        chosen: Collection[str] | None = None,
-    ) -> RewindOutcome:
-        """Cut the conversation back to before the checkpoint, bring the files of that time back, or both.
-
-        Args:
-            target: a checkpoint of the live world line, or of another one or its end, which becomes the live one.
-            files: what of it.
-            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
-
-        Raises:
-            KeyError: no such checkpoint or world line.
-            FilesUnknown: the files of that time cannot be brought back; nothing changed.
-            SessionError: it is the live world line already.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
-        return await self._run_alone(self._operations.rewind(target, files, chosen))
-
-    async def clear(self) -> str:
-        """Begin anew with an empty context in the same session; returns a sentence for the user.
-
-        Published as `ContextReverted` and `LineChanged` with the reason `clear`. What was there stays as a world line.
-
-        Raises:
-            SoulError: there is nothing to clear.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
-        return await self._run_alone(self._operations.clear())
-
-    async def preview_undo(self) -> RewindPreview:
-        """The preview of an undo: what happened since the newest operation not undone, which is dropped with it.
-
-        Raises:
-            SessionError: there is none.
-        """
-        return await self._operations.preview_undo()
-
-    async def undo(self, line_name: str = "") -> str:
-        """Reverse the newest operation that is not undone; returns a sentence for the user.
-
-        `line_name` is what the line will be called that it leaves: see `RewindPreview.left_from`.
-
-        Raises:
-            SessionError: there is none.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
-        return await self._run_alone(self._operations.undo(line_name))
-
-    async def redo(self) -> str:
-        """Do again what was undone last; returns a sentence for the user. Raises what `undo` raises."""
-        return await self._run_alone(self._operations.redo())
-
-    async def fork(
-        self,
-        target: Target | None = None,
-        files: FilesChoice = "keep",
-        chosen: Collection[str] | None = None,
-    ) -> Forked:
-        """Copy a world line (up to before `target`; None for all of the live one) into a new session.
-
-        Files are brought back first, as an operation of this session, which the fork has too.
-
-        Raises:
-            KeyError: no such checkpoint or world line.
-            FilesUnknown: the files of that time cannot be brought back; nothing changed.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
-        return await self._run_alone(self._operations.fork(target or Target(END), files, chosen))
-
-    # -- D-Mails of the user ---------------------------------------------------------------------
-
-    async def dmail(
-        self,
-        target: Target,
-        text: str,
-        files: FilesChoice = "keep",
-        chosen: Collection[str] | None = None,
-    ) -> RewindOutcome:
-        """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
-
-        What the user said since, and what they pinned, stands before it. Published as an agent's D-Mail is
-        (`ContextReverted` with the author "person", `CheckpointCreated` of the kind "dmail", `LineChanged`). A target
-        on another world line makes that the live one first, which is an operation of its own for undo.
-
-        Args:
-            target: the checkpoint whose place the D-Mail takes.
-            text: what it says.
-            files: whether the files of that time come back with it; `chosen` as for `rewind`.
-
-        Raises:
-            KeyError: no such checkpoint.
-            SoulError: the text is empty, D-Mails are off, or the files of that time cannot be brought back.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
-        return await self._run_alone(self._user_dmails.send(target, text, files, chosen))
-
-    async def draft_dmail(self, target: Target) -> str:
-        """Have the model draft a D-Mail to a checkpoint about what followed it; nothing of that is stored.
-
-        Can be stopped by `interrupt`; returns an empty text then. The call counts in the session's totals.
-
-        Raises:
-            KeyError: no such checkpoint.
-            LLMError, SoulError: there is no draft; `message` and `advice` are for the user.
-            SoulBusy: something runs.
-        """
-        return await self._run_alone(self._user_dmails.draft(target), stoppable=True)
-
-    async def carry(
-        self, world_line: int, uid: str, number: int, *, note: str = ""
-    ) -> RewindOutcome:
-        """Send one message of another world line to the present: as a D-Mail at the end of the live one.
-
-        Nothing is cut, and `ContextReverted` says so: its `from_checkpoint` is less than its `checkpoint_id`.
-
-        Args:
-            world_line: where the message is.
-            uid: its checkpoint.
-            number: its place behind that, as `WorldLineMessage.number`.
-            note: words of the user that stand before it.
-
-        Raises:
-            KeyError: no such message.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
-        return await self._run_alone(self._user_dmails.carry(world_line, uid, number, note))
-
-    # -- bookmarks and pins ----------------------------------------------------------------------
-
-    @property
-    def bookmarks(self) -> Mapping[str, str]:
-        """The user's names of checkpoints, by uid."""
-        return self._marks.bookmarks
-
-    async def bookmark(self, uid: str, name: str) -> None:
-        """Give a checkpoint (of any world line) a name, or with an empty one take it away. At any time; not published.
-
-        Raises:
-            OSError: the disk refused.
-        """
-        await self._marks.bookmark(uid, name)
-
-    @property
-    def pins(self) -> frozenset[tuple[str, int]]:
-        """Pinned messages, as (uid of the checkpoint, number behind it)."""
-        return self._marks.pins
-
-    async def pin(self, uid: str, number: int = 0, pinned: bool = True) -> None:
-        """Keep a message from being dropped by a compaction or a D-Mail, or no longer. At any time; not published.
-
-        `number` counts the messages behind the checkpoint from 0, markers not counted: of a turn 0 are the user's
-        words, of a step 0 is the agent's message and 1 its first tool result. A call never parts from its results.
-
-        Raises:
-            OSError: the disk refused.
-        """
-        await self._marks.pin(uid, number, pinned)
-
-    # -- world lines -----------------------------------------------------------------------------
-
-    @cached_property
-    def _world_lines(self) -> WorldLineReader:
-        """Imported when one is looked at."""
-        from kimi_tui.soul.world_line_reader import WorldLineReader
-
-        return WorldLineReader(self.session, self._conversation.files, self._conversation.figures)
-
-    async def world_lines(self) -> Sequence[WorldLineInfo]:
-        """The world lines that were left, in order of number. At any time."""
-        return await self._world_lines.world_lines()
-
-    async def read_line(self, world_line: int) -> list[EventRecord]:
-        """The events of one world line from its first checkpoint on, as a listener should hear them to show it.
-
-        Feed them to new models. D-Mails and summaries on it are among them, without what they undid. At any time.
-
-        Raises:
-            KeyError: no such world line.
-        """
-        await self._recorder.flush()
-        return await self._world_lines.read(world_line)
-
-    async def messages(self, world_line: int = 0) -> Sequence[WorldLineMessage]:
-        """All messages of a world line, checkpoint markers left out (0: the live one).
-
-        Raises:
-            KeyError: no such world line.
-            SoulBusy: something runs.
-        """
-        return await self._run_alone(self._world_lines.messages(world_line, self.pins))
-
-    async def compare(self, world_line: int) -> WorldLineComparison:
-        """Compare another world line with the live one, from the fork on.
-
-        Raises:
-            KeyError: no such world line.
-            SoulBusy: something runs.
-        """
-        await self._recorder.flush()
-        return await self._run_alone(self._world_lines.compare(world_line, self.pins))
+        await self._alone.run(self._compactor.edit_summary(text.strip()))
 
     # -- the session itself ----------------------------------------------------------------------
 
@@ -891,17 +625,22 @@ class KimiSoul:
         if naming.cancelled():
             return None
         title = naming.result()
-        if not title or self._closed or self.session.state.title:
+        if not title or self._alone.closed or self.session.state.title:
             return ""
         with contextlib.suppress(StorageTrouble):
             return await self.rename(title)
         return ""
 
+    def _stop_naming(self) -> None:
+        # A server may have one slot for both, and the user waits for the other one.
+        if self._naming is not None:
+            self._naming.cancel()
+
     async def aclose(self) -> None:
         """Stop, sync and release the session. May be called again."""
-        if self._closed:
+        if self._alone.closed:
             return
-        self._closed = True
+        self._alone.closed = True
         await self.interrupt()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
@@ -921,47 +660,32 @@ class KimiSoul:
             await conversation.model.aclose()
             self.wire.close()
 
-    # -- one turn or operation at a time ----------------------------------------------------------
-
-    async def _run_alone(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
-        """Run a turn or an operation, one at a time, in a task of its own, so that it can be stopped apart from its caller.
-
-        Raises:
-            SoulBusy: another one runs, or the engine is closed.
-        """
-        if self._task is not None or self._closed:
-            work.close()
-            raise SoulBusy("The agent is working. Stop it first with Esc.")
-        if stoppable and self._naming is not None:
-            # A server may have one slot for both, and the user waits for this one.
-            self._naming.cancel()
-        self._task = task = asyncio.create_task(work, name="soul")
-        self._stoppable, self._stopping = stoppable, False
-        try:
-            # The shield keeps a caller's own cancel from tearing the task apart: it is stopped in order below.
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.done():
-                await self.interrupt()
-            raise
-        finally:
-            if self._task is task:
-                self._task = None
-
     # -- a turn, from the first word to the last save --------------------------------------------
 
     async def _turn(
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
-    ) -> None:
+    ) -> TurnResult:
         resumed = not (text.strip() or images)
         self.wire.publish(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
-        while end.reason == "done" and self._steering and not self._stopping:
+        while end.is_done and self._steering and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
+        return self._ended(end)
+
+    def _ended(self, end: _TurnEnded) -> TurnResult:
+        """Publish the end of a turn; returns it, or raises its error."""
         # Whoever hears that the turn is over may begin the next at once.
-        self._task = None
-        self.wire.publish(end)
+        self._alone.free()
+        self.wire.publish(end.event)
+        if end.error is not None:
+            raise end.error
+        return "done" if end.is_done else "rejected"
+
+    def _told(self, error: ModelCannotSee) -> ModelCannotSee:
+        """The error, which is published: no turn begins whose end would tell it. Nothing was said, so it is no warning in the chat."""
+        self.wire.publish(Notice("info", error.message, error.advice))
+        return error
 
     async def _waits_on(self, overdue: Overdue) -> bool:
         """Ask the user whether an answer that is overdue is waited on. A no stops what runs, as Esc does.
@@ -977,28 +701,28 @@ class KimiSoul:
             await self.interrupt()
         return said != ASK_AGAIN
 
-    async def _user_command(self, command: str, *, told: bool) -> None:
+    async def _user_command(self, command: str, *, told: bool) -> TurnResult:
         self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
-        end = await self._run_and_save(run_user_command(command, self._tools, told=told))
-        self._task = None
-        self.wire.publish(end)
+        return self._ended(
+            await self._run_and_save(run_user_command(command, self._tools, told=told))
+        )
 
-    async def _run_and_save(self, work: Coroutine[Any, Any, TurnOutcome]) -> TurnEnd:
-        """Run the steps of a turn and save; an error is the turn's end, not an exception."""
+    async def _run_and_save(self, work: Coroutine[Any, Any, TurnOutcome]) -> _TurnEnded:
+        """Run the steps of a turn and save; an error is the turn's end, and not raised before that is saved."""
         try:
-            end = TurnEnd(await work)
+            outcome = await work
+            end = _TurnEnded(TurnEnd(outcome), RunCancelled() if outcome == "interrupted" else None)
         except asyncio.CancelledError:
-            end = TurnEnd("interrupted")
+            end = _TurnEnded(TurnEnd("interrupted"), RunCancelled())
         except (LLMError, SoulError, StorageTrouble) as error:
             log.warning("a turn ended: %s", error.message)
-            end = TurnEnd("error", error.message, error.advice, _failure_kind(error))
+            kind = _failure_kind(error)
+            end = _TurnEnded(TurnEnd("error", error.message, error.advice, kind), error)
         except Exception as error:
             log.exception("a turn failed")
-            end = TurnEnd(
-                "error",
-                f"Something went wrong in the program: {type(error).__name__}.",
-                "The log file says more. Nothing that was said is lost.",
-            )
+            failed = TurnFailed(error)
+            failed.__cause__ = error
+            end = _TurnEnded(TurnEnd("error", failed.message, failed.advice), failed)
         with contextlib.suppress(asyncio.CancelledError):
             await self._save_turn()
         return end
@@ -1031,171 +755,24 @@ class KimiSoul:
         return True
 
 
+class _TurnEnded(NamedTuple):
+    """How a turn ended: its last event, and what is raised to its caller; None where it ended in order."""
+
+    event: TurnEnd
+    error: Exception | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.event.reason == "done"
+
+
 def _failure_kind(error: Exception) -> FailureKind:
     if isinstance(error, ToolsNotSupported):
         return "tools"
     return "model" if isinstance(error, LLMError) and not isinstance(error, LLMNotSet) else ""
 
 
-# -- opening -----------------------------------------------------------------------------------------
-
-
-async def open_soul(
-    *,
-    session: Session,
-    provider: ChatProvider | None,
-    limits: LoopLimits | None = None,
-    mode: Mode = "ask",
-    sandbox: SandboxSettings | None = None,
-    asks_for_keys: bool = False,
-    toolset: Toolset | None = None,
-    compaction: Compaction | None = None,
-    environ: Mapping[str, str] | None = None,
-    policy: RetryPolicy | None = None,
-    file_limits: Limits | None = None,
-    follow_files: bool = True,
-    prices: Mapping[str, ModelPrices] | None = None,
-    seeing: Sequence[str] = (),
-) -> KimiSoul:
-    """Open a session and the engine on it.
-
-    Args:
-        session: the session; it is opened here if it is not open yet.
-        provider: the model; None where none is set, so that turns end with an error that says so.
-        limits: the limits of the loop.
-        mode: the approval mode; `ask` replaces `sandboxed` where there is no sandbox without gaps.
-        sandbox: the user's settings of the sandbox; None for no sandbox.
-        asks_for_keys: whether the user is asked before a result with API keys goes to the model. Keys are left out of what is
-            sent without a question.
-        toolset: the tools that the model may call; None for all.
-        compaction: the compaction strategy; None for the default.
-        environ: the environment of the program.
-        policy: how failed calls are retried.
-        file_limits: how much of the working files is stored.
-        follow_files: whether the files are scanned at once; else only when first needed.
-        prices: prices by model.
-        seeing: the names of configured models that take images.
-
-    Raises:
-        SessionLocked: another process has the session open.
-        StorageTrouble: it cannot be opened at all.
-    """
-    limits = limits or LoopLimits()
-    # A copy: tools read it in threads, and what else becomes of the variables is not their business.
-    environ = dict(os.environ if environ is None else environ)
-    tools = toolset or default_toolset()
-    if not limits.dmail.enabled:
-        tools = tools.without(DMAIL_TOOL)
-    policy = policy or RetryPolicy(
-        max_attempts=limits.control.max_retries_per_step, patience_s=limits.control.patience
-    )
-    model = ModelSlot(provider, policy, session.images)
-    if not session.lock.held:
-        await session.open()
-    confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
-    try:
-        context = session.context
-        if context.system_prompt is None and not context.checkpoints and not context.messages:
-            text = await asyncio.to_thread(
-                build_system_prompt,
-                session.work_dir,
-                environ,
-                date.today(),  # noqa: DTZ011 - the user's own day is meant
-                dmail=tools.get(DMAIL_TOOL) is not None,
-                no_keys=asks_for_keys,
-            )
-            if asks_for_keys and (words := left_out_words(notes_in(text))):
-                session.notes.append(words)
-            if words := unreadable_words(notes_in(text)):
-                session.notes.append(words)
-            await context.append([SystemPrompt(text)])
-        stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)
-        session.notes.extend(remarks)
-        if half is not None:
-            # The user sees it, so the model has to know it, as after Esc.
-            await context.append([half])
-        # A history made anew has numbers of its own; what is added to the record must still rise.
-        newest = max((record.seq for record in (*stored[-1:], *shown[-1:])), default=0)
-        wire = Wire(first_seq=newest + 1)
-        _publish_disk_troubles(context, wire)
-        around = await asyncio.to_thread(snapshot_scope, session, environ)
-        files = FileHistory(session, wire, file_limits or Limits(), around)
-        conversation = Conversation(
-            context,
-            wire,
-            model,
-            tools,
-            files,
-            session.images,
-            limits,
-            prices,
-            session.work_dir,
-            environ,
-        )
-        await conversation.resume(stored, shown)
-        # The gauge must show the state before anything happens: for the first listener, and not stored.
-        status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
-        search_sandbox, no_sandbox = await confining
-        commands_sandbox = None if no_sandbox else search_sandbox
-        if mode == "sandboxed" and not (commands_sandbox and commands_sandbox.is_whole):
-            mode = "ask"
-        soul = KimiSoul(
-            session,
-            conversation,
-            mode=mode,
-            sandbox=commands_sandbox,
-            no_sandbox=no_sandbox,
-            search_sandbox=search_sandbox,
-            asks_for_keys=asks_for_keys,
-            compaction=compaction or SimpleCompaction(),
-            environ=environ,
-            history=(*shown, status),
-            seeing=seeing,
-        )
-        files.reads_only = lambda: soul.mode == "plan"
-        if follow_files:
-            files.start()
-        return soul
-    except BaseException:
-        confining.cancel()
-        await session.aclose()
-        raise
-
-
-async def _sandbox(
-    settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
-) -> tuple[Sandbox | None, str]:
-    """The sandbox of this machine, and why commands have none; empty where they have it."""
-    if settings is None:
-        return None, "This session has no sandbox."
-    found = None
-    try:
-        found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
-        # In a folder where there can be none the mode would promise what does not hold.
-        await asyncio.to_thread(found.policy_for, work_dir)
-    except NoSandbox as no:
-        return found, f"There is no sandbox: {no}."
-    return found, ""
-
-
 def _first_of(paths: Sequence[str]) -> str:
     """Some of these paths for a notice. A command chose their names."""
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
     return ", ".join(one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]) + more
-
-
-def _publish_disk_troubles(context: Context, wire: Wire) -> None:
-    """Publish when the disk begins to refuse what is said, and when all of it is saved again."""
-
-    def on_trouble(trouble: StorageTrouble | None) -> None:
-        if trouble is None:
-            wire.publish(
-                Notice("info", "The conversation is saved again.", topic=DISK_TOPIC, solved=True)
-            )
-        else:
-            wire.publish(Notice("error", trouble.message, trouble.advice, topic=DISK_TOPIC))
-
-    def on_remark(text: str) -> None:
-        wire.publish(Notice("warning", text))
-
-    context.listen(on_trouble, on_remark)

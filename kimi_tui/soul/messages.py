@@ -36,7 +36,7 @@ from kimi_tui.session.schema import (
     kind_by_start,
     summary_in,
 )
-from kimi_tui.tool_cards import ImageBlock, short_name, with_names
+from kimi_tui.tool_cards import Card, ImageBlock, short_name, with_names
 from kimi_tui.wire.codec import decode_image
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
@@ -356,10 +356,10 @@ def label_of_message(message: Message) -> str:
     return label_of(titled(message.text, [part.image_url.name or "" for part in message.images]))
 
 
-def call_target(call: ToolCall) -> str:
-    """What a call is about: its path, command or pattern; empty where it has none."""
+def call_target(call: ToolCall, card: Card | None = None) -> str:
+    """What a call is about: its path, command or pattern, or what the card of its tool names; empty where it has none of these."""
     arguments = call_arguments(call.function.arguments)
-    for key in _TARGET_KEYS:
+    for key in (*(card.keys if card is not None else ()), *_TARGET_KEYS):
         if isinstance(arguments.get(key), str):
             return one_line(arguments[key])[:MAX_LABEL]
     return ""

@@ -357,7 +357,9 @@ class DroppedMessages(Sequence[DroppedMessage]):
         if order >= len(calls):
             return DroppedMessage("tool", "", "", failed, tokens)
         call = calls[order]
-        return DroppedMessage("tool", call_target(call), call.function.name, failed, tokens)
+        name = call.function.name
+        card = self._conversation.all_tools.card(name)
+        return DroppedMessage("tool", call_target(call, card), name, failed, tokens, card)
 
     def _n_results(self, number: int) -> int:
         """How many results follow the calls of a message."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
-    from kimi_tui.tool_cards import DiffLine, ImageBlock
+    from kimi_tui.tool_cards import Card, DiffLine, ImageBlock
     from kimi_tui.wire.events import LineChanged
 
 
@@ -56,6 +56,7 @@ class DroppedMessage:
         name: the tool's name.
         failed: whether the call failed.
         tokens: what the result takes in the context; None where there is none yet.
+        card: of the tool; None where it is known by its name.
     """
 
     kind: Literal["user", "agent", "tool", "dmail", "summary"]
@@ -63,6 +64,7 @@ class DroppedMessage:
     name: str = ""
     failed: bool = False
     tokens: int | None = None
+    card: Card | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""asyncio helpers: shielding from cancellation, long computations in slices, and tasks that outlive their turn."""
+"""asyncio helpers: one turn or operation at a time, shielding from cancellation, long computations in slices, and tasks that
+outlive their turn.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+
+from kimi_tui.soul.errors import SoulBusy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,3 +96,78 @@ class OrphanedTasks:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed after it was stopped", task.get_name(), exc_info=error)
+
+
+class OneAtATime:
+    """Runs turns and operations, one at a time, each in a task of its own, so that it can be stopped apart from its caller.
+
+    Args:
+        before_stoppable: called before one begins that the user waits for and may stop.
+
+    Attributes:
+        closed: whether nothing may begin any more.
+        stopping: whether what runs, or ran last, was stopped.
+    """
+
+    def __init__(self, before_stoppable: Callable[[], None]) -> None:
+        self._before_stoppable = before_stoppable
+        self._task: asyncio.Task[Any] | None = None
+        self._stoppable = False
+        self.stopping = False
+        self.closed = False
+
+    @property
+    def running(self) -> bool:
+        """Whether one is under way."""
+        return self._task is not None
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether one is under way that the user may stop."""
+        return self._task is not None and self._stoppable
+
+    def free(self) -> None:
+        """Let the next one begin, called by what runs when there is nothing left to do but to say so."""
+        self._task = None
+
+    async def settled(self) -> None:
+        """Wait until none is under way but one that may be stopped."""
+        while (task := self._task) is not None and not self._stoppable:
+            await asyncio.wait([task])
+
+    async def run(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
+        """Run one to its end.
+
+        Raises:
+            SoulBusy: another one runs, or nothing may begin any more.
+        """
+        if self._task is not None or self.closed:
+            work.close()
+            raise SoulBusy("The agent is working. Stop it first with Esc.")
+        if stoppable:
+            self._before_stoppable()
+        self._task = task = asyncio.create_task(work, name="soul")
+        self._stoppable, self.stopping = stoppable, False
+        try:
+            # The shield keeps a caller's own cancel from tearing the task apart: it is stopped in order below.
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                await self.interrupt()
+            raise
+        finally:
+            if self._task is task:
+                self._task = None
+
+    async def interrupt(self) -> None:
+        """Stop what runs, and wait for what cannot be stopped."""
+        task = self._task
+        if task is None:
+            return
+        if self._stoppable and not self.stopping:
+            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun, which
+            # it does within this turn of the event loop: what the user said is in the context first.
+            self.stopping = True
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.wait([task])

@@ -32,7 +32,7 @@ from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.tool_results import outcome_of
-from kimi_tui.tool_cards import DiffLine, DisplayBlock
+from kimi_tui.tool_cards import Card, DiffLine, DisplayBlock
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.diff import SideChange
@@ -157,6 +157,13 @@ class RecordedFacts:
             if isinstance(record.event, ev.ToolResult) and record.event.id == call_id:
                 return record.event.display
         return ()
+
+    def card(self, uid: str, call_id: str) -> Card | None:
+        """The card of the tool of a call; None where it is not known, or is by the tool's name."""
+        for record in self._pieces.get(uid, ()) if call_id else ():
+            if isinstance(record.event, ev.ToolCall) and record.event.id == call_id:
+                return record.event.card
+        return None
 
     def dmail(self, uid: str) -> DMailOrigin:
         """Where the D-Mail of a checkpoint came from."""
@@ -286,6 +293,7 @@ def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[W
         if message.role == "tool":
             call = open_calls.pop(0) if open_calls else None
             outcome = outcome_of(message)
+            card = facts.card(point.uid, call.id) if call is not None else None
             found.append(
                 WorldLineMessage(
                     point.id,
@@ -294,7 +302,8 @@ def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[W
                     "tool",
                     outcome.output or outcome.message,
                     name=call.function.name if call is not None else "",
-                    target=call_target(call) if call is not None else "",
+                    target=call_target(call, card) if call is not None else "",
+                    card=card,
                     failed=outcome.is_error,
                     pinned=pinned,
                     display=facts.display(point.uid, message.tool_call_id or ""),
@@ -331,7 +340,8 @@ def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[W
             "tool",
             INTERRUPTED,
             name=call.function.name,
-            target=call_target(call),
+            target=call_target(call, card := facts.card(point.uid, call.id)),
+            card=card,
             failed=True,
             display=facts.display(point.uid, call.id),
         )

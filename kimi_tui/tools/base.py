@@ -8,6 +8,8 @@ Tools do not import the wire, the session or the soul: what they may use of thos
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.request import plain_schema
 from kimi_tui.prompts import prompt
-from kimi_tui.tool_cards import PLAIN, Card, RequestKind, TodoItem
+from kimi_tui.tool_cards import PLAIN, Card, RequestKind, TodoItem, short_name
 from kimi_tui.tools.arguments import bad_arguments, explained, with_json_parsed
 from kimi_tui.tools.outcome import FileEdit, ToolOutcome
 
@@ -280,6 +282,8 @@ class TypedTool(Tool[Model]):
 class SchemaTool(Tool[dict[str, Any]]):
     """A tool that is described by a plain JSON schema, as those of servers are. Its own server checks most of the arguments.
 
+    Where its calls may change anything, each is asked about, whole.
+
     Args:
         name: what the model calls it by: letters, digits, `_` and `-`, at most 64.
         description: what the model reads of it.
@@ -302,6 +306,11 @@ class SchemaTool(Tool[dict[str, Any]]):
         self.card = card
         self._description = description
         self._schema: Mapping[str, Any] = {"type": "object", "properties": {}, **schema}
+        said = json.dumps([description, dict(schema)], sort_keys=True, default=str)
+        # A yes for the session covers the tool that was described so, and not what may come in its place under its name.
+        self._allowed_by = (
+            f"call:{name}:{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()}"
+        )
 
     @property
     def description(self) -> str:
@@ -319,6 +328,18 @@ class SchemaTool(Tool[dict[str, Any]]):
         if missing:
             raise bad_arguments(self.name, [f"`{name}` is required." for name in missing])
         return cast("dict[str, Any]", with_json_parsed(dict(values), self.spec().parameters))
+
+    def question(self, params: dict[str, Any], env: ToolEnv) -> ApprovalQuestion | None:
+        """Whether it may be called with these arguments."""
+        if self.changes != "anything":
+            return None
+        return ApprovalQuestion(
+            TO_RUN,
+            f"Call {short_name(self.name, self.card)}?",
+            json.dumps(params, ensure_ascii=False, indent=2),
+            session_key=self._allowed_by,
+            session_offer="Yes, and every call of it in this session",
+        )
 
 
 _WORDS = frozenset(

@@ -1,14 +1,11 @@
 """The frame of every screen that shows a session: header, chat beside timeline, gauge and footer.
 
-The first frame on the screen has header and chat only; timeline and gauge are imported when first needed. The branch in the
-header is read from `.git/HEAD`, without running git: in a hostile repository even `git status` starts a program that its
-config names.
+The first frame on the screen has header and chat only; timeline and gauge are imported when first needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -23,7 +20,6 @@ from textual.widget import Widget
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.compositor import draw_changed_rows
@@ -222,44 +218,6 @@ class Header(Widget):
             self.post_message(self.PartClicked("mode"))
         elif shown.model and model_at <= at < mode_at - GAP:
             self.post_message(self.PartClicked("model"))
-
-
-LIMIT_BYTES = 4096
-
-
-def branch_of(folder: Path) -> str:
-    """The branch's name, the first 7 digits of a detached commit, or nothing."""
-    for place in (folder, *folder.parents):
-        git = place / ".git"
-        try:
-            if git.is_dir():
-                return _head(git)
-            if git.is_file():
-                # A worktree or submodule: the file names the folder that holds HEAD.
-                line = _read(git)
-                if line.startswith("gitdir:"):
-                    return _head(place / line.removeprefix("gitdir:").strip())
-                return ""
-        except OSError:
-            return ""
-    return ""
-
-
-def _head(git: Path) -> str:
-    line = _read(git / "HEAD")
-    if line.startswith("ref:"):
-        return line.removeprefix("ref:").strip().removeprefix("refs/heads/")
-    is_commit = len(line) in (40, 64) and all(c in "0123456789abcdef" for c in line)
-    return line[:7] if is_commit else ""
-
-
-def _read(path: Path) -> str:
-    try:
-        descriptor = open_regular(path, links=True)
-    except OSError:
-        return ""
-    with open(descriptor, "rb", buffering=0) as file:
-        return file.read(LIMIT_BYTES).decode("utf-8", "replace").strip()
 
 
 # --- footer, the last row

@@ -125,30 +125,6 @@ class RefusesEarlyClicks(Protocol):
         ...
 
 
-FORKED = "This is a fork; the session it was made from is as it was."
-"""The notice in a fork of a whole session."""
-
-
-class CannotOpen(Exception):
-    """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class DiskRefuses(CannotOpen):
-    """The disk does not take or give what the session needs, and may do so when it is asked again."""
-
-
-class NoModelNamed(CannotOpen):
-    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
-
-    def __init__(self, message: str, code: int, *, listed: bool) -> None:
-        super().__init__(message, code)
-        self.listed = listed
-
-
 # What a screen tells the app. Plain classes: dataclasses would take longer to define than all of them.
 
 

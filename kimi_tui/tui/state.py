@@ -5,10 +5,12 @@ No widget here. It is imported before the first paint; the module of events is i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
+from kimi_tui.soul.soul import PARTS, PartName
 from kimi_tui.tool_cards import card_of
 from kimi_tui.tui.formatting import cut
 
@@ -57,7 +59,8 @@ class MainState(NamedTuple):
     command of the user's own is running, after which the agent has nothing to continue. `tools` says
     whether requests carry all tools, few or none. `unsaved` is true while the conversation cannot be written to the disk. `commands` are the tool calls whose
     commands are running, `jobs` is the number of background commands. `asked_at` is since when the first piece of an answer is
-    waited for (0: it is not), `prompt_read` the share of the prompt that the server has read by now (-1: it does not say).
+    waited for (0: it is not), `prompt_read` the share of the prompt that the server has read by now (-1: it does not say). `parts` are those of
+    the agent; all before the session is open.
     """
 
     title: str = ""
@@ -81,6 +84,7 @@ class MainState(NamedTuple):
     jobs: int = 0
     asked_at: float = 0.0
     prompt_read: float = -1.0
+    parts: frozenset[PartName] = PARTS
 
     @property
     def waits_for_own(self) -> bool:
@@ -98,6 +102,19 @@ def title_from(said: TurnBegin, title: str = "") -> str:
     text = titled(said.text, [image.name for image in said.images])
     is_better = not title or (title.startswith("!") and not text.startswith("!"))
     return cut(one_line(text), TITLE_CELLS) or title if is_better else title
+
+
+def title_of(records: Iterable[EventRecord]) -> str:
+    """The title that the first messages of these events make; empty where nothing was said."""
+    from kimi_tui.wire.events import TurnBegin
+
+    title = ""
+    for record in records:
+        if isinstance(record.event, TurnBegin):
+            title = title_from(record.event, title)
+            if title and not title.startswith("!"):
+                break
+    return title
 
 
 def reduce(state: MainState, record: EventRecord) -> MainState:

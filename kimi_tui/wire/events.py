@@ -210,6 +210,11 @@ class StatusUpdate(NamedTuple):
     model: str = ""
     messages: int = -1
 
+    @property
+    def context_usage(self) -> float:
+        """The part of the window that is in use, from 0 to 1."""
+        return min(1.0, self.used / self.limit) if self.limit > 0 else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCreated:

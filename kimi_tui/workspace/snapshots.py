@@ -130,7 +130,8 @@ _BLOB = re.compile(r"[0-9a-f]{64}")
 class Snapshot:
     """One record. `changed` maps a path to its new entry, or to None where it is gone.
 
-    `note` says why the snapshot is not whole, empty if it is.
+    `note` says why the snapshot is not whole, empty if it is. `author` is which agent made the change, of several in a session;
+    empty for the session's own, and for everyone else.
     """
 
     id: str
@@ -138,6 +139,7 @@ class Snapshot:
     by: By
     changed: Mapping[str, Entry | None]
     note: str = ""
+    author: str = ""
 
 
 def new_id() -> str:
@@ -263,13 +265,14 @@ class SnapshotLog:
         at: float,
         note: str = "",
         snapshot_id: str = "",
+        author: str = "",
     ) -> Snapshot:
         """Append a snapshot and make it safe on disk.
 
         Raises:
             OSError: the disk refused; the log is as before.
         """
-        snapshot = Snapshot(snapshot_id or new_id(), at, by, dict(changed), note)
+        snapshot = Snapshot(snapshot_id or new_id(), at, by, dict(changed), note, author)
         self._append(_stored(snapshot), sync=True)
         self._take(snapshot)
         return snapshot
@@ -378,6 +381,8 @@ def _stored(snapshot: Snapshot) -> dict[str, Any]:
         "id": snapshot.id,
         "at": snapshot.at,
         "by": snapshot.by,
+        # Versions that know one agent alone read `by`.
+        **({"author": snapshot.author} if snapshot.author else {}),
         "note": snapshot.note,
         "changed": {
             path: None if entry is None else stored_entry(entry)
@@ -441,6 +446,7 @@ def _parsed(record: Mapping[str, Any]) -> Snapshot | None:
             cast("By", str(record["by"])),
             changed,
             str(record.get("note", "")),
+            str(record.get("author", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -231,7 +231,12 @@ class Tracker:
         self._note = _RAN_EARLY
 
     def take_snapshot(
-        self, by: By, paths: Collection[str] | None = None, *, others: By = "other"
+        self,
+        by: By,
+        paths: Collection[str] | None = None,
+        *,
+        others: By = "other",
+        author: str = "",
     ) -> Snapshot | None:
         """Scan now; the snapshot of what changed since the last scan, None where nothing did.
 
@@ -239,6 +244,7 @@ class Tracker:
             by: who is to have done it.
             paths: what alone they can have changed; everything else someone else did. None where that is not known.
             others: who else may have changed files.
+            author: which agent has done it, of several.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -252,7 +258,7 @@ class Tracker:
         gone = {one for one in self._owed if one not in now}
         theirs = known | gone if paths is None else self._owed.intersection(paths)
         self._add(others, known - theirs)
-        added = self._add(by, theirs)
+        added = self._add(by, theirs, author=author)
         self._add(others, self._owed)
         return added
 
@@ -497,13 +503,20 @@ class Tracker:
     def _scanner_manifest(self) -> Manifest:
         return self._scanner.manifest if self._scanner is not None else {}
 
-    def _add(self, by: By, paths: Iterable[str], snapshot_id: str = "") -> Snapshot | None:
+    def _add(
+        self, by: By, paths: Iterable[str], snapshot_id: str = "", author: str = ""
+    ) -> Snapshot | None:
         paths = set(paths)
         changed = delta(self._log.latest, self._scanner_manifest(), paths)
         added = None
         if changed or snapshot_id:
             added = self._log.add(
-                changed, by=by, at=time.time(), note=self._taken_note(), snapshot_id=snapshot_id
+                changed,
+                by=by,
+                at=time.time(),
+                note=self._taken_note(),
+                snapshot_id=snapshot_id,
+                author=author,
             )
         self._owed -= paths
         return added

@@ -12,8 +12,8 @@ from support.commands import Place
 from support.program import Program
 
 from kimi_tui.commands import doctor
+from kimi_tui.session.prompt_history import append_history, history_file, read_history
 from kimi_tui.tui.main.first_time_hints import keep_seen, read_seen
-from kimi_tui.tui.prompt.history import append_history, history_file, read_history
 
 
 def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:

@@ -11,7 +11,8 @@ import pytest
 
 from kimi_tui.demo import Demo, prepare
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.kimisoul import KimiSoul, open_soul
+from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -138,7 +139,7 @@ async def _third_act_invites_and_a_rewind_plays_it_again(stage: Stage) -> None:
     assert "written twice" in (stage.demo.work_dir / "README.md").read_text()
     assert stage.demo.suggestions.next == ""
 
-    outcome = await stage.soul.rewind(Target(turn.id))
+    outcome = await stage.soul.travel.rewind(Target(turn.id))
     assert outcome.prompt == "Say in the README that quotes are doubled."
     # The file stayed as it was, so the edit finds nothing to do, and the story knows.
     again = await stage.say(outcome.prompt)
@@ -153,11 +154,11 @@ async def test_a_no_ends_the_turn_and_the_story_waits(stage: Stage) -> None:
     assert _only(events, TurnEnd)[0].reason == "rejected"
     assert stage.demo.suggestions.next.startswith("Rows with")
     turn = _only(events, CheckpointCreated)[0]
-    outcome = await stage.soul.rewind(Target(turn.id))
+    outcome = await stage.soul.travel.rewind(Target(turn.id))
     stage.feedback = "Not that file."
     events = await stage.say(outcome.prompt)
     assert "Understood, I leave that out" in _text(events)
-    outcome = await stage.soul.rewind(Target(turn.id))
+    outcome = await stage.soul.travel.rewind(Target(turn.id))
     stage.says_no, stage.feedback = False, ""
     events = await stage.say(outcome.prompt)
     assert "All six tests pass" in _text(events)

@@ -680,9 +680,10 @@ def test_a_thread_that_hangs_does_not_hold_up_the_end(configured: Program) -> No
     hangs = """
 import sys, threading
 from kimi_tui import cli
-from kimi_tui.tui import frame, shutdown
+from kimi_tui.tui import shutdown
+from kimi_tui.workspace import git_branch
 shutdown.PATIENCE_S = 1.0
-frame.branch_of = lambda folder: threading.Event().wait() or ""
+git_branch.branch_of = lambda folder: threading.Event().wait() or ""
 sys.exit(cli.main([]))
 """
     terminal = _broken(configured, hangs)

@@ -20,7 +20,8 @@ from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.session.schema import SystemPrompt
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.kimisoul import KimiSoul, open_soul
+from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.wire import events as ev
 
 pytestmark = [

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.quick_disk import memory_folder
+from support.soul import until_end
 from support.stored_lines import read_line, world_lines
 from support.time_traveller import Answer, TimeTraveller, Views
 from support.truth import (
@@ -115,40 +116,40 @@ class TimeTravels(RuleBasedStateMachine):
     @rule(steps=STEPS)
     def turn(self, steps: list[Answer]) -> None:
         self.on.model.answers.extend(steps)
-        self.do(self.on.soul.run(self.on.words()))
+        self.do(until_end(self.on.soul.run(self.on.words())))
         self.on.model.answers.clear()
 
     @rule()
     def go_on(self) -> None:
-        self.do(self.on.soul.resume())
+        self.do(until_end(self.on.soul.resume()))
 
     @rule(at=ANY)
     def rewind(self, at: int) -> None:
         if target := self.target(at):
-            self.do(self.on.soul.rewind(target))
+            self.do(self.on.soul.travel.rewind(target))
 
     @rule(at=ANY, go_on=st.booleans())
     def dmail(self, at: int, go_on: bool) -> None:
         if target := self.target(at):
-            self.do(self.on.soul.dmail(target, self.on.words()))
+            self.do(self.on.soul.dmails.send(target, self.on.words()))
             if go_on:
-                self.do(self.on.soul.resume())
+                self.do(until_end(self.on.soul.resume()))
 
     @rule(line=ANY, at=st.none() | ANY)
     def jump(self, line: int, at: int | None) -> None:
         if n := self.line(line):
             target = None if at is None else self.target(at, n)
-            self.do(self.on.soul.rewind(Target(END if target is None else target.id, n)))
+            self.do(self.on.soul.travel.rewind(Target(END if target is None else target.id, n)))
 
     @rule(times=st.integers(1, 2))
     def undo(self, times: int) -> None:
         for _ in range(times):
-            self.do(self.on.soul.undo())
+            self.do(self.on.soul.travel.undo())
 
     @rule(times=st.integers(1, 2))
     def redo(self, times: int) -> None:
         for _ in range(times):
-            self.do(self.on.soul.redo())
+            self.do(self.on.soul.travel.redo())
 
     @rule(start=st.none() | ANY, until=st.none() | ANY)
     def compact(self, start: int | None, until: int | None) -> None:
@@ -160,16 +161,16 @@ class TimeTravels(RuleBasedStateMachine):
     def pin(self, at: int, number: int) -> None:
         points = self.points() if (self.on.folder / "context.jsonl").exists() else []
         if points:
-            self.do(self.on.soul.pin(points[at % len(points)][1], number))
+            self.do(self.on.soul.marks.pin(points[at % len(points)][1], number))
 
     @rule()
     def clear(self) -> None:
-        self.do(self.on.soul.clear())
+        self.do(self.on.soul.travel.clear())
 
     @rule(at=st.none() | ANY)
     def fork(self, at: int | None) -> None:
         target = None if at is None else self.target(at)
-        if copy := self.do(self.on.soul.fork(target)):
+        if copy := self.do(self.on.soul.travel.fork(target)):
             self.do(self.on.reopen(copy.session_id))
 
     @rule()
@@ -227,14 +228,14 @@ class TimeTravels(RuleBasedStateMachine):
         self.do(self.on.follow())
         line = read_line(self.on.folder)
         for n, _ in self.points():
-            preview = self.do(self.on.soul.preview(Target(n)))
+            preview = self.do(self.on.soul.travel.preview(Target(n)))
             if preview is not None:
                 yield from untrue_of_preview(preview, line, self.on.views.timeline)
 
     def of_reading(self) -> Iterable[str]:
         """What is untrue of the views in which world lines are read."""
         for n in world_lines(self.on.folder):
-            views = Views(self.do(self.on.soul.read_line(n)) or ())
+            views = Views(self.do(self.on.soul.lines.read(n)) or ())
             line = read_line(self.on.folder, n)
             yield from untrue_of_chat(views.chat, line)
             yield from untrue_of_rows(views.timeline, line)

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import each
 
+from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.tool_calls import argument, target
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tool_cards import KNOWN, card_of
+from kimi_tui.wire.events import EventRecord, ToolCall, ToolResult
 
 
 @each(
@@ -57,3 +60,17 @@ def test_no_arguments_are_too_broken(text: str, tool: str) -> None:
     shown = target(card_of(tool), text)
     assert "\n" not in shown
     assert "\x1b" not in shown
+
+
+def test_the_questions_of_answers_are_known_by_their_arguments_to_the_end() -> None:
+    model = TranscriptModel()
+    asked = json.dumps({"questions": [{"question": "Tabs?"}]})
+    for event in (
+        ToolCall("k", "AskUserQuestion", asked),
+        ToolCall("s", "Shell", '{"command": "ls"}'),
+        ToolResult("k", False, "Tabs? Yes"),
+        ToolResult("s", False, ""),
+    ):
+        model.apply(EventRecord(1, 0.0, event))
+    answers, command = (block for block in model.blocks if isinstance(block, ToolBlock))
+    assert (answers.arguments, command.arguments) == (asked, "")

@@ -15,8 +15,8 @@ from kimi_tui.session.metadata import SessionState, read_state
 from kimi_tui.session.moved_folder import former_folders, take_along
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.tui.main.session_setup import open_session
-from kimi_tui.tui.screens import CannotOpen
+from kimi_tui.soul.errors import CannotOpen
+from kimi_tui.soul.opening import open_session
 from kimi_tui.tui.sessions.catalog import SessionCatalog
 
 

@@ -77,7 +77,7 @@ async def test_files_folders_and_ranges_go_with_the_message(tmp_path: Path) -> N
         assert said_blocks(on) == [(text, attached)]
         assert on.session.title.startswith("look at @app.py#10-12")
         # The prompt after a rewind has what was typed, and no more.
-        outcome = await on.soul.rewind(Target(0))
+        outcome = await on.soul.travel.rewind(Target(0))
         assert outcome.prompt == text
         assert "line 10" not in "".join(map(str, on.file()))
 

@@ -58,11 +58,11 @@ def uid(on: Stage, number: int) -> str:
 async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await turns(on)
-        await on.soul.pin(uid(on, 0), 0)
+        await on.soul.marks.pin(uid(on, 0), 0)
         # The result of the second call; neither its call nor the first result can be parted from it.
-        await on.soul.pin(uid(on, 3), 2)
-        await on.soul.pin(uid(on, 1), 0)
-        await on.soul.pin(uid(on, 1), 0, pinned=False)
+        await on.soul.marks.pin(uid(on, 3), 2)
+        await on.soul.marks.pin(uid(on, 1), 0)
+        await on.soul.marks.pin(uid(on, 1), 0, pinned=False)
         on.server.script(say("SUMMARY"), say("five"), say("AGAIN"), say("six"), say("LAST"))
         await on.soul.compact()
         await on.soul.run("fifth")
@@ -86,21 +86,25 @@ async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
         again = on.sent()
         assert again[0][1] == f"{COMPACTION_START}\n\nAGAIN"
         assert again[1:6] == sent[1:6]
-        pinned = [(m.kind, m.checkpoint_id, m.number) for m in await on.soul.messages() if m.pinned]
+        pinned = [
+            (m.kind, m.checkpoint_id, m.number) for m in await on.soul.lines.messages() if m.pinned
+        ]
         assert pinned == [("user", 1, 0), ("tool", 2, 2)]
         await on.reopen()
-        shown = [(m.kind, m.checkpoint_id, m.number) for m in await on.soul.messages() if m.pinned]
+        shown = [
+            (m.kind, m.checkpoint_id, m.number) for m in await on.soul.lines.messages() if m.pinned
+        ]
         assert shown == pinned
 
 
 async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await turns(on)
-        await on.soul.pin(uid(on, 1))
-        await on.soul.pin(uid(on, 5))
+        await on.soul.marks.pin(uid(on, 1))
+        await on.soul.marks.pin(uid(on, 5))
         on.server.script(say("SUMMARY"), say("SECOND"), say("five"))
         await on.soul.compact(until=Target(2))
-        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]
+        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.lines.messages() if m.pinned]
         assert pinned == [(1, "one"), (5, "third")]
         await on.soul.compact(start=Target(5))
         await on.soul.run("on")
@@ -114,16 +118,16 @@ async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> No
             ANSWERED,
             "on",
         ]
-        await on.soul.undo()
-        await on.soul.undo()
-        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]
+        await on.soul.travel.undo()
+        await on.soul.travel.undo()
+        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.lines.messages() if m.pinned]
         assert pinned == [(1, "one"), (5, "third")]
 
 
 async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await turns(on)
-        await on.soul.pin(uid(on, 3), 0)
+        await on.soul.marks.pin(uid(on, 3), 0)
         on.server.script(
             calls([("SendDMail", {"message": "go on", "checkpoint_id": 1})]), say("five")
         )
@@ -141,28 +145,28 @@ async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
         await on.soul.run("sixth")
         assert on.sent()[:4] == sent[:4]
         # A rewind is the person's own.
-        await on.soul.rewind(Target(1))
-        assert not [m for m in await on.soul.messages() if m.pinned]
+        await on.soul.travel.rewind(Target(1))
+        assert not [m for m in await on.soul.lines.messages() if m.pinned]
 
 
 async def test_bookmarks_follow_their_checkpoints(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await turns(on)
         old = uid(on, 5)
-        await on.soul.bookmark(old, " before \n the third ")
+        await on.soul.marks.bookmark(old, " before \n the third ")
         on.server.script(say("ONE"), say("TWO"))
         await on.soul.compact(until=Target(2))
         await on.soul.compact(until=Target(3))
         now = on.session.context.find_uid(old)
         assert now is not None
         assert now.id == 2
-        assert on.soul.bookmarks[now.uid] == "before the third"
+        assert on.soul.marks.bookmarks[now.uid] == "before the third"
         rows = {row.id: row.bookmark for row in await on.checkpoints()}
         assert rows == {0: "", 1: "", 2: "before the third", 3: "", 4: "", 5: ""} | {
             n: "" for n in rows if n > 5
         }
-        await on.soul.bookmark(now.uid, "new name")
+        await on.soul.marks.bookmark(now.uid, "new name")
         await on.reopen()
-        assert on.soul.bookmarks[now.uid] == on.soul.bookmarks[old] == "new name"
-        await on.soul.bookmark(now.uid, "")
-        assert not on.soul.bookmarks
+        assert on.soul.marks.bookmarks[now.uid] == on.soul.marks.bookmarks[old] == "new name"
+        await on.soul.marks.bookmark(now.uid, "")
+        assert not on.soul.marks.bookmarks

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.cases import each
 from support.chat_server import Answer, call, calls, say
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.config.settings import LoopControl
 from kimi_tui.soul.circles import Circles
@@ -104,7 +104,7 @@ async def test_dmails_without_a_new_result() -> None:
 async def paused(on: Stage, said: str) -> tuple[asyncio.Task[None], ev.ApprovalRequest]:
     """A turn that was begun and has paused, and what is asked."""
     told = on.soul.wire.subscribe()
-    turn = asyncio.create_task(on.soul.run(said))
+    turn = asyncio.create_task(until_end(on.soul.run(said)))
     return turn, await next_event(told, ev.ApprovalRequest)
 
 
@@ -135,7 +135,7 @@ async def test_the_turn_stops_where_the_user_says_so(tmp_path: Path) -> None:
         assert on.ear.of(ev.TurnEnd) == [ev.TurnEnd("interrupted")]
         # Every call has its result: it goes on without a word.
         on.server.script(say("I give up"))
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
         assert [role for role, _ in on.sent()].count("tool") == 3
 

@@ -14,7 +14,7 @@ from support.cases import each
 from support.chat_server import call, calls, gate, say, stall, status
 from support.effort import most_in_a_callback
 from support.made_images import flat, saved
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.config.settings import LoopControl
 from kimi_tui.llm.message import (
@@ -252,8 +252,8 @@ async def test_the_size_after_it_stays_an_estimate_until_the_next_answer(tmp_pat
 
         await on.reopen()
         assert (shown().used, shown().estimated) == (end.tokens_after, True)
-        await on.soul.undo()
-        await on.soul.redo()
+        await on.soul.travel.undo()
+        await on.soul.travel.redo()
         assert on.ear.of(ev.StatusUpdate)[-1].estimated
         await talk(on, "four")
         await on.reopen()
@@ -328,8 +328,8 @@ async def test_by_the_rule_in_the_middle_of_a_turn(tmp_path: Path) -> None:
 async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
     async with stage(tmp_path, window=20_000) as on:
         on.server.script(say("short"), say("SUMMARY"))
-        await on.soul.run("one")
-        await on.soul.run("again " * 14_000)
+        await until_end(on.soul.run("one"))
+        await until_end(on.soul.run("again " * 14_000))
         end = on.ear.of(ev.TurnEnd)[-1]
         assert end.reason == "error"
         assert "compacted" in end.error
@@ -339,22 +339,22 @@ async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
         assert "Rewind to an earlier checkpoint" in end.advice
         assert not (on.session.dir / "context_1.jsonl").exists()
         assert on.ear.of(ev.CompactionEnd)[-1].error
-        outcome = await on.soul.rewind(Target(2))
+        outcome = await on.soul.travel.rewind(Target(2))
         assert outcome.prompt.startswith("again")
 
 
 async def test_still_too_long_with_something_to_go_back_to(tmp_path: Path) -> None:
     async with stage(tmp_path, window=20_000) as on:
         on.server.script(say("short"), say("SUMMARY"))
-        await on.soul.run("first " * 5_000)
-        await on.soul.run("again " * 14_000)
+        await until_end(on.soul.run("first " * 5_000))
+        await until_end(on.soul.run("again " * 14_000))
         end = on.ear.of(ev.TurnEnd)[-1]
         assert end.reason == "error"
         assert "still takes" in end.error
         # What was kept can be rewound to, as the advice says.
         assert [point.id for point in on.session.context.checkpoints] == [0, 1, 2]
         assert "Rewind to an earlier checkpoint" in end.advice
-        assert (await on.soul.rewind(Target(2))).prompt.startswith("again")
+        assert (await on.soul.travel.rewind(Target(2))).prompt.startswith("again")
 
 
 async def test_what_frees_nothing_is_not_kept(tmp_path: Path) -> None:
@@ -470,7 +470,7 @@ async def test_a_prompt_that_fills_the_window_is_answered_if_it_fits(tmp_path: P
 
 async def test_a_prompt_longer_than_the_window_is_an_error(tmp_path: Path) -> None:
     async with stage(tmp_path, window=20_000) as on:
-        await on.soul.run("again " * 18_000)
+        await until_end(on.soul.run("again " * 18_000))
         assert "nothing older" in on.ear.of(ev.TurnEnd)[-1].error
         assert not on.server.requests
 
@@ -501,7 +501,7 @@ async def test_a_second_refusal_is_an_error(tmp_path: Path) -> None:
         on.soul.use_tools("on")
         await talk(on, "one", "two", "three")
         on.server.script(status(400, TOO_LONG), say("SUMMARY"), status(400, TOO_LONG))
-        await on.soul.run("four")
+        await until_end(on.soul.run("four"))
         assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
         assert len(on.ear.of(ev.CompactionEnd)) == 1
         assert on.server.left == 0

@@ -76,7 +76,7 @@ async def test_from_here_keeps_what_precedes_byte_for_byte(tmp_path: Path) -> No
             SUMMARY_READ,
             "on",
         ]
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert (on.session.dir / "context.jsonl").read_bytes() == whole
 
 
@@ -127,10 +127,10 @@ async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
             "on",
         ]
         # And a rewind to a renumbered point is one like any other.
-        outcome = await on.soul.rewind(Target(1))
+        outcome = await on.soul.travel.rewind(Target(1))
         assert outcome.prompt == "second"
-        await on.soul.undo()
-        await on.soul.undo()
+        await on.soul.travel.undo()
+        await on.soul.travel.undo()
         assert (on.session.dir / "context.jsonl").read_bytes() == whole
 
 
@@ -210,10 +210,10 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         assert fits(session_history(on.session), on.session)
         await on.soul.run("on")
         assert on.sent()[0][1].startswith(f"{COMPACTION_START}\n\nBETTER WORDS")
-        await on.soul.rewind(Target(6))
-        await on.soul.undo()
+        await on.soul.travel.rewind(Target(6))
+        await on.soul.travel.undo()
         said = "Undone: the change of the summary. 2 steps since then stay as world line 3."
-        assert await on.soul.undo() == said
+        assert await on.soul.travel.undo() == said
         assert await on.summary() == "SUMMARY"
         assert on.file() == before
 
@@ -238,7 +238,7 @@ async def test_the_history_of_a_partial_compaction(tmp_path: Path, spoil: str) -
         assert ends[-1] == "THREE"
         assert "ONE" in ends
         # The renumbered points tell what they began, wherever that is read from.
-        line = await on.soul.read_line(0)
+        line = await on.soul.lines.read(0)
         said = [e.text for r in line if isinstance(e := r.event, ev.TurnBegin | ev.TextPart)]
         assert [text for text in said if text] == ["second", "I look.", "two", "on", "end"]
         results = [e for r in line if isinstance(e := r.event, ev.ToolResult)]

@@ -46,14 +46,14 @@ async def test_without_dmails_no_request_has_a_word_of_them(tmp_path: Path) -> N
             assert not [word for word in WORDS if word in everything(on, number).lower()]
         assert not [record for record in on.file() if is_marker(record)]
         assert "d-mail" not in on.file()[0]["content"].lower()
-        assert not on.soul.has_dmail
+        assert not on.soul.dmails.enabled
         # Checkpoints are there all the same: for the user.
         assert len(on.session.context.checkpoints) == 5
-        outcome = await on.soul.rewind(Target(3))
+        outcome = await on.soul.travel.rewind(Target(3))
         assert outcome.prompt == "and on"
-        await on.soul.undo()
+        await on.soul.travel.undo()
         with pytest.raises(DMailOff, match=r"\[dmail\] enabled"):
-            await on.soul.dmail(Target(1), "do not")
+            await on.soul.dmails.send(Target(1), "do not")
         on.server.script(call("SendDMail", {"message": "x", "checkpoint_id": 1}), say("well"))
         await on.soul.run("try it")
         assert "There is no tool" in on.sent()[-1][1]
@@ -129,7 +129,7 @@ async def test_the_prompt_is_that_of_the_line_that_is_live(tmp_path: Path) -> No
     async with stage(tmp_path) as on:
         on.server.script(say("one"), say("two"), say("three"))
         await on.soul.run("hi")
-        await on.soul.rewind(Target(0))
+        await on.soul.travel.rewind(Target(0))
         await on.soul.aclose()
         # As where a line was written by a program with another prompt.
         left = on.session.dir / "context_1.jsonl"
@@ -139,6 +139,6 @@ async def test_the_prompt_is_that_of_the_line_that_is_live(tmp_path: Path) -> No
         await on.reopen()
         await on.soul.run("on the live line")
         assert "You are the agent of kimi-tui" in str(on.server.requests[-1].messages[0])
-        await on.soul.rewind(Target(END, 1))
+        await on.soul.travel.rewind(Target(END, 1))
         await on.soul.run("on the other one")
         assert on.server.requests[-1].messages[0]["content"] == "Another prompt."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, calls, gate, say
-from support.soul import next_event, stage
+from support.soul import next_event, stage, until_end
 
 from kimi_tui.config.settings import LoopControl
 from kimi_tui.projection.blocks import ToolBlock
@@ -176,7 +176,7 @@ async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path:
             call("Glob", {"pattern": "*"}), calls([mail("Ask.", 1)]), say("done"), say("fine")
         )
         await on.soul.run("look")
-        await on.soul.rewind(Target(END, 1))
+        await on.soul.travel.rewind(Target(END, 1))
         # Nobody said anything: the line goes on behind the step that had sent it.
         await on.soul.resume()
         chat, timeline = TranscriptModel(), TimelineModel()
@@ -276,7 +276,7 @@ async def test_every_call_counts_against_the_limit(tmp_path: Path) -> None:
     async with stage(tmp_path, limits=limits) as on:
         for _ in range(4):
             on.server.script(calls([mail("again", 1)]))
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         assert len(on.server.requests) == 3
         assert "3 steps" in on.ear.of(ev.TurnEnd)[-1].error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, calls, say
-from support.soul import next_event, stage
+from support.soul import next_event, stage, until_end
 
 from kimi_tui.config.settings import DMailConfig
 from kimi_tui.soul.model_slot import LoopLimits
@@ -38,7 +38,7 @@ async def test_it_is_sent_on_yes(tmp_path: Path, instead: str) -> None:
         assert "#1" in asked.question
         assert not asked.session_offer
         assert not on.ear.of(ev.ContextReverted)
-        foreseen = await on.soul.preview_dmail(asked.checkpoint_id, instead or asked.detail)
+        foreseen = await on.soul.dmails.preview(asked.checkpoint_id, instead or asked.detail)
         record = ev.EventRecord(1, 1.0, asked)
         assert Decoder().decode_record(encode_record(record), 1) == record
         on.soul.answer(asked.id, "once", instead)
@@ -76,13 +76,13 @@ async def test_it_can_be_stopped_while_it_asks(tmp_path: Path) -> None:
     async with stage(tmp_path, limits=REVIEW) as on:
         on.server.script(calls([mail("one", 0)]), say("on"))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         await next_event(heard, ev.ApprovalRequest)
         await on.soul.interrupt()
         await turn
         assert on.ear.of(ev.TurnEnd)[-1].reason == "interrupted"
         assert not on.ear.of(ev.ContextReverted)
-        await on.soul.run("what now")
+        await until_end(on.soul.run("what now"))
         assert on.sent()[-1] == ("user", "what now")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.chat_answers import Answer
 from support.chat_server import call, calls, say
-from support.soul import PATIENCE_S, Stage, next_event, stage
+from support.soul import PATIENCE_S, Stage, next_event, stage, until_end
 
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
 from kimi_tui.projection.tool_calls import changed_words
@@ -63,7 +63,7 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
     async with stage(tmp_path) as on:
         before = await worked(on)
         after = files(on)
-        outcome = await on.soul.rewind(Target(0), "restore")
+        outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == before
         assert outcome.files == (
             FileOutcome("edited", "restore"),
@@ -72,12 +72,12 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "3 files went with it" in await on.soul.undo()
+        assert "3 files went with it" in await on.soul.travel.undo()
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "3 files went with it" in await on.soul.redo()
+        assert "3 files went with it" in await on.soul.travel.redo()
         assert files(on) == before
-        assert "3 files" in await on.soul.undo()
+        assert "3 files" in await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -122,9 +122,9 @@ async def test_files_stay_where_they_are_not_asked_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
         after = files(on)
-        assert (await on.soul.rewind(Target(0))).files == ()
+        assert (await on.soul.travel.rewind(Target(0))).files == ()
         assert files(on) == after
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -133,13 +133,13 @@ async def test_only_the_files_go_back_and_that_can_be_undone(tmp_path: Path) -> 
         before = await worked(on)
         after = files(on)
         n_messages = len(on.soul.session.context.messages)
-        await on.soul.rewind(Target(2), "only")
+        await on.soul.travel.rewind(Target(2), "only")
         assert files(on) == {"edited": after["edited"], "gone": before["gone"]}
         assert len(on.soul.session.context.messages) == n_messages
         assert on.file("worldlines.jsonl")[0]["paths"] == ["gone", "sub/new"]
         await on.reopen()
         await on.soul.files_ready()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -153,7 +153,7 @@ async def test_the_preview_shows_what_changed_and_what_is_not_covered(tmp_path: 
         (on.work / "script").chmod(0o700)
         (on.work / "edited").write_text("one\n2\nthree\nfour\nfive\n")
         (on.work / "picture").write_bytes(b"\0\1")
-        found = (await on.soul.preview(Target(0))).files
+        found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
         rows = {one.path: one for one in found.files}
         assert [(one.path, one.fate, one.would) for one in found.files] == [
@@ -182,11 +182,11 @@ async def test_conflicts_stay_unless_chosen(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
         (on.work / "edited").write_text("mine\n")
-        outcome = await on.soul.rewind(Target(0), "restore")
+        outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert [one.path for one in outcome.files if one.fate == "conflict"] == ["edited"]
         assert files(on) == {**before, "edited": "mine\n"}
-        await on.soul.undo()
-        await on.soul.rewind(Target(0), "restore", chosen={"edited"})
+        await on.soul.travel.undo()
+        await on.soul.travel.rewind(Target(0), "restore", chosen={"edited"})
         assert (on.work / "edited").read_text() == before["edited"]
         assert (on.work / "sub/new").exists()
 
@@ -205,7 +205,7 @@ async def test_what_the_person_changed_before_a_tool_ran_is_theirs(
         on.server.script(tool, say("done"))
         await on.soul.run("go on")
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",), ("a",)]
-        outcome = await on.soul.rewind(Target(0), "restore")
+        outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert [one.path for one in outcome.files if one.fate == "conflict"] == ["theirs"]
         assert files(on) == {"a": "1\n", "theirs": "by hand\n"}
 
@@ -227,16 +227,16 @@ async def test_what_the_person_changed_while_a_file_tool_ran_is_theirs(
         on.server.script(write("a", "2\n"), say("done"))
         await on.soul.run("go")
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"theirs": "by hand\n"}
 
 
 async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
-        await on.soul.preview(Target(0))
+        await on.soul.travel.preview(Target(0))
         (on.work / "edited").write_text("typed while the preview was open\n")
-        outcome = await on.soul.rewind(Target(0), "restore", chosen={"edited", "gone"})
+        outcome = await on.soul.travel.rewind(Target(0), "restore", chosen={"edited", "gone"})
         assert [one.path for one in outcome.files if one.reason] == ["edited"]
         assert files(on)["edited"] == "typed while the preview was open\n"
         assert files(on)["gone"] == before["gone"]
@@ -245,12 +245,12 @@ async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> N
 async def test_a_jump_brings_the_files_of_another_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         on.server.script(write("other", "x\n"), say("done"))
         await on.soul.run("else")
-        await on.soul.rewind(Target(2, world_line=1), "restore")
+        await on.soul.travel.rewind(Target(2, world_line=1), "restore")
         assert files(on) == {**before, "edited": "one\n2\nthree\nfour\n"}
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert files(on) == {**before, "other": "x\n"}
 
 
@@ -258,9 +258,9 @@ async def test_all_of_a_line_comes_back_with_the_files_it_ended_with(tmp_path: P
     async with stage(tmp_path) as on:
         before = await worked(on)
         after = files(on)
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         (on.work / "mine").write_text("by hand\n")
-        seen = await on.soul.preview(Target(END, 1))
+        seen = await on.soul.travel.preview(Target(END, 1))
         assert seen.files is not None
         assert not seen.is_there
         # What the user alone made is not the agent's too.
@@ -271,15 +271,15 @@ async def test_all_of_a_line_comes_back_with_the_files_it_ended_with(tmp_path: P
             "sub/new": ("create", ""),
         }
         on.ear.forget()
-        outcome = await on.soul.rewind(Target(END, 1), "restore")
+        outcome = await on.soul.travel.rewind(Target(END, 1), "restore")
         assert [one.path for one in outcome.files] == ["edited", "gone", "mine", "sub/new"]
         assert files(on) == {**after, "mine": "by hand\n"}
         # The files are told of on the line that is live then.
         names = on.ear.names(ev.StatusUpdate)
         assert names.index("LineChanged") < names.index("FilesRestored")
         assert outcome.tokens_after == seen.tokens_after
-        assert (await on.soul.preview(Target(END, 1))).is_there
-        await on.soul.undo()
+        assert (await on.soul.travel.preview(Target(END, 1))).is_there
+        await on.soul.travel.undo()
         assert files(on) == {**before, "mine": "by hand\n"}
 
 
@@ -289,14 +289,14 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
     async with stage(tmp_path) as on:
         await worked(on)
         after = files(on)
-        made = await on.soul.fork(Target(2), "restore")
+        made = await on.soul.travel.fork(Target(2), "restore")
         assert [one.path for one in made.files] == ["gone", "sub/new"]
         assert files(on) == {"edited": after["edited"], "gone": "bye\n"}
         await on.soul.aclose()
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "2 files went with it" in await on.soul.undo()
+        assert "2 files went with it" in await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -305,8 +305,8 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         before = await worked(on)
         after = files(on)
         (on.work / "edited").write_text("by hand\n")
-        await on.soul.preview(Target(1))
-        outcome = await on.soul.dmail(Target(1), "other words", "restore", ["edited", "gone"])
+        await on.soul.travel.preview(Target(1))
+        outcome = await on.soul.dmails.send(Target(1), "other words", "restore", ["edited", "gone"])
         assert [(one.path, one.fate) for one in outcome.files] == [
             ("edited", "restore"),
             ("gone", "create"),
@@ -316,7 +316,7 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         assert "Brought back: `edited`, `gone`." in reverted.facts
         assert "`sub/new`" in reverted.facts.partition("still changed")[2]
         assert "Left alone" not in reverted.facts
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert files(on) == {**after, "edited": "by hand\n"}
 
 
@@ -326,16 +326,16 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
 ) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
-        await on.soul.rewind(Target(2), files)
+        await on.soul.travel.rewind(Target(2), files)
         on.server.script(shell("echo more >made.txt"), say("on"))
         await on.soul.resume()
         (on.work / "of the user").write_text("not theirs\n")
-        toll = await on.soul.preview_undo()
+        toll = await on.soul.travel.preview_undo()
         assert toll.files is not None
         assert toll.files.goes_along is (files == "restore")
         stays = [(one.path, one.added) for one in toll.files.files if one.fate == "skip"]
         assert stays == [("made.txt", 1)]
-        said = await on.soul.undo()
+        said = await on.soul.travel.undo()
         words = "2 steps since then stay as world line 2; made.txt stays as it is"
         assert f"{words}." in said
         assert (on.work / "made.txt").is_file()
@@ -350,19 +350,19 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
 async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
-        await on.soul.rewind(Target(2), "restore")
-        assert (await on.soul.preview_undo()).messages == 0
+        await on.soul.travel.rewind(Target(2), "restore")
+        assert (await on.soul.travel.preview_undo()).messages == 0
         on.server.script(shell("true"), say("on"), say("and on"))
         await on.soul.resume()
         await on.soul.run("more")
-        toll = await on.soul.preview_undo()
+        toll = await on.soul.travel.preview_undo()
         assert (toll.label, toll.steps, toll.turns, toll.left_as) == ("the rewind to #2", 4, 1, 2)
         assert toll.files is not None
         assert toll.files.goes_along
         fates = {one.path: one.fate for one in toll.files.files}
         assert fates == {"gone": "delete", "sub/new": "create"}
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
-        said = await on.soul.undo()
+        said = await on.soul.travel.undo()
         assert said == (
             "Undone: the rewind to #2. 4 steps since then stay as world line 2. 2 files went with it."
         )
@@ -381,8 +381,8 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         # A row about an undo is gone once that is undone, however often it goes to and fro.
         for _ in range(2):
             heard = on.soul.wire.subscribe()
-            await on.soul.redo()
-            await on.soul.undo()
+            await on.soul.travel.redo()
+            await on.soul.travel.undo()
             for record in heard.drain():
                 transcript.apply(record)
             assert marks() == stays
@@ -399,9 +399,13 @@ async def test_what_is_said_of_files_alone_goes_when_that_is_undone(tmp_path: Pa
                 transcript.apply(record)
             return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
 
-        await on.soul.rewind(Target(2), "only")
+        await on.soul.travel.rewind(Target(2), "only")
         assert marks() == ["1 file brought back, 1 deleted (sub/new)"]
-        for step, gone in (on.soul.undo, "gone"), (on.soul.redo, "sub/new"), (on.soul.undo, "gone"):
+        for step, gone in (
+            (on.soul.travel.undo, "gone"),
+            (on.soul.travel.redo, "sub/new"),
+            (on.soul.travel.undo, "gone"),
+        ):
             await step()
             assert marks() == [f"1 file brought back, 1 deleted ({gone})"]
 
@@ -414,13 +418,13 @@ async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
         assert files(on) == {"a": "1\n"}
         assert not (on.soul.session.dir / "files").exists()
         assert [n.text for n in on.ear.of(ev.Notice) if "home folder" in n.text]
-        found = (await on.soul.preview(Target(0))).files
+        found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
         assert "home folder" in found.reason
         with pytest.raises(FilesUnknown, match="home folder"):
-            await on.soul.rewind(Target(0), "restore")
+            await on.soul.travel.rewind(Target(0), "restore")
         assert on.soul.session.context.messages, "nothing changed"
-        await on.soul.rewind(Target(0))
+        await on.soul.travel.rewind(Target(0))
 
 
 async def cut_off_in_a_rewind(on: Stage) -> None:
@@ -444,7 +448,11 @@ async def test_a_session_opened_elsewhere_touches_nothing_there(tmp_path: Path) 
         await on.open()
         await on.soul.files_ready()
         assert list(on.work.iterdir()) == []
-        found = (await on.soul.preview(Target(0))).files if on.session.context.checkpoints else None
+        found = (
+            (await on.soul.travel.preview(Target(0))).files
+            if on.session.context.checkpoints
+            else None
+        )
         assert found is None or str(tmp_path / "work") in found.reason
 
 
@@ -456,11 +464,11 @@ async def test_limits_are_told_once_and_in_the_preview(tmp_path: Path) -> None:
         on.server.script(write("f0", "1\n"), write("f0", "2\n"), say("done"))
         await on.soul.run("go")
         assert len([n for n in on.ear.of(ev.Notice) if "3 files" in n.text]) == 1
-        found = (await on.soul.preview(Target(0))).files
+        found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
         assert "3 files" in found.remarks[0]
         assert [one.path for one in found.restorable] == ["f0"]
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         assert files(on)["f0"] == "x"
 
 
@@ -498,7 +506,7 @@ async def test_a_file_tool_does_not_wait_for_the_first_look(
         (on.work / "a").write_text("old\n")
         on.server.script(write("a", "new\n"), write("b", "new\n"), say("done"))
         await on.soul.run("go")
-        found = (await on.soul.preview(Target(0))).files
+        found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
         assert "not ended" in found.reason
         heard = on.soul.wire.subscribe()
@@ -506,7 +514,7 @@ async def test_a_file_tool_does_not_wait_for_the_first_look(
         await on.soul.files_ready()
         # Somebody had to do without it, so its end is news.
         await next_event(heard, ev.Notice, lambda one: "first look" in one.text)
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"a": "old\n"}
 
 
@@ -522,7 +530,7 @@ async def test_a_command_waits_for_the_first_look(tmp_path: Path, gate: threadin
         gate.set()
         await turn
         assert (on.work / "a").read_text() == "new\n"
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"a": "old\n"}
 
 
@@ -535,7 +543,7 @@ async def test_a_command_that_waited_long_enough_runs_and_the_snapshot_says_so(
         await on.soul.run("go")
         gate.set()
         await on.soul.files_ready()
-        found = (await on.soul.preview(Target(0))).files
+        found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
         assert "A command ran before" in found.remarks[0]
 
@@ -553,7 +561,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
         await on.reopen()
         await on.soul.files_ready()
         assert files(on) == before
-        assert "3 files" in await on.soul.undo()
+        assert "3 files" in await on.soul.travel.undo()
         assert "sub/new" in files(on)
 
 
@@ -687,7 +695,7 @@ async def test_where_the_conversation_cannot_go_back_files_stay(
 
         monkeypatch.setattr(on.soul.session.context, "revert_to", refuse)
         with pytest.raises(OSError, match="disk full"):
-            await on.soul.rewind(Target(0), "restore")
+            await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == after
         assert not (on.soul.session.dir / "files/restore.json").exists()
 
@@ -707,7 +715,7 @@ async def test_a_failing_store_is_told_and_work_goes_on(
         assert files(on) == {"a": "1\n"}
         assert [n for n in on.ear.of(ev.Notice) if "No space left" in n.text]
         monkeypatch.undo()
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"a": "1\n"}, "who changed it is not known any more: it stays"
 
 
@@ -717,11 +725,11 @@ async def test_a_stopped_command_is_looked_at_too(tmp_path: Path) -> None:
         await on.soul.files_ready()
         on.server.script(shell("echo new > a; echo go; sleep 30"))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         await next_event(heard, ev.ToolOutput)
         await on.soul.interrupt()
         await turn
-        await on.soul.rewind(Target(0), "restore")
+        await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"a": "old\n"}
 
 
@@ -766,7 +774,7 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         assert "Brought back: `a`" in facts
         assert "someone else changed them too: `theirs`" in facts
         assert "`a` (1 edit)" not in facts
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert files(on) == {"a": "new\n", "theirs": "by hand\n"}
 
 
@@ -823,7 +831,7 @@ async def test_a_protected_file_is_asked_for_even_where_all_is_allowed(tmp_path:
         await on.soul.files_ready()
         on.server.script(shell("echo x >> Makefile"), mail("again", 1), say("done"))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         asked = await next_event(heard, ev.ApprovalRequest)
         assert "Makefile" in asked.detail
         await on.soul.interrupt()
@@ -848,7 +856,7 @@ async def test_a_work_folder_that_is_gone_is_told_once(tmp_path: Path, seen: boo
         await on.soul.files_ready()
         told = [one.text for one in on.ear.notices()]
         assert told == ["The files cannot be kept for a rewind: the work folder is gone."]
-        shown = await on.soul.preview(Target(0))
+        shown = await on.soul.travel.preview(Target(0))
         assert shown.files is not None
         assert shown.files.reason
 
@@ -885,7 +893,7 @@ async def test_the_end_does_not_wait_for_a_look_that_never_comes_back(
             monkeypatch.setattr(Tracker, "take_snapshot", look)
             monkeypatch.setattr(file_history, "_END_PATIENCE_S", 0.02)
             on.server.script(shell("echo hi > new"), say("done"))
-            turn = asyncio.create_task(on.soul.run("work"))
+            turn = asyncio.create_task(until_end(on.soul.run("work")))
             await asyncio.to_thread(stuck.wait)
             looking = [one for one in threading.enumerate() if one.name == "files"]
             async with asyncio.timeout(PATIENCE_S):
@@ -913,3 +921,32 @@ async def test_a_fault_while_the_files_are_looked_at_is_told(
         told = await next_event(heard, ev.Notice)
         assert told.level == "error"
         assert "RuntimeError" in told.text
+
+
+async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("as it was\n")
+        await on.soul.files_ready()
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        before, uid = files(on), on.soul.session.context.checkpoints[-1].uid
+        history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
+        stored = on.session.dir / "files" / "snapshots.jsonl"
+        n_before = len(SnapshotLog(stored))
+        command = await history.before_change(None)
+        (on.work / "a").write_text("by a command of the session's agent\n")
+        other = await history.before_change(None, "explorer")
+        (on.work / "b").write_text("by the other\n")
+        history.after_change(other, uid, "other:0")
+        await history.settled()
+        (on.work / "c").write_text("by the command\n")
+        history.after_change(command, uid, f"{uid}:0")
+        await history.settled()
+        made = SnapshotLog(stored)._snapshots[n_before:]  # pyright: ignore[reportPrivateUsage]
+        # Nothing was taken for someone else's, who would be in the way of a rewind.
+        assert [(one.by, one.author) for one in made] == [("agent", "explorer"), ("agent", "")]
+        lines = stored.read_text().splitlines()
+        assert ["author" in json.loads(line) for line in lines[-2:]] == [True, False]
+        outcome = await on.soul.rewind(Target(0), "restore")
+        assert files(on) == before
+        assert {one.fate for one in outcome.files} == {"restore", "delete"}

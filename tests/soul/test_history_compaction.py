@@ -97,8 +97,8 @@ async def pinned_turns(on: Stage) -> None:
     await on.soul.run("third")
     await on.soul.run("fourth")
     points = on.session.context.checkpoints
-    await on.soul.pin(points[0].uid, 0)
-    await on.soul.pin(points[3].uid, 2)
+    await on.soul.marks.pin(points[0].uid, 0)
+    await on.soul.marks.pin(points[3].uid, 2)
 
 
 ROWS = [
@@ -121,22 +121,22 @@ async def test_what_is_kept_stands_below_the_card_with_its_checkpoints(tmp_path:
         grey = words(shown(await on.soul.history())[1])
         assert grey == ["one", "second", "I look.", before[4], "two", "third", "three"]
         # There and back again, and what follows.
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert sent(on) == before
         await check(on)
-        await on.soul.redo()
+        await on.soul.travel.redo()
         await check(on, ROWS)
         await on.soul.run("fifth")
         await check(on)
         said = "Undone: the compaction. 2 steps since then stay as world line 3."
-        assert await on.soul.undo() == said
-        await on.soul.redo()
+        assert await on.soul.travel.undo() == said
+        await on.soul.travel.redo()
         # A rewind to what was kept, and what is pinned there.
-        assert (await on.soul.rewind(Target(3))).prompt == "fourth"
+        assert (await on.soul.travel.rewind(Target(3))).prompt == "fourth"
         await check(on, ROWS[:3])
-        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]
+        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.lines.messages() if m.pinned]
         assert pinned == [(1, "first"), (2, "and hurry")]
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await on.reopen()
         await check(on)
         # Without its record the same is told from the messages.
@@ -157,9 +157,9 @@ async def test_what_is_pinned_in_a_part_stays_on_view(tmp_path: Path) -> None:
         await on.soul.compact(start=Target(2))
         assert sent(on) == ["first", "one", "PART", "and hurry"]
         await check(on)
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await check(on)
-        await on.soul.redo()
+        await on.soul.travel.redo()
         await on.reopen()
         await check(on)
 
@@ -228,11 +228,11 @@ async def test_what_is_pinned_while_a_compaction_is_written_stays_pinned(
         clear = Context.clear
 
         async def pinned_before(context: Context, **options: Any) -> Reverted:
-            await on.soul.pin(step, 2)
+            await on.soul.marks.pin(step, 2)
             return await clear(context, **options)
 
         monkeypatch.setattr(Context, "clear", pinned_before)
         on.server.script(say("SUMMARY"))
         await on.soul.compact()
         assert sent(on) == ["SUMMARY", "and hurry", "two"]
-        assert [m.text for m in await on.soul.messages() if m.pinned] == ["and hurry"]
+        assert [m.text for m in await on.soul.lines.messages() if m.pinned] == ["and hurry"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.chat_server import call, say, status
 from support.odd_files import put, short_lines
-from support.soul import stage
+from support.soul import stage, until_end
 from support.time_traveller import Views
 
 from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock, UserBlock
@@ -144,29 +144,31 @@ async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
     async with stage(tmp_path) as on:
         on.server.script(say("one"), status(400, {"error": {"message": "Not so."}}), say("two"))
         for words in ("first", "second", "third"):
-            await on.soul.run(words)
+            await until_end(on.soul.run(words))
         if op.startswith("undo") or op == "jump":
             await (
-                on.soul.dmail(Target(3), "x") if op == "undo_dmail" else on.soul.rewind(Target(3))
+                on.soul.dmails.send(Target(3), "x")
+                if op == "undo_dmail"
+                else on.soul.travel.rewind(Target(3))
             )
         match op:
             case "rewind":
-                await on.soul.rewind(Target(4))
+                await on.soul.travel.rewind(Target(4))
             case "own_dmail":
-                await on.soul.dmail(Target(4), "Otherwise.")
+                await on.soul.dmails.send(Target(4), "Otherwise.")
             case "dmail":
                 letter = call("SendDMail", {"message": "Otherwise.", "checkpoint_id": 4})
                 on.server.script(letter, say("three"))
-                await on.soul.run("fourth")
+                await until_end(on.soul.run("fourth"))
             case "compaction":
                 on.server.script(say("A summary."))
                 await on.soul.compact(start=Target(4))
             case "undo" | "undo_dmail":
-                await on.soul.undo()
+                await on.soul.travel.undo()
             case "jump":
-                await on.soul.rewind(Target(END, 1))
+                await on.soul.travel.rewind(Target(END, 1))
             case _:
-                await on.soul.clear()
+                await on.soul.travel.clear()
         checkpoints = [row.uid for row in await on.checkpoints()]
         await on.soul.aclose()
         path = on.session.dir / "wire.jsonl"
@@ -182,7 +184,7 @@ async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
         shown = [record.event for record in on.soul.opened_with]
         assert [event.error for event in shown if isinstance(event, ev.TurnEnd) and event.error]
         on.server.script(say("on"))
-        await on.soul.run("and on")
+        await until_end(on.soul.run("and on"))
         monkeypatch.setattr(history, "rebuild_history", None)
         await on.reopen()
         assert len(on.soul.opened_with) > len(shown)
@@ -238,8 +240,8 @@ async def test_the_record_of_a_fork_is_told_nothing_twice(tmp_path: Path) -> Non
         on.server.script(say("one"), say("two"), say("three"))
         for words in ("first", "second", "third"):
             await on.soul.run(words)
-        await on.soul.rewind(Target(4))
-        forked = await on.soul.fork(Target(2))
+        await on.soul.travel.rewind(Target(4))
+        forked = await on.soul.travel.fork(Target(2))
         await on.soul.aclose()
         on.session = on.store.find(forked.session_id)
         before = (on.session.dir / "wire.jsonl").read_bytes()
@@ -258,11 +260,11 @@ async def test_the_end_that_is_shown_first_is_no_turn_that_the_context_has_not(
         await on.soul.run("first")
         await on.soul.run("second")
         if op == "jump":
-            await on.soul.rewind(Target(2))
+            await on.soul.travel.rewind(Target(2))
             await on.soul.run("third")
         await on.soul.flush()
         before = on.session.record.path.read_bytes()
-        await on.soul.rewind(Target(2) if op == "rewind" else Target(END, 1))
+        await on.soul.travel.rewind(Target(2) if op == "rewind" else Target(END, 1))
         await on.soul.aclose()
         session = on.store.find(on.session.id, on.work)
         assert "two" not in str(end_of_record(session)) or op == "jump"

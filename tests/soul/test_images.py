@@ -21,13 +21,13 @@ from support.soul import Stage, next_event, stage
 from kimi_tui.config.settings import DMailConfig
 from kimi_tui.filesystem import Storage
 from kimi_tui.images import Image, image_tokens, read_image
+from kimi_tui.llm.errors import ModelCannotSee
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session import images as session_images
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME
-from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import image_blocks
 from kimi_tui.soul.model_slot import LoopLimits
@@ -236,27 +236,29 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         on.server.script(say("one"), say("two"), say("three"), say("four"), say("five"))
         await on.soul.run("first")
         await on.soul.run("second @named.png", [SHOT])
-        outcome = await on.soul.rewind(Target(2))
+        outcome = await on.soul.travel.rewind(Target(2))
         # What was pasted comes back; what is named is read again.
         assert outcome.prompt == "second @named.png"
         assert outcome.images == (ImageBlock.of(SHOT),)
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert [label for _, labels in shown(on) for label in labels] == [
             "image shot.png 560x280",
             "image named.png 90x70",
         ]
-        assert "second @named.png\n[image shot.png 560x280]" in await on.soul.markdown(Target(-1))
+        assert "second @named.png\n[image shot.png 560x280]" in await on.soul.lines.markdown(
+            Target(-1)
+        )
         # The user's D-Mail undoes nothing that they said.
-        await on.soul.dmail(Target(1), "be brief")
+        await on.soul.dmails.send(Target(1), "be brief")
         await on.soul.resume()
         assert images_behind(on, "second @named.png") == ["shot.png", "noise.png"]
-        forked = await on.soul.fork()
-        jump = await on.soul.fork(Target(2, world_line=1))
+        forked = await on.soul.travel.fork()
+        jump = await on.soul.travel.fork(Target(2, world_line=1))
         assert jump.images == (ImageBlock.of(SHOT),)
         # A message of another line, with its image, to the present.
-        (there,) = [m for m in await on.soul.messages(1) if m.text.startswith("second")]
-        await on.soul.rewind(Target(0))
-        await on.soul.carry(1, there.uid, there.number)
+        (there,) = [m for m in await on.soul.lines.messages(1) if m.text.startswith("second")]
+        await on.soul.travel.rewind(Target(0))
+        await on.soul.dmails.carry(1, there.uid, there.number)
         await on.soul.resume()
         (row,) = contents(on)
         assert row[-2:] == ["shot.png", "noise.png"]
@@ -296,7 +298,7 @@ async def test_a_summary_is_made_of_images_and_keeps_what_was_pinned(tmp_path: P
         await on.soul.run("second", [NOISE])
         await on.soul.run("third " * 300)
         pinned = on.session.context.checkpoints[2]
-        await on.soul.pin(pinned.uid, 0)
+        await on.soul.marks.pin(pinned.uid, 0)
         assert await on.soul.compact()
         (asked,) = contents(on)
         assert "[image shot.png 560x280]" in asked[0]
@@ -428,8 +430,8 @@ async def test_large_images_cost_the_context_nothing(tmp_path: Path) -> None:
         on.server.script(say("seen", usage=(9_000, 5)), say("again"))
         await on.soul.run("look", large)
         assert on.session.context.size_bytes < 20_000
-        await on.soul.rewind(Target(0))
-        await on.soul.undo()
+        await on.soul.travel.rewind(Target(0))
+        await on.soul.travel.undo()
         await on.reopen()
         await on.soul.run("and?")
         request = on.server.requests[-1]

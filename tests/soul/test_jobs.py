@@ -59,9 +59,9 @@ async def test_a_rewind_says_what_runs_on_and_the_past_is_told(tmp_path: Path) -
         await on.soul.run("hello")
         await on.soul.run("start it")
         pid = int((on.work / "pid").read_text())
-        found = await on.soul.preview(Target(2))
+        found = await on.soul.travel.preview(Target(2))
         assert found.run_on == ("echo $$ >pid; sleep 600",)
-        await on.soul.rewind(Target(2))
+        await on.soul.travel.rewind(Target(2))
         assert is_alive(pid)
         on.server.script(say("I know."), say("Still."))
         await on.soul.run("what runs?")
@@ -101,7 +101,7 @@ async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: P
         await on.open()
         await on.soul.files_ready()
         (on.work / "theirs").write_text("mine\n")
-        found = await on.soul.preview(Target(2))
+        found = await on.soul.travel.preview(Target(2))
         assert found.files is not None
         assert {one.path: (one.fate, one.reason) for one in found.files.files} == {
             "built": ("conflict", "changed while a job ran"),
@@ -119,13 +119,13 @@ async def test_the_user_stops_one_and_sends_one_to_the_background(tmp_path: Path
         )
         turn = asyncio.create_task(on.soul.run("run it"))
         await next_event(heard, ev.ToolStarted)
-        assert await until(lambda: on.soul.move_to_background())
+        assert await until(lambda: on.soul.tasks.move_to_background())
         await turn
         assert on.ear.of(ev.TurnEnd) == [ev.TurnEnd("done")]
         assert "The user moved it" in on.sent()[-1][1]
-        assert [job.id for job in on.soul.jobs] == [1]
-        assert not on.soul.move_to_background()
-        await on.soul.stop_job(1)
+        assert [job.id for job in on.soul.tasks.all] == [1]
+        assert not on.soul.tasks.move_to_background()
+        await on.soul.tasks.stop(1)
         on.server.script(say("I see."))
         await on.soul.run("now?")
         assert "has ended. It was stopped." in json.dumps(on.server.requests[-1].messages)

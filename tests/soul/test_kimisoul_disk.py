@@ -15,7 +15,7 @@ from support.soul import Ear, stage
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.session import Session
-from kimi_tui.soul.kimisoul import open_soul
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
@@ -46,7 +46,7 @@ async def test_a_full_disk_in_the_middle_of_a_conversation(tmp_path: Path) -> No
         assert [(n.level, n.topic, n.solved) for n in notices] == [("error", "disk", False)]
         assert "space" in notices[0].advice
         with pytest.raises(StorageTrouble):
-            await on.soul.rewind(Target(0))
+            await on.soul.travel.rewind(Target(0))
         assert on.session.context.n_checkpoints == 6
         # A D-Mail cannot go off; the model reads so, and the turn goes on.
         on.server.script(calls([("SendDMail", {"message": "m", "checkpoint_id": 0})]), say("ok"))

@@ -22,7 +22,7 @@ from support.chat_server import (
     status,
 )
 from support.chat_server import Stall as Stalled
-from support.soul import Stage, Tool, next_event, stage
+from support.soul import Stage, Tool, next_event, stage, until_end
 
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.prompts import NOT_BEGUN
@@ -77,7 +77,7 @@ async def test_while_the_model_speaks(
     async with stage(tmp_path) as on:
         on.server.script(answer)
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await on.server.received(1)
         if until is not None:
             # It comes in pieces, and how many of them at once depends on the machine.
@@ -110,7 +110,7 @@ async def test_in_arguments(tmp_path: Path) -> None:
         )
         on.server.script(cut(ARGUMENTS, whole + 2, Stalled()))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await next_event(heard, ev.ToolCallPart, lambda e: "command" in e.arguments or True)
         await next_event(heard, ev.ToolCall, lambda e: e.name == "Shell")
         await next_event(heard, ev.ToolCallPart)
@@ -132,15 +132,15 @@ async def test_in_a_retry_wait(tmp_path: Path) -> None:
     async with stage(tmp_path, policy=slow) as on:
         on.server.script(status(503), say("there"))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await next_event(heard, ev.StepRetry)
         await stop(on, turn)
         # Cutting the wait short asks again at once.
         on.server.script(status(503), say("here"))
-        turn = asyncio.create_task(on.soul.resume())
+        turn = asyncio.create_task(until_end(on.soul.resume()))
         assert (await next_event(heard, ev.TextPart)).text == "there"
         await turn
-        turn = asyncio.create_task(on.soul.run("more"))
+        turn = asyncio.create_task(until_end(on.soul.run("more")))
         await next_event(heard, ev.StepRetry)
         on.soul.retry_now()
         await asyncio.wait_for(turn, 5)
@@ -151,7 +151,7 @@ async def test_in_the_second_attempt_only_its_own_words_are_kept(tmp_path: Path)
     async with stage(tmp_path) as on:
         on.server.script(drop_after(4, say("This broke off")), cut(say("But this"), 3, Stalled()))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await next_event(heard, ev.StepRetry)
         await next_event(heard, ev.TextPart, lambda e: "this" in e.text)
         await stop(on, turn)
@@ -164,7 +164,7 @@ async def test_while_an_approval_waits(tmp_path: Path, monkeypatch: pytest.Monke
     async with stage(tmp_path, mode="ask") as on:
         on.server.script(call("Shell", {"command": "touch x"}))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         request = await next_event(heard, ev.ApprovalRequest)
         await stop(on, turn)
         assert on.ear.of(ev.ApprovalResolved)[0].id == request.id
@@ -185,10 +185,10 @@ async def test_in_a_compaction_in_the_middle_of_a_turn(tmp_path: Path, summary: 
     async with stage(tmp_path, window=40_000, policy=patient) as on:
         for words in ("one", "two"):
             on.server.script(say(f"answer {words}", usage=(3_000, 10)))
-            await on.soul.run(words * 2_000)
+            await until_end(on.soul.run(words * 2_000))
         heard = on.soul.wire.subscribe()
         on.server.script(call("Glob", {"pattern": "*"}, text="first", usage=(34_000, 10)), summary)
-        turn = asyncio.create_task(on.soul.run("the task"))
+        turn = asyncio.create_task(until_end(on.soul.run("the task")))
         await next_event(heard, ev.CompactionBegin)
         await on.server.received(4)
         if summary.status == 503:
@@ -226,7 +226,7 @@ async def test_while_tools_run(tmp_path: Path) -> None:
 
     async with stage(tmp_path, toolset=made(quick=quick, change_slow=slow)) as on:
         on.server.script(calls([("quick", {}), ("change_slow", {}), ("change_slow", {})]))
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await begun.wait()
         await stop(on, turn)
         results = on.ear.of(ev.ToolResult)
@@ -255,7 +255,7 @@ async def test_a_tool_that_takes_long_to_end(tmp_path: Path) -> None:
 
     async with stage(tmp_path, toolset=made(change=stubborn)) as on:
         on.server.script(call("change", {}))
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await begun.wait()
         await stop(on, turn)
         assert not ended.is_set()
@@ -273,7 +273,7 @@ async def test_stopping_twice_and_when_nothing_runs(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await on.soul.interrupt()
         on.server.script(stall(3))
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await next_event(on.soul.wire.subscribe(), ev.TextPart)
         await asyncio.gather(on.soul.interrupt(), on.soul.interrupt(), on.soul.interrupt())
         await turn
@@ -298,7 +298,7 @@ async def test_what_was_said_is_kept_however_soon_it_is_stopped(
     tmp_path: Path, n_rounds: int
 ) -> None:
     async with stage(tmp_path) as on:
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         for _ in range(n_rounds):
             await asyncio.sleep(0)
         await stop(on, turn)
@@ -318,7 +318,7 @@ async def test_at_any_moment_the_history_stays_valid(tmp_path: Path, moment: int
             say("done"),
         )
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         count = 0
         async for record in heard:
             count += 1
@@ -337,23 +337,23 @@ async def test_going_on_after_a_stopped_answer_sends_a_word(tmp_path: Path) -> N
     async with stage(tmp_path) as on:
         on.server.script(gate(3, say("I am at work on it.", piece=4)), say("and on"))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await next_event(heard, ev.TextPart)
         await on.soul.interrupt()
         await turn
         stopped = on.file()
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         last = on.server.requests[-1].messages[-1]
         assert last["role"] == "user"
         # Not the bare name of a checkpoint, which nobody can answer.
         assert "Go on from where you stopped" in last["content"]
         assert "CHECKPOINT" in last["content"]
         # It is no word of the person's: neither listed nor given back, and gone with its checkpoint.
-        seen = await on.soul.preview(Target(0))
+        seen = await on.soul.travel.preview(Target(0))
         assert [one.kind for one in seen.dropped] == ["agent", "agent"]
         assert fits(session_history(on.session), on.session)
         point = on.session.context.checkpoints[-1]
-        await on.soul.rewind(Target(point.id))
+        await on.soul.travel.rewind(Target(point.id))
         assert on.file() == stopped
 
 
@@ -363,14 +363,14 @@ async def test_a_word_is_sent_once_and_only_where_it_is_needed(tmp_path: Path) -
         on.server.script(
             say("done"), status(400, refused), say("more"), call("Glob", {"pattern": "*"})
         )
-        await on.soul.run("hi")
-        await on.soul.resume()
-        await on.soul.resume()
+        await until_end(on.soul.run("hi"))
+        await until_end(on.soul.resume())
+        await until_end(on.soul.resume())
         words = str(on.server.requests[-1].messages).count("Go on from where you stopped")
         assert words == 1
         on.server.script(call("Glob", {"pattern": "*"}), say("found"))
-        await on.soul.run("look")
-        await on.soul.run("again")
+        await until_end(on.soul.run("look"))
+        await until_end(on.soul.run("again"))
         assert str(on.server.requests[-1].messages).count("Go on from where you stopped") == 1
 
 
@@ -379,7 +379,7 @@ async def test_a_failed_call_ends_its_step(tmp_path: Path, fault: Answer) -> Non
     policy = RetryPolicy(max_attempts=1)
     async with stage(tmp_path, policy=policy) as on:
         on.server.script(fault, say("well"))
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         names = on.ear.names(ev.StatusUpdate, ev.TextPart)
         assert names[-2:] == ["StepInterrupted", "TurnEnd"]
         assert on.ear.of(ev.StepInterrupted) == [ev.StepInterrupted(failed=True)]
@@ -387,6 +387,6 @@ async def test_a_failed_call_ends_its_step(tmp_path: Path, fault: Answer) -> Non
         # It was not the person who stopped it.
         rows = await on.checkpoints()
         assert rows[-1].kind == "error"
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
         assert len(on.ear.of(ev.StepInterrupted)) == 1

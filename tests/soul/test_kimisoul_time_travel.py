@@ -25,7 +25,7 @@ async def two_lines(on: Stage) -> None:
     on.server.script(say("one"), say("two"), say("three"), say("other"))
     for text in ("first", "second", "third"):
         await on.soul.run(text)
-    await on.soul.rewind(Target(2))
+    await on.soul.travel.rewind(Target(2))
     await on.soul.run("otherwise")
     on.ear.forget()
 
@@ -34,7 +34,7 @@ async def test_a_letter_by_hand(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
         whole = on.file()
-        outcome = await on.soul.dmail(Target(1), "Look in src first.")
+        outcome = await on.soul.dmails.send(Target(1), "Look in src first.")
         assert outcome.checkpoint_id == 1
         assert on.file("context_2.jsonl") == whole
         assert len(on.server.requests) == 4
@@ -59,9 +59,9 @@ async def test_a_letter_by_hand(tmp_path: Path) -> None:
             e for e in rebuild_history if isinstance(e, ev.ContextReverted) and e.reason == "dmail"
         ]
         assert [(e.author, e.text) for e in letters] == [("person", "Look in src first.")]
-        await on.soul.rewind(Target(2))
-        await on.soul.undo()
-        assert "D-Mail to #1" in await on.soul.undo()
+        await on.soul.travel.rewind(Target(2))
+        await on.soul.travel.undo()
+        assert "D-Mail to #1" in await on.soul.travel.undo()
         assert on.file() == whole
 
 
@@ -69,15 +69,15 @@ async def test_a_letter_that_goes_on_at_once(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
         on.server.script(say("looking"))
-        await on.soul.dmail(Target(2), "Now.")
+        await on.soul.dmails.send(Target(2), "Now.")
         await on.soul.resume()
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
         assert "Now." in on.sent()[-1][1]
         for wrong in (Target(99), Target(9, world_line=1), Target(0, world_line=7)):
             with pytest.raises(KeyError):
-                await on.soul.dmail(wrong, "x")
+                await on.soul.dmails.send(wrong, "x")
         with pytest.raises(SoulError):
-            await on.soul.dmail(Target(1), " \n")
+            await on.soul.dmails.send(Target(1), " \n")
 
 
 async def test_a_letter_to_another_line(tmp_path: Path) -> None:
@@ -85,15 +85,15 @@ async def test_a_letter_to_another_line(tmp_path: Path) -> None:
         await two_lines(on)
         whole = on.file()
         on.server.script(say("looking"))
-        await on.soul.dmail(Target(4, world_line=1), "From over there.")
+        await on.soul.dmails.send(Target(4, world_line=1), "From over there.")
         await on.soul.resume()
         texts = [text for _, text in on.sent()]
         assert texts[:4] == ["first", "one", "second", "two"]
         assert texts[4].startswith("third")
         assert "From over there." in texts[4]
         assert fits(session_history(on.session), on.session)
-        await on.soul.undo()
-        await on.soul.undo()
+        await on.soul.travel.undo()
+        await on.soul.travel.undo()
         assert on.file() == whole
 
 
@@ -102,31 +102,31 @@ async def test_the_model_drafts_a_letter(tmp_path: Path) -> None:
         await two_lines(on)
         file = on.file()
         on.server.script(say("Dear past self.", usage=(70, 7)))
-        assert await on.soul.draft_dmail(Target(2)) == "Dear past self."
+        assert await on.soul.dmails.draft(Target(2)) == "Dear past self."
         request = on.server.requests[-1]
         assert "tools" not in request.body
         asked = request.messages[-1]["content"]
         assert "otherwise" in asked
         assert "[User]\nfirst" not in asked
         on.server.script(say("For the other line."))
-        await on.soul.draft_dmail(Target(4, world_line=1))
+        await on.soul.dmails.draft(Target(4, world_line=1))
         assert "third" in on.server.requests[-1].messages[-1]["content"]
         assert on.file() == file
         on.server.script(status(400, {"error": {"message": "no"}}))
         with pytest.raises(LLMError):
-            await on.soul.draft_dmail(Target(2))
+            await on.soul.dmails.draft(Target(2))
         with pytest.raises(KeyError):
-            await on.soul.draft_dmail(Target(44))
+            await on.soul.dmails.draft(Target(44))
 
 
 async def test_a_draft_can_be_stopped(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
         on.server.script(gate(1, say("never to be read")))
-        draft = asyncio.create_task(on.soul.draft_dmail(Target(2)))
+        draft = asyncio.create_task(on.soul.dmails.draft(Target(2)))
         await on.server.at_gate.wait()
         with pytest.raises(SoulBusy):
-            await on.soul.dmail(Target(2), "meanwhile")
+            await on.soul.dmails.send(Target(2), "meanwhile")
         await on.soul.interrupt()
         assert await draft == ""
         assert not on.soul.running
@@ -136,8 +136,8 @@ async def test_a_message_is_sent_to_the_present(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.messages(1) if m.text == "three")
-        outcome = await on.soul.carry(1, there.uid, there.number, note="Mind this:")
+        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
+        outcome = await on.soul.dmails.carry(1, there.uid, there.number, note="Mind this:")
         assert (outcome.messages_dropped, outcome.files, outcome.prompt) == (0, (), "")
         assert on.file()[: len(before)] == before
         (told,) = on.ear.of(ev.ContextReverted)
@@ -157,40 +157,40 @@ async def test_a_message_is_sent_to_the_present(tmp_path: Path) -> None:
             e.text for e in rebuild_history if isinstance(e, ev.ContextReverted) and e.text
         ] == ["Mind this:\n\nthree"]
         # Taken back like anything else.
-        await on.soul.rewind(Target(4))
+        await on.soul.travel.rewind(Target(4))
         assert on.file() == before
         for wrong in ((1, "nothing", 0), (1, there.uid, 9), (7, there.uid, 0)):
             with pytest.raises(KeyError):
-                await on.soul.carry(*wrong)
+                await on.soul.dmails.carry(*wrong)
 
 
 async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.messages(1) if m.text == "three")
-        await on.soul.carry(1, there.uid, there.number)
+        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
+        await on.soul.dmails.carry(1, there.uid, there.number)
         on.server.script(say("minded"))
         await on.soul.resume()
         after = on.file()
-        lines = len(await on.soul.world_lines())
-        assert await on.soul.undo() == (
+        lines = len(await on.soul.lines.all())
+        assert await on.soul.travel.undo() == (
             "Undone: what was sent to now. 1 step since then stays as world line 2."
         )
         assert on.file() == before
         told = on.ear.of(ev.ContextReverted)[-1]
         assert (told.reason, told.checkpoint_id) == ("undo", 4)
         # What it led to is a world line, as after any other operation.
-        assert len(await on.soul.world_lines()) == lines + 1
+        assert len(await on.soul.lines.all()) == lines + 1
         assert fits(await on.soul.history(), on.session)
-        await on.soul.redo()
+        await on.soul.travel.redo()
         assert on.file() == after
         assert fits(await on.soul.history(), on.session)
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert on.file() == before
         # The operation before it comes next: the rewind that left world line 1.
-        assert "the rewind" in await on.soul.undo()
-        assert await on.soul.redo()
+        assert "the rewind" in await on.soul.travel.undo()
+        assert await on.soul.travel.redo()
         assert on.file() == before
 
 
@@ -200,13 +200,13 @@ async def test_an_undo_after_a_rewind_past_it_first_brings_back_what_was_sent(
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.messages(1) if m.text == "three")
-        await on.soul.carry(1, there.uid, there.number)
+        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
+        await on.soul.dmails.carry(1, there.uid, there.number)
         sent = on.file()
-        await on.soul.rewind(Target(2))
-        await on.soul.undo()
+        await on.soul.travel.rewind(Target(2))
+        await on.soul.travel.undo()
         assert on.file() == sent
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert on.file() == before
 
 
@@ -216,7 +216,7 @@ async def test_nothing_is_sent_that_the_journal_does_not_know_of(
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
 
         def refuse(entry: JournalEntry) -> JournalEntry:
             raise StorageTrouble(f"no room for {entry.op}")
@@ -225,19 +225,19 @@ async def test_nothing_is_sent_that_the_journal_does_not_know_of(
         with monkeypatch.context() as patch:
             patch.setattr(journal, "intend", refuse)
             with pytest.raises(StorageTrouble):
-                await on.soul.carry(1, there.uid, there.number)
+                await on.soul.dmails.carry(1, there.uid, there.number)
         assert on.file() == before
-        assert "the rewind" in await on.soul.undo()
+        assert "the rewind" in await on.soul.travel.undo()
 
 
 async def test_reading_lines(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
         on.server.script(say("SUMMARY"), say("late"))
-        await on.soul.dmail(Target(2), "a letter")
+        await on.soul.dmails.send(Target(2), "a letter")
         await on.soul.compact()
         await on.soul.run("later")
-        lines = await on.soul.world_lines()
+        lines = await on.soul.lines.all()
         assert [(n.n, n.reason, n.checkpoint_id, n.shared) for n in lines] == [
             (1, "rewind", 2, 0),
             (2, "dmail", 2, 0),
@@ -247,7 +247,7 @@ async def test_reading_lines(tmp_path: Path) -> None:
         assert lines[1].text == "a letter"
 
         async def read(n: int) -> list[object]:
-            told = await on.soul.read_line(n)
+            told = await on.soul.lines.read(n)
             assert [r.seq for r in told] == list(range(1, len(told) + 1))
             found: list[object] = []
             for record in told:
@@ -275,7 +275,7 @@ async def test_reading_lines(tmp_path: Path) -> None:
         for n, events in want.items():
             assert await read(n) == events
         with pytest.raises(KeyError):
-            await on.soul.read_line(9)
+            await on.soul.lines.read(9)
 
 
 async def test_comparing_lines(tmp_path: Path) -> None:
@@ -290,9 +290,9 @@ async def test_comparing_lines(tmp_path: Path) -> None:
         )
         await on.soul.run("first")
         await on.soul.run("second")
-        await on.soul.rewind(Target(2), "restore")
+        await on.soul.travel.rewind(Target(2), "restore")
         await on.soul.run("otherwise")
-        seen = await on.soul.compare(1)
+        seen = await on.soul.lines.compare(1)
         assert seen.fork == 1
         assert [(m.kind, m.text) for m in seen.live] == [("user", "otherwise"), ("agent", "other")]
         assert [(m.kind, m.checkpoint_id, m.number) for m in seen.other] == [
@@ -312,7 +312,7 @@ async def test_comparing_lines(tmp_path: Path) -> None:
         assert [row.text for row in file.other.rows] == ["old", "new"]
         assert file.live.state == "same"
         with pytest.raises(KeyError):
-            await on.soul.compare(4)
+            await on.soul.lines.compare(4)
 
 
 async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
@@ -323,9 +323,9 @@ async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
         )
         await on.soul.run("first")
         await on.soul.run("second")
-        await on.soul.rewind(Target(2), "keep")
+        await on.soul.travel.rewind(Target(2), "keep")
         (on.work / "b.txt").write_text("mine\n")
-        seen = await on.soul.compare(1)
+        seen = await on.soul.lines.compare(1)
         assert (seen.fork, seen.live) == (1, ())
         assert {
             one.path: (one.other.state, one.live.state, one.live.changed_by, one.alike)
@@ -336,8 +336,8 @@ async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
 async def test_a_letter_in_a_comparison_tells_where_it_came_from(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
-        await on.soul.dmail(Target(1), "Look in src first.")
-        seen = await on.soul.compare(2)
+        await on.soul.dmails.send(Target(1), "Look in src first.")
+        seen = await on.soul.lines.compare(2)
         (letter,) = [one for one in seen.live if one.kind == "dmail"]
         (told,) = on.ear.of(ev.ContextReverted)
         assert letter.text == "Look in src first."
@@ -345,5 +345,5 @@ async def test_a_letter_in_a_comparison_tells_where_it_came_from(tmp_path: Path)
         assert letter.saved == max(0, told.tokens_before - told.tokens_after)
         # The journal knows it as well as the record.
         on.session.record.path.unlink()
-        (again,) = [one for one in (await on.soul.compare(2)).live if one.kind == "dmail"]
+        (again,) = [one for one in (await on.soul.lines.compare(2)).live if one.kind == "dmail"]
         assert (again.sent_from, again.saved) == (letter.sent_from, letter.saved)

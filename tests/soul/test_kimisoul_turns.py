@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import call, calls, say, status
-from support.soul import next_event, stage
+from support.soul import next_event, stage, until_end
 
 from kimi_tui.config.settings import DMailConfig, LoopControl
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import SoulBusy
-from kimi_tui.soul.kimisoul import open_soul
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.wire import events as ev
 
@@ -109,7 +109,7 @@ async def test_no_model(tmp_path: Path) -> None:
         session = on.store.create(on.work)
         on.soul = await open_soul(session=session, provider=None, environ={})
         heard = on.soul.wire.subscribe()
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         end = await next_event(heard, ev.TurnEnd)
         assert end.reason == "error"
         assert "No model" in end.error
@@ -126,15 +126,15 @@ async def test_a_refusal_is_told_and_the_next_turn_works(tmp_path: Path) -> None
             say("here"),
             say("there"),
         )
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         (end,) = on.ear.of(ev.TurnEnd)
         assert end.reason == "error"
         assert "Bad key" in end.error
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert on.sent() == [("user", "hi")]
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
         assert on.ear.of(ev.TurnBegin)[-1] == ev.TurnBegin("", resumed=True)
-        await on.soul.run("go on")
+        await until_end(on.soul.run("go on"))
         assert on.sent() == [("user", "hi"), ("assistant", "here"), ("user", "go on")]
 
 
@@ -155,13 +155,13 @@ async def test_too_many_steps(tmp_path: Path) -> None:
     async with stage(tmp_path, limits=LoopLimits(LoopControl(max_steps_per_turn=2))) as on:
         for _ in range(3):
             on.server.script(call("Glob", {"pattern": "*"}))
-        await on.soul.run("loop")
+        await until_end(on.soul.run("loop"))
         assert len(on.server.requests) == 2
         (end,) = on.ear.of(ev.TurnEnd)
         assert end.reason == "error"
         assert "2 steps" in end.error
         on.server.script(say("x"))
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
         assert len(on.server.requests) == 4
 
@@ -181,7 +181,7 @@ async def test_one_thing_at_a_time(tmp_path: Path) -> None:
         from kimi_tui.soul.rewind_values import Target
 
         with pytest.raises(SoulBusy):
-            await on.soul.rewind(Target(0))
+            await on.soul.travel.rewind(Target(0))
         on.server.release()
         await turn
         assert not on.soul.running
@@ -258,7 +258,7 @@ async def test_closing_releases_everything(tmp_path: Path) -> None:
 
     async with stage(tmp_path) as on:
         on.server.script(stall(2))
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await next_event(on.soul.wire.subscribe(), ev.TextPart)
         before = asyncio.all_tasks() - {turn}
         await on.soul.aclose()
@@ -312,7 +312,7 @@ async def test_why_a_turn_ended_is_in_the_log(
 ) -> None:
     async with stage(tmp_path) as on:
         on.server.script(status(401, {"error": {"message": "no such key"}}))
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         error = on.ear.of(ev.TurnEnd)[-1].error
         assert error
         assert error in caplog.text

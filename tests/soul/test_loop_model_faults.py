@@ -27,7 +27,7 @@ from support.chat_server import (
     stream,
     tool_delta,
 )
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.wire import events as ev
@@ -112,7 +112,7 @@ async def test_a_fault_that_comes_every_time(tmp_path: Path, name: str) -> None:
     fault, words = PASSING[name]
     async with stage(tmp_path) as on:
         on.server.script(fault, fault, fault)
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         assert [retry.attempt for retry in on.ear.of(ev.StepRetry)] == [2, 3]
         (end,) = on.ear.of(ev.TurnEnd)
         assert (end.reason, end.kind) == ("error", "model")
@@ -120,7 +120,7 @@ async def test_a_fault_that_comes_every_time(tmp_path: Path, name: str) -> None:
         assert contents(on) == [("user", "hi")]
         # DroppedMessages on without a word asks the same again.
         on.server.script(say("whole"))
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
         assert on.sent() == [("user", "hi")]
         await goes_on(on)
@@ -158,7 +158,7 @@ async def test_a_fault_that_stays(tmp_path: Path, name: str) -> None:
     fault, words, advice = FINAL[name]
     async with stage(tmp_path) as on:
         on.server.script(fault)
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         assert len(on.server.requests) == 1
         assert not on.ear.of(ev.StepRetry)
         (end,) = on.ear.of(ev.TurnEnd)
@@ -173,7 +173,7 @@ async def test_a_fault_that_stays(tmp_path: Path, name: str) -> None:
 async def test_nobody_listens(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await on.server.stop()
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         assert len(on.ear.of(ev.StepRetry)) == 2
         (end,) = on.ear.of(ev.TurnEnd)
         assert "127.0.0.1 cannot be reached" in end.error
@@ -195,10 +195,10 @@ async def test_every_attempt_has_its_own_fault(tmp_path: Path) -> None:
 async def test_a_later_step_that_fails_keeps_the_earlier_ones(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(call("Glob", {"pattern": "*"}, text="I look."), status(401))
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         assert [role for role, _ in contents(on)] == ["user", "assistant", "tool"]
         on.server.script(say("whole"))
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert [role for role, _ in on.sent()] == ["user", "assistant", "tool"]
         await goes_on(on)
 
@@ -371,7 +371,7 @@ async def test_an_overflow_in_mid_answer_drops_what_was_said(tmp_path: Path) -> 
 async def test_an_overflow_with_nothing_to_compact(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(status(400, named(40_000)))
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         (end,) = on.ear.of(ev.TurnEnd)
         assert "nothing older" in end.error
         assert "maximum context length" in end.error
@@ -385,10 +385,10 @@ async def test_an_overflow_whose_summary_fails_leaves_everything(tmp_path: Path)
     async with stage(tmp_path) as on:
         for words in ("one", "two", "three"):
             on.server.script(say(f"answer {words}"))
-            await on.soul.run(words)
+            await until_end(on.soul.run(words))
         before = contents(on)
         on.server.script(status(400, named(40_000)), *[status(500)] * 3)
-        await on.soul.run("four")
+        await until_end(on.soul.run("four"))
         assert "not compacted" in on.ear.of(ev.TurnEnd)[-1].error
         assert contents(on) == [*before, ("user", "four")]
         await goes_on(on)
@@ -422,14 +422,14 @@ async def test_without_tools(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         no_tools = {"error": {"message": "stand-in does not support tools"}}
         on.server.script(status(400, no_tools))
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         (end,) = on.ear.of(ev.TurnEnd)
         assert (end.reason, end.kind) == ("error", "tools")
         assert "does not support tools" in end.error
         assert contents(on) == [("user", "hi")]
         on.soul.use_tools("off")
         on.server.script(say("whole"))
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert "tools" not in on.server.requests[-1].body
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
         on.soul.use_tools("on")
@@ -446,8 +446,8 @@ async def test_what_was_learned_of_estimates_is_there_again(
     caplog.set_level("INFO", "kimi_tui")
     async with stage(tmp_path) as on:
         on.server.script(say("one", usage=(9_000, 10)), say("two", usage=(9_100, 10)))
-        await on.soul.run("hi")
-        await on.soul.run("more")
+        await until_end(on.soul.run("hi"))
+        await until_end(on.soul.run("more"))
         lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("tokens:")]
         assert len(lines) == 2
         assert "the server says 9000, difference +" in lines[0]
@@ -455,7 +455,7 @@ async def test_what_was_learned_of_estimates_is_there_again(
         assert learned > 1.2
         # The last figure is an estimate when the program ends: what was learned does not hang on it.
         on.server.script(stall(3, say(f"{PART} meant.")))
-        turn = asyncio.create_task(on.soul.run("again"))
+        turn = asyncio.create_task(until_end(on.soul.run("again")))
         await next_event(on.soul.wire.subscribe(), ev.TextPart)
         await on.soul.interrupt()
         await turn

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support.chat_server import call, gate, say
-from support.soul import stage
+from support.soul import stage, until_end
 
 from kimi_tui.llm.message import Message
 from kimi_tui.session.schema import Addition, Checkpoint
@@ -55,7 +55,7 @@ async def test_a_pinned_steer_is_itself_kept_and_not_the_answer_before_it(tmp_pa
         await turn
         taken = on.ear.of(ev.SteerTaken)
         step = next(e for e in on.ear.of(ev.CheckpointCreated) if e.kind == "step")
-        await on.soul.pin(step.uid, taken[1].number)
+        await on.soul.marks.pin(step.uid, taken[1].number)
         (place,) = UserMarks(on.session).pinned_places()
         assert on.session.context.messages[place].text == "two"
         # The same without the record.
@@ -84,13 +84,13 @@ async def test_a_turn_does_not_end_over_a_queued_text(tmp_path: Path) -> None:
 async def test_what_was_not_taken_goes_into_the_next_turn(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(gate(2, say("I am at work.")), say("ok"))
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await on.server.at_gate.wait()
         on.soul.steer("wait")
         await on.soul.interrupt()
         await turn
         assert not on.ear.of(ev.SteerTaken)
-        await on.soul.run("go on")
+        await until_end(on.soul.run("go on"))
         assert on.sent()[-1][1].endswith("wait\n\ngo on")
         assert len(on.ear.of(ev.SteerTaken)) == 1
 
@@ -174,7 +174,7 @@ async def test_what_could_not_be_put_in_waits_again(tmp_path: Path) -> None:
             return await append(additions)
 
         context.append = refuse
-        turn = asyncio.create_task(on.soul.run("hi"))
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await on.server.at_gate.wait()
         steer_id = on.soul.steer("late")
         on.server.release()

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from support.chat_server import ChatServer, call, gate, say, strict
-from support.soul import Stage, stage
+from support.soul import Stage, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.wire import events as ev
@@ -35,7 +35,7 @@ async def answering(on: Stage, server: ChatServer) -> tuple[Model, asyncio.Task[
     old = Model(server, "old")
     on.soul.set_provider(old)
     server.script(gate(2, call("Glob", {"pattern": "*"}, text="I look at it.")), say("never"))
-    turn = asyncio.create_task(on.soul.run("hi"))
+    turn = asyncio.create_task(until_end(on.soul.run("hi")))
     await server.at_gate.wait()
     return old, turn
 

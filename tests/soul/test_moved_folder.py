@@ -33,7 +33,7 @@ async def test_a_session_goes_on_in_the_renamed_folder_with_its_files(tmp_path: 
         await on.soul.run("and on")
         assert len([text for _, text in on.sent() if "renamed or moved" in text]) == 1
         # On a line that never heard of it, it is said again.
-        await on.soul.rewind(Target(2), "restore")
+        await on.soul.travel.rewind(Target(2), "restore")
         assert (on.work / "a.txt").read_text() == "one\n"
         await on.soul.run("anew")
         assert len([text for _, text in on.sent() if "renamed or moved" in text]) == 1

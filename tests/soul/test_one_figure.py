@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, say, status
-from support.soul import Stage, stage
+from support.soul import Stage, stage, until_end
 from support.time_traveller import Views
 
 from kimi_tui.commands.session_details import line_facts
@@ -55,7 +55,7 @@ class Places:
             assert there == used
         assert (self.views.gauge.status.used, timeline.used, anew.used) == (used, used, used)
         found: dict[str, tuple[int, bool]] = {}
-        lines = {one.n: one for one in await soul.world_lines()}
+        lines = {one.n: one for one in await soul.lines.all()}
         shown = await asyncio.to_thread(shown_lines, session)
         listed = {one.n: line_facts(one, shown.get(one.n)) for one in session.world_lines.list()}
         for n in (0, *lines):
@@ -67,7 +67,7 @@ class Places:
             found |= {uid: (tokens, measured) for uid, tokens, measured in figures}
             for point in points:
                 if n or not point.is_summary or point.id:
-                    preview = await soul.preview(Target(point.id, n))
+                    preview = await soul.travel.preview(Target(point.id, n))
                     after = point.tokens if n else used - timeline.frees(point)
                     assert (preview.tokens_before, preview.tokens_after) == (used, after)
             if n in timeline.tree.lines:
@@ -127,8 +127,8 @@ class Places:
 
     async def rewind(self, target: Target) -> None:
         """Go back, as the preview says."""
-        preview = await self.on.soul.preview(target)
-        await self.on.soul.rewind(target)
+        preview = await self.on.soul.travel.preview(target)
+        await self.on.soul.travel.rewind(target)
         assert self.on.soul.used == preview.tokens_after
         await self.look()
 
@@ -141,11 +141,11 @@ async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         places = Places(on)
         on.server.script(status(400, {"error": {"message": "No."}}))
-        await on.soul.run(LONG)
+        await until_end(on.soul.run(LONG))
         await places.restart()
         # Half as many as are estimated: what was estimated before is fitted to it, once.
         on.server.script(say("Hello.", usage=(2_000, 30)), say("More.", usage=(2_900, 30)))
-        await on.soul.run("second")
+        await until_end(on.soul.run("second"))
         fitted = await places.look()
         uids = [point.uid for point in places.views.timeline.tree.live]
         first = [fitted[uid][0] for uid in uids]
@@ -153,12 +153,12 @@ async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
         assert places.views.timeline.tree.live[1].change < 50
         assert first == sorted(first)
         assert fitted[uids[-1]] == (2_000, True)
-        await on.soul.run("third")
+        await until_end(on.soul.run("third"))
         assert (await places.look()).items() >= fitted.items()
         await places.restart()
         # A step that is not answered keeps what was estimated when it began.
         on.server.script(status(400, {"error": {"message": "No."}}))
-        await on.soul.run(LONG)
+        await until_end(on.soul.run(LONG))
         newest = places.views.timeline.tree.live
         await places.look()
         assert newest[-1].tokens > newest[-2].tokens == 2_930
@@ -167,7 +167,7 @@ async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
         await places.rewind(Target(0))
         await places.restart()
         on.server.script(say("Anew.", usage=(1_500, 20)))
-        await on.soul.run("anew")
+        await until_end(on.soul.run("anew"))
         await places.restart()
 
 
@@ -264,9 +264,9 @@ async def test_after_every_operation(tmp_path: Path) -> None:
         # To a step whose tool's result was sent: what the server read there holds, also in a new process.
         await places.rewind(Target(2))
         await places.restart()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await places.restart()
-        await on.soul.dmail(Target(3), "Think first. " * 20)
+        await on.soul.dmails.send(Target(3), "Think first. " * 20)
         await places.restart()
         on.server.script(say("Thought.", usage=(7_900, 10)))
         await on.soul.resume()
@@ -278,14 +278,14 @@ async def test_after_every_operation(tmp_path: Path) -> None:
         await on.soul.run("and now")
         assert await on.soul.compact()
         await places.restart()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await places.look()
         for n in sorted(places.views.timeline.left_lines)[:2]:
             await places.rewind(Target(END, n))
             await places.restart()
         await places.rewind(Target(2, 1))
         await places.restart()
-        await on.soul.clear()
+        await on.soul.travel.clear()
         await places.restart()
         on.server.script(say("Hello.", usage=(3_900, 10)))
         await on.soul.run("hello")
@@ -301,11 +301,11 @@ async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path
             call("ReadFile", {"path": "a.txt"}, usage=(4_000, 40)),
             status(400, {"error": {"message": "No."}}),
         )
-        await on.soul.run(LONG)
+        await until_end(on.soul.run(LONG))
         await places.look()
         assert on.soul.used > 5_000
         on.server.script(say("Well.", usage=(4_400, 10)))
-        await on.soul.run("again")
+        await until_end(on.soul.run("again"))
         live = places.views.timeline.tree.live
         await places.look()
         assert 4_040 < live[2].tokens < live[3].tokens < live[4].tokens == 4_400
@@ -315,9 +315,9 @@ async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path
             call("ReadFile", {"path": "a.txt"}, usage=(4_450, 900)),
             status(400, {"error": {"message": "No."}}),
         )
-        await on.soul.run("and again")
+        await until_end(on.soul.run("and again"))
         on.server.script(say("Well.", usage=(4_800, 10)))
-        await on.soul.run("once more")
+        await until_end(on.soul.run("once more"))
         await places.restart()
         # What a compaction left is known with the next answer, also where something was kept and said since.
         on.server.script(say("A summary of it.", usage=(4_800, 50)))
@@ -327,7 +327,7 @@ async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path
         assert card.estimated
         left = card.tokens_after
         on.server.script(say("On.", usage=(left - 400, 10)))
-        await on.soul.run("go on")
+        await until_end(on.soul.run("go on"))
         await places.restart()
         (card,) = (b for b in places.views.chat.blocks if isinstance(b, CompactionBlock))
         assert left - 600 < card.tokens_after < left - 300

@@ -39,7 +39,7 @@ async def test_rewind_to_a_turn(tmp_path: Path) -> None:
         await three_turns(on)
         prefix = on.file()
         on.ear.forget()
-        outcome = await on.soul.rewind(Target(2))
+        outcome = await on.soul.travel.rewind(Target(2))
         assert outcome.prompt == "second\nwith more"
         assert (outcome.checkpoint_id, outcome.tokens_before) == (2, 550)
         assert outcome.tokens_after == 110
@@ -60,7 +60,7 @@ async def test_rewind_to_a_turn(tmp_path: Path) -> None:
 async def test_rewind_to_a_step_and_on_from_there(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        outcome = await on.soul.rewind(Target(4))
+        outcome = await on.soul.travel.rewind(Target(4))
         assert outcome.prompt == ""
         before = on.sent(2)
         on.server.script(say("on"))
@@ -74,7 +74,7 @@ async def test_the_preview(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
         files = on.file()
-        seen = await on.soul.preview(Target(2))
+        seen = await on.soul.travel.preview(Target(2))
         assert seen.label == "second"
         assert seen.prompt == "second\nwith more"
         assert (seen.steps, seen.turns, seen.messages) == (6, 2, 9)
@@ -89,7 +89,7 @@ async def test_the_preview(tmp_path: Path) -> None:
             ("agent", "I look.", "", False),
         ]
         assert seen.dropped[5].tokens == 100
-        step = await on.soul.preview(Target(3))
+        step = await on.soul.travel.preview(Target(3))
         assert step.prompt == ""
         assert step.label == "Read a.txt"
         assert step.tokens_after == 200  # what the server read there
@@ -97,16 +97,16 @@ async def test_the_preview(tmp_path: Path) -> None:
         assert on.file() == files
         for wrong in (Target(99), Target(0, world_line=7)):
             with pytest.raises(KeyError, match=r"no (checkpoint|world line)"):
-                await on.soul.preview(wrong)
+                await on.soul.travel.preview(wrong)
             with pytest.raises(KeyError):
-                await on.soul.rewind(wrong)
+                await on.soul.travel.rewind(wrong)
 
 
 async def test_a_rewind_to_a_step_ends_at_the_figure_of_its_preview(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        seen = await on.soul.preview(Target(3))
-        done = await on.soul.rewind(Target(3))
+        seen = await on.soul.travel.preview(Target(3))
+        done = await on.soul.travel.rewind(Target(3))
         assert (done.tokens_before, done.tokens_after) == (seen.tokens_before, seen.tokens_after)
         assert on.soul.used == seen.tokens_after
 
@@ -115,27 +115,27 @@ async def test_undo_and_redo(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
         whole = on.file()
-        await on.soul.rewind(Target(2))
-        await on.soul.rewind(Target(1))
+        await on.soul.travel.rewind(Target(2))
+        await on.soul.travel.rewind(Target(1))
         short = on.file()
         # What the second rewind left is only the beginning of world line 1: no line of its own.
         assert [e.world_line for e in on.ear.of(ev.ContextReverted)] == [1, 0]
         assert not (on.session.dir / "context_2.jsonl").exists()
-        assert "rewind to #1" in await on.soul.undo()
-        assert "rewind to #2" in await on.soul.undo()
+        assert "rewind to #1" in await on.soul.travel.undo()
+        assert "rewind to #2" in await on.soul.travel.undo()
         assert on.file() == whole
         assert on.ear.of(ev.StatusUpdate)[-1].used == 550
         on.server.script(say("four"))
         with pytest.raises(NothingToUndo):
-            await on.soul.undo()
-        await on.soul.redo()
-        assert "rewind to #1" in await on.soul.redo()
+            await on.soul.travel.undo()
+        await on.soul.travel.redo()
+        assert "rewind to #1" in await on.soul.travel.redo()
         assert on.file() == short
         with pytest.raises(NothingToUndo):
-            await on.soul.redo()
+            await on.soul.travel.redo()
         await on.reopen()
-        await on.soul.undo()
-        await on.soul.undo()
+        await on.soul.travel.undo()
+        await on.soul.travel.undo()
         assert on.file() == whole
         await on.soul.run("go on")
         assert on.sent()[-1] == ("user", "go on")
@@ -149,7 +149,7 @@ async def test_undo_of_a_compaction(tmp_path: Path) -> None:
         on.server.script(say("SUMMARY"), say("four"))
         await on.soul.compact()
         assert on.file() != whole
-        assert "compaction" in await on.soul.undo()
+        assert "compaction" in await on.soul.travel.undo()
         assert on.file() == whole
         await on.soul.run("go on")
         assert on.sent()[-2:] == [("assistant", "three"), ("user", "go on")]
@@ -161,7 +161,7 @@ async def test_clear(tmp_path: Path) -> None:
         await three_turns(on)
         whole = on.file()
         on.ear.forget()
-        said = await on.soul.clear()
+        said = await on.soul.travel.clear()
         assert said.startswith("Cleared")
         # Only what every request begins with is left, and the line left stays as it was.
         assert on.file() == whole[:1]
@@ -174,10 +174,10 @@ async def test_clear(tmp_path: Path) -> None:
         assert (reverted.reason, reverted.checkpoint_id, reverted.world_line) == ("clear", 0, 1)
         assert (reverted.tokens_before, reverted.tokens_after) == (550, on.soul.used)
         assert on.soul.used < 550 * 20
-        (line,) = await on.soul.world_lines()
+        (line,) = await on.soul.lines.all()
         assert line.reason == "clear"
         with pytest.raises(NothingToClear):
-            await on.soul.clear()
+            await on.soul.travel.clear()
         on.server.script(say("hello"))
         await on.soul.run("anew")
         assert on.sent() == [("user", "anew")]
@@ -185,7 +185,7 @@ async def test_clear(tmp_path: Path) -> None:
         # Undone and done again, in a new process too.
         await on.reopen()
         assert fits(session_history(on.session), on.session)
-        assert "the clearing" in await on.soul.undo()
+        assert "the clearing" in await on.soul.travel.undo()
         assert on.file() == whole
         on.server.script(say("on"))
         await on.soul.run("go on")
@@ -196,25 +196,25 @@ async def test_clear_undone_and_done_again(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
         whole = on.file()
-        await on.soul.clear()
+        await on.soul.travel.clear()
         await on.reopen()
         assert fits(session_history(on.session), on.session)
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert on.file() == whole
         assert on.soul.used == 550
-        await on.soul.redo()
+        await on.soul.travel.redo()
         assert on.file() == whole[:1]
         assert not on.session.context.messages
         await on.reopen()
         assert fits(session_history(on.session), on.session)
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert on.file() == whole
 
 
 async def test_a_letter_to_a_cleared_checkpoint_is_refused(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        await on.soul.clear()
+        await on.soul.travel.clear()
         on.server.script(call("SendDMail", {"message": "x", "checkpoint_id": 5}), say("done"))
         await on.soul.run("go back")
         assert "no checkpoint 5" in on.sent()[-1][1]
@@ -226,7 +226,7 @@ async def test_clear_while_a_turn_runs(tmp_path: Path) -> None:
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
         with pytest.raises(SoulBusy):
-            await on.soul.clear()
+            await on.soul.travel.clear()
         on.server.release()
         await turn
         assert on.sent() == [("user", "hi")]
@@ -235,13 +235,13 @@ async def test_clear_while_a_turn_runs(tmp_path: Path) -> None:
 async def test_jump_to_another_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        await on.soul.rewind(Target(2))
+        await on.soul.travel.rewind(Target(2))
         on.server.script(say("other"))
         await on.soul.run("otherwise")
-        seen = await on.soul.preview(Target(6, world_line=1))
+        seen = await on.soul.travel.preview(Target(6, world_line=1))
         assert seen.prompt == "third"
         assert [g.text for g in seen.dropped] == ["other", "otherwise"]
-        outcome = await on.soul.rewind(Target(6, world_line=1))
+        outcome = await on.soul.travel.rewind(Target(6, world_line=1))
         assert outcome.prompt == "third"
         (changed,) = [e for e in on.ear.of(ev.LineChanged) if e.op == "jump"]
         assert (changed.from_line, changed.to_line) == (2, 1)
@@ -254,7 +254,7 @@ async def test_jump_to_another_line(tmp_path: Path) -> None:
 async def test_fork(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        made = await on.soul.fork(Target(2))
+        made = await on.soul.travel.fork(Target(2))
         assert made.prompt == "second\nwith more"
         assert on.session.context.n_checkpoints == 8
         other = on.store.find(made.session_id)
@@ -266,8 +266,8 @@ async def test_fork(tmp_path: Path) -> None:
         assert [r.event.text for r in told if isinstance(r.event, ev.TurnBegin)] == ["first"]
         await other.aclose()
         # A fork of a fork, and a second one at the same place, can be told apart; how much is in them is known.
-        again = await on.soul.fork(Target(2))
-        await on.soul.fork(Target(3))
+        again = await on.soul.travel.fork(Target(2))
+        await on.soul.travel.fork(Target(3))
         there = on.store.find(again.session_id, on.work)
         await there.fork()
         forks = {info.title: info.messages for info in on.store.list(on.work) if info.forked_from}
@@ -284,9 +284,9 @@ async def test_a_fork_before_a_letter_has_neither_it_nor_the_words_that_it_carri
 ) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        await on.soul.dmail(Target(4), "look elsewhere")
+        await on.soul.dmails.send(Target(4), "look elsewhere")
         for target, said in ((Target(4), ["first", "second\nwith more"]), (Target(2), ["first"])):
-            made = await on.soul.fork(target)
+            made = await on.soul.travel.fork(target)
             other = on.store.find(made.session_id)
             await other.open()
             # Where the line that the letter left came later, what is shown is rebuilt with it.
@@ -353,14 +353,14 @@ async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) 
 async def test_the_history_after_operations(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        await on.soul.rewind(Target(2))
-        await on.soul.undo()
-        await on.soul.rewind(Target(6))
+        await on.soul.travel.rewind(Target(2))
+        await on.soul.travel.undo()
+        await on.soul.travel.rewind(Target(6))
         on.server.script(calls([("SendDMail", {"message": "m", "checkpoint_id": 4})]), say("end"))
         await on.soul.run("third again")
         on.server.script(say("SUMMARY"))
         await on.soul.compact()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await on.reopen()
         records = await on.soul.history()
         assert [r.seq for r in records] == sorted({r.seq for r in records})
@@ -423,23 +423,23 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
 
         await three_turns(on)
         await check()
-        await on.soul.rewind(Target(2))
+        await on.soul.travel.rewind(Target(2))
         await check()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await check()
-        await on.soul.redo()
+        await on.soul.travel.redo()
         await check()
-        await on.soul.undo()
-        await on.soul.rewind(Target(6))
+        await on.soul.travel.undo()
+        await on.soul.travel.rewind(Target(6))
         on.server.script(calls([("SendDMail", {"message": "m", "checkpoint_id": 4})]), say("end"))
         await on.soul.run("third again")
         await check()
-        await on.soul.rewind(Target(6, world_line=1))
+        await on.soul.travel.rewind(Target(6, world_line=1))
         await check()
         on.server.script(say("SUMMARY"))
         await on.soul.compact()
         await check()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await check()
         for start, until in ((None, 2), (3, None), (1, 2)):
             on.server.script(say("SUMMARY"))
@@ -453,17 +453,17 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
         on.server.script(say("more"))
         await on.soul.run("more")
         await check()
-        await on.soul.rewind(Target(2))
+        await on.soul.travel.rewind(Target(2))
         await check()
         for _ in range(7):
-            await on.soul.undo()
+            await on.soul.travel.undo()
             await check()
-        await on.soul.redo()
+        await on.soul.travel.redo()
         await check()
-        lines = await on.soul.messages(1)
-        await on.soul.carry(1, lines[0].uid, 0)
+        lines = await on.soul.lines.messages(1)
+        await on.soul.dmails.carry(1, lines[0].uid, 0)
         await check()
-        await on.soul.dmail(Target(1), "by hand")
+        await on.soul.dmails.send(Target(1), "by hand")
         await check()
 
 
@@ -477,12 +477,12 @@ async def test_it_is_told_whether_the_line_that_is_live_now_ends_open(tmp_path: 
             return told
 
         # #4 is a step: before it a tool has answered, and nobody has said anything to that yet.
-        assert (await on.soul.rewind(Target(4))).is_open
-        await on.soul.undo()
-        await on.soul.redo()
+        assert (await on.soul.travel.rewind(Target(4))).is_open
+        await on.soul.travel.undo()
+        await on.soul.travel.redo()
         assert await changes() == [("rewind", True), ("undo", False), ("redo", True)]
-        assert not (await on.soul.rewind(Target(END, 1))).is_open
-        assert (await on.soul.rewind(Target(5, world_line=1))).is_open
+        assert not (await on.soul.travel.rewind(Target(END, 1))).is_open
+        assert (await on.soul.travel.rewind(Target(5, world_line=1))).is_open
         assert await changes() == [("jump", False), ("jump", True)]
 
 
@@ -492,11 +492,11 @@ async def test_the_preview_of_a_jump_names_the_tokens_that_there_are_then(
 ) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        await on.soul.rewind(Target(0))
+        await on.soul.travel.rewind(Target(0))
         on.server.script(say("other", usage=(4_000, 10)))
         await on.soul.run("otherwise")
-        seen = await on.soul.preview(Target(step, world_line=1))
-        outcome = await on.soul.rewind(Target(step, world_line=1))
+        seen = await on.soul.travel.preview(Target(step, world_line=1))
+        outcome = await on.soul.travel.rewind(Target(step, world_line=1))
         assert abs(seen.tokens_after - outcome.tokens_after) <= 0.05 * outcome.tokens_after
 
 
@@ -522,9 +522,9 @@ async def test_a_line_without_a_figure_holds_the_same_for_the_journal_as_for_the
         on.server.script(say("one", usage=(6_000, 5)), say("two", usage=(6_100, 5)))
         await on.soul.run("first")
         await on.soul.run("second")
-        outcome = await on.soul.rewind(Target(0))
+        outcome = await on.soul.travel.rewind(Target(0))
         (told,) = on.ear.of(ev.ContextReverted)
-        (line,) = await on.soul.world_lines()
+        (line,) = await on.soul.lines.all()
         figures = {told.tokens_after, outcome.tokens_after, line.tokens_after}
         assert len(figures) == 1
         # With what the tools' descriptions take, which no message holds.
@@ -543,18 +543,18 @@ async def test_only_a_rewind_of_the_person_gives_a_message_back(tmp_path: Path) 
         )
         await on.soul.run("first")
         await on.soul.run("second")
-        outcome = await on.soul.rewind(Target(2))
+        outcome = await on.soul.travel.rewind(Target(2))
         assert outcome.prompt == "second"
         assert [e.prompt for e in on.ear.of(ev.ContextReverted)] == ["second"]
         on.ear.forget()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await on.soul.run("third")
         assert [e.reason for e in on.ear.of(ev.ContextReverted)] == ["dmail"]
-        await on.soul.undo()
-        await on.soul.redo()
+        await on.soul.travel.undo()
+        await on.soul.travel.redo()
         await on.reopen()
-        await on.soul.undo()
-        await on.soul.redo()
+        await on.soul.travel.undo()
+        await on.soul.travel.redo()
         told = on.ear.events
         assert [e.op for e in on.ear.of(ev.LineChanged)] == ["undo", "redo"]
         assert not [e for e in told if isinstance(e, ev.ContextReverted) and e.prompt]

@@ -147,7 +147,7 @@ async def test_notes_of_a_folder_come_once_a_world_line(tmp_path: Path) -> None:
         assert json.dumps(on.server.requests[-1].body).count("Tabs only.") == 1
         assert on.server.requests[-1].messages[0]["content"] in prompts
         # Back to before it, it comes again.
-        await on.soul.rewind(Target(0))
+        await on.soul.travel.rewind(Target(0))
         on.server.script(reads("b.py"), say("done"))  # type: ignore[arg-type]
         await on.soul.run("anew")
         assert json.dumps(on.server.requests[-2].body).count("Tabs only.") == 0
@@ -175,11 +175,11 @@ async def test_a_mode_is_told_when_it_changes_and_on_each_world_line(tmp_path: P
         assert told() == 2
         await on.soul.set_mode("edits")
         # On the line that goes on from here it was never said.
-        await on.soul.rewind(Target(2))
+        await on.soul.travel.rewind(Target(2))
         await on.soul.run("five")
         assert told() == 1
         # The user's words stay the first message behind their checkpoint.
-        assert [one.text for one in await on.soul.messages() if one.kind == "user"] == [
+        assert [one.text for one in await on.soul.lines.messages() if one.kind == "user"] == [
             "one",
             "five",
         ]

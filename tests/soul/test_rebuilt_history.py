@@ -69,19 +69,19 @@ async def test_lines_that_were_jumped_to_are_drawn_once(
         on.server.script(*[say(f"answer {n}") for n in range(8)])
         for text in "abc":
             await on.soul.run(text)
-        await on.soul.rewind(Target(2))
+        await on.soul.travel.rewind(Target(2))
         await on.soul.run("d")
-        await on.soul.rewind(Target(END, 1))
+        await on.soul.travel.rewind(Target(END, 1))
         for one in after:
             match one:
                 case "undo":
-                    await on.soul.undo()
+                    await on.soul.travel.undo()
                 case "redo":
-                    await on.soul.redo()
+                    await on.soul.travel.redo()
                 case str():
                     await on.soul.run(one)
                 case int():
-                    await on.soul.rewind(Target(one))
+                    await on.soul.travel.rewind(Target(one))
         await on.soul.flush()
         told = read_records(on.session)
         again = rebuild_history(on.session, [])
@@ -97,7 +97,7 @@ async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: 
         on.server.script(*[say(f"answer {text}") for text in "abc"])
         for text in "abc":
             await on.soul.run(text)
-        await on.soul.dmail(Target(2), "a letter")
+        await on.soul.dmails.send(Target(2), "a letter")
         await on.soul.flush()
         told = read_records(on.session)
         live = {"as told": told, "rebuilt": rebuild_history(on.session, [])}
@@ -109,7 +109,7 @@ async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: 
             (2, "user", "c", 1),
             (2, "dmail", "a letter", -1),
         ]
-        await on.soul.rewind(Target(1))
+        await on.soul.travel.rewind(Target(1))
         for name, records in (("read", told), ("read anew", [])):
             live[name] = rebuild_world_line(on.session, records, 2)
         for name, records in live.items():
@@ -140,7 +140,7 @@ async def test_files_that_came_back_with_a_dmail_are_not_kept_in_a_rebuilt_histo
             say("done"),
         )
         await on.soul.run("work")
-        await on.soul.dmail(Target(1), "a letter", "restore")
+        await on.soul.dmails.send(Target(1), "a letter", "restore")
         await on.soul.flush()
         assert [*on.work.iterdir()] == [on.work / "edited"]
         told = read_records(on.session)
@@ -167,8 +167,8 @@ async def test_a_dmail_that_was_taken_back_is_not_one_that_was_not_sent(tmp_path
             say("So I ask."),
         )
         await on.soul.run("go")
-        await on.soul.undo()
-        forked = await on.soul.fork(Target(END))
+        await on.soul.travel.undo()
+        forked = await on.soul.travel.fork(Target(END))
         fork = on.store.find(forked.session_id, on.work)
         # While it is opened its end is shown, then all of it.
         await fork.open()

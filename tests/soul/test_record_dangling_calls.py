@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, say
-from support.soul import Stage, Tool, stage
+from support.soul import Stage, Tool, stage, until_end
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ThoughtBlock, ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
@@ -19,9 +19,9 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.kimisoul import open_soul
 from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.base import ToolEnv
@@ -103,14 +103,14 @@ async def test_a_call_that_ran_when_the_program_was_killed_is_a_stopped_one(
             rows = list_checkpoints(session)
             assert rows[-1].kind == "interrupted"
             if opening:
-                await soul.rewind(Target(1))
-                compared = await soul.compare(1)
+                await soul.travel.rewind(Target(1))
+                compared = await soul.lines.compare(1)
                 left = [m for m in compared.other if m.kind == "tool"]
                 assert [(m.name, m.target, m.text) for m in left] == [
                     ("Shell", "sleep 300", INTERRUPTED)
                 ]
                 assert left[0].failed
-                (left_card,) = shown(await soul.read_line(1))
+                (left_card,) = shown(await soul.lines.read(1))
                 assert left_card.state == "stopped"
         finally:
             await soul.aclose()
@@ -209,7 +209,7 @@ async def test_a_record_that_was_lost_tells_the_same(tmp_path: Path) -> None:
 
     async with stage(tmp_path, toolset=Toolset([Tool("Shell", wait)])) as on:
         on.server.script(call("Shell", {"command": "x"}))
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         await begun.wait()
         session = await killed(on, tmp_path / "killed")
         await on.soul.interrupt()

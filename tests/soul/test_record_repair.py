@@ -199,7 +199,7 @@ async def test_a_session_that_was_doubled_is_exported_once(tmp_path: Path, damag
         await on.soul.aclose()
         shutil.copytree(damaged, on.session.dir, dirs_exist_ok=True)
         await on.reopen()
-        text = await on.soul.markdown(Target(END))
+        text = await on.soul.lines.markdown(Target(END))
     words = [word.removeprefix("◆ ").removeprefix("≡ ") for word in expected(damaged)]
     if damaged.name == "compaction":
         words = words[words.index("all of it") - 1 :]

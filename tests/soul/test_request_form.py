@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.cases import each
 from support.chat_server import ChatServer, call, calls, reply, say, status
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import ModelInfo
@@ -158,12 +158,12 @@ async def test_the_users_own_dmails_and_rewinds_work_in_the_lean_form(tmp_path: 
         on.server.script(say("one"), say("two"), say("again"))
         await on.soul.run("first")
         await on.soul.run("second")
-        await on.soul.dmail(Target(2), "Do not go there.")
+        await on.soul.dmails.send(Target(2), "Do not go there.")
         await on.soul.resume()
         assert "Do not go there." in on.sent()[-1][1]
         assert names(on.server.requests[-1]) == LEAN
-        await on.soul.undo()
-        assert (await on.soul.rewind(Target(2))).prompt == "second"
+        await on.soul.travel.undo()
+        assert (await on.soul.travel.rewind(Target(2))).prompt == "second"
 
 
 async def test_tools_are_added_and_taken_by_name(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ async def test_where_even_lean_is_too_small_the_user_may_go_on_without_tools(
 async def test_who_does_not_want_that_is_told_what_takes_the_room(tmp_path: Path) -> None:
     async with stage(tmp_path, window=1_100) as on:
         answer = asyncio.create_task(answered(on, "no"))
-        await on.soul.run("hello " * 200)
+        await until_end(on.soul.run("hello " * 200))
         await answer
         end = on.ear.of(ev.TurnEnd)[-1]
         assert end.reason == "error"

@@ -92,7 +92,7 @@ async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
         for place, point in enumerate(context.checkpoints):
             if not point.id:
                 continue
-            seen = await on.soul.preview(Target(point.id))
+            seen = await on.soul.travel.preview(Target(point.id))
             going = list(context.messages[point.message_index :])
             expected = read_through(going)
             parts = segments(context.world_line, place)
@@ -183,7 +183,7 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
         estimated = counted(monkeypatch, token_meter, "message_tokens")
         for target in (Target(0), Target(4), Target(700)):
             read.clear()
-            seen = await on.soul.preview(target)
+            seen = await on.soul.travel.preview(target)
             # What stands at the checkpoint itself is read, for its label.
             assert len(read) <= 3
             assert seen.steps == 1_502 - target.id
@@ -193,8 +193,8 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
         assert len(estimated) <= 1
         # What the user said stays where a D-Mail goes there: that is counted, but not on the loop.
         counts = counted(monkeypatch, dmail, "message_tokens")
-        found = await on.soul.preview_dmail(4, "Look there.")
-        assert (await on.soul.preview(Target(4))).messages - found.messages == 499
+        found = await on.soul.dmails.preview(4, "Look there.")
+        assert (await on.soul.travel.preview(Target(4))).messages - found.messages == 499
         # With the marker and the D-Mail itself.
         assert len(counts) == 501
         assert threading.main_thread().name not in counts
@@ -210,17 +210,17 @@ async def test_what_is_pinned_and_said_is_nothing_that_a_dmail_takes(tmp_path: P
         for text in ("first", "second", "third"):
             await on.soul.run(text)
         pinned = next(point for point in on.session.context.checkpoints if point.id == 3)
-        await on.soul.pin(pinned.uid, 0)
-        rewind = await on.soul.preview(Target(2))
+        await on.soul.marks.pin(pinned.uid, 0)
+        rewind = await on.soul.travel.preview(Target(2))
         assert (rewind.steps, rewind.turns, rewind.messages) == (5, 2, 6)
         # Of the call its result stays too.
-        found = await on.soul.preview_dmail(2, "Think.", "person")
+        found = await on.soul.dmails.preview(2, "Think.", "person")
         assert (found.steps, found.turns, found.messages) == (2, 0, 2)
         assert [(one.kind, one.text) for one in found.dropped] == [
             ("agent", "three"),
             ("agent", "two"),
         ]
-        await on.soul.dmail(Target(2), "Think.")
+        await on.soul.dmails.send(Target(2), "Think.")
         assert on.soul.used == found.tokens_after
 
 
@@ -229,9 +229,9 @@ async def test_a_preview_stands_when_the_line_becomes_another_one(tmp_path: Path
         on.server.script(say("one"), say("two"), say("three"))
         for text in ("first", "second", "third"):
             await on.soul.run(text)
-        seen = await on.soul.preview(Target(2))
+        seen = await on.soul.travel.preview(Target(2))
         newest = seen.dropped[0]
-        await on.soul.rewind(Target(0))
+        await on.soul.travel.rewind(Target(0))
         assert len(seen.dropped) == 3
         assert seen.dropped[0] == newest
         assert seen.dropped[2].kind == "agent"
@@ -245,19 +245,19 @@ async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loo
         on.server.script(say("one"), say("two"))
         for text in ("first", "second"):
             await on.soul.run(text)
-        await on.soul.rewind(Target(2))
+        await on.soul.travel.rewind(Target(2))
         await on.reopen()
         on.server.script(gate(2, say("I am at work.")))
         turn = asyncio.create_task(on.soul.run("go"))
         await on.server.at_gate.wait()
         taken = counted(monkeypatch, ContextIndex, "_add_line")
         for _ in range(2):
-            seen = await on.soul.preview(Target(2, world_line=1))
+            seen = await on.soul.travel.preview(Target(2, world_line=1))
             assert seen.prompt == "second"
         assert taken
         assert threading.main_thread().name not in taken
         n_taken = len(taken)
-        await on.soul.preview(Target(3, world_line=1))
+        await on.soul.travel.preview(Target(3, world_line=1))
         assert len(taken) == n_taken
         on.server.release()
         await turn
@@ -310,7 +310,7 @@ async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
         answer = Message(role="assistant", content="I look.", tool_calls=made)
         await on.session.context.append([answer, *results])
         monkeypatch.setattr(ContextIndex, "kinds", kinds)
-        preview = await on.soul.preview(Target(0))
+        preview = await on.soul.travel.preview(Target(0))
         # Of the calls those in sight are read.
         targets = counted(monkeypatch, preview_module, "call_target")
         assert [row.kind for row in preview.dropped[:5]] == ["tool"] * 5

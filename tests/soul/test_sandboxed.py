@@ -15,7 +15,7 @@ from support.covered import whole_sandbox
 from support.soul import next_event, stage
 from support.watching import until
 
-from kimi_tui.soul import kimisoul
+from kimi_tui.soul import assembly
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.tool_cards import BriefBlock
@@ -39,7 +39,7 @@ def there_is_one() -> Iterator[None]:
         return Sandbox(found.backend, settings, environ, found.program)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kimisoul, "find_sandbox", find)
+        patch.setattr(assembly, "find_sandbox", find)
         yield
 
 
@@ -177,11 +177,11 @@ async def test_what_a_background_task_does_to_git_is_undone_and_told_while_it_ru
                 said += record.event.text
             if ".git/commondir" in said and "sub/.git" in said:
                 break
-        (job,) = on.soul.jobs
+        (job,) = on.soul.tasks.all
         assert not job.ended
         assert not (on.work / ".git/commondir").exists()
         await asyncio.to_thread(subprocess.run, ["git", "status"], cwd=on.work, check=True)
-        await on.soul.stop_job(job.id)
+        await on.soul.tasks.stop(job.id)
 
 
 def commit_all(folder: Path) -> None:
@@ -287,7 +287,7 @@ async def test_a_command_in_the_background_is_confined_and_ends_with_the_session
         assert not on.ear.of(ev.ApprovalRequest)
         assert (on.work / "inside").exists()
         assert not out.exists()
-        (job,) = on.soul.jobs
+        (job,) = on.soul.tasks.all
         assert len(marked(job.running.mark)) >= 2
         await on.soul.aclose()
         assert await until(lambda: not marked(job.running.mark))

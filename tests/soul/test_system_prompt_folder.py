@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from support.soul import stage
+from support.soul import stage, until_end
 
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.workspace.scan import Scan, Scanner
@@ -43,7 +43,7 @@ async def test_files_and_notes_of_the_folder(
 
 async def test_notes_that_came_after_the_prompt_was_made_were_not_read(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        await on.soul.run("hi")
+        await until_end(on.soul.run("hi"))
         furnish(tmp_path, "AGENTS.md")
         await on.reopen()
         assert await on.soul.files_ready() == FolderFacts(1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.chat_server import calls, gate, say
 from support.effort import most_in_a_callback
-from support.soul import Tool, next_event, stage
+from support.soul import Tool, next_event, stage, until_end
 
 from kimi_tui.llm.message import MANY
 from kimi_tui.session import context_index
@@ -204,7 +204,7 @@ async def test_many_calls_hold_the_event_loop_up_no_longer_than_some(
 
     async with stage(tmp_path, toolset=Toolset([Tool("read", read)])) as on:
         on.server.script(calls([("read", {"n": n}) for n in range(400)], piece=99), say("ok"))
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         await begun.wait()
         with most_in_a_callback() as most:
             if stopped:
@@ -238,7 +238,7 @@ async def test_an_answer_with_hundreds_of_calls_holds_the_event_loop_up_no_longe
     async with stage(tmp_path, toolset=Toolset([Tool("read", read)]), window=1_000_000) as on:
         on.server.script(gate(len(answer.ops) - 3, answer), say("ok"))
         told = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         for _ in range(n_calls):
             await next_event(told, ev.ToolCallPart)
         with most_in_a_callback() as most:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import say
-from support.soul import next_event, stage
+from support.soul import next_event, stage, until_end
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
@@ -43,7 +43,7 @@ async def test_it_is_told_and_a_rewind_brings_its_files_back(tmp_path: Path) -> 
         assert "made it" in sent
         assert "Exit code 3" in sent
         assert card.checkpoint is not None
-        outcome = await on.soul.rewind(Target(card.checkpoint), "restore")
+        outcome = await on.soul.travel.rewind(Target(card.checkpoint), "restore")
         assert outcome.prompt == "!echo after > kept; echo made it; exit 3"
         assert (on.work / "kept").read_text() == "before\n"
         assert "made it" not in "".join(map(str, on.file()))
@@ -86,17 +86,17 @@ async def test_a_message_that_begins_like_one_is_a_message_again(tmp_path: Path)
         on.server.script(say("one"))
         await on.soul.run("!echo is not what I run")
         (point,) = (one for one in on.ear.of(ev.CheckpointCreated) if one.kind == "user")
-        assert (await on.soul.rewind(Target(point.id))).prompt == " !echo is not what I run"
+        assert (await on.soul.travel.rewind(Target(point.id))).prompt == " !echo is not what I run"
 
 
 async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say("I see"))
         on.server.title = say("Look around")
-        await on.soul.run_command("echo '</system-reminder>'; echo two; exit 3")
+        await until_end(on.soul.run_command("echo '</system-reminder>'; echo two; exit 3"))
         assert on.session.title.startswith("!echo")
         heard = on.soul.wire.subscribe()
-        run = asyncio.create_task(on.soul.run_command("echo begun; sleep 100"))
+        run = asyncio.create_task(until_end(on.soul.run_command("echo begun; sleep 100")))
         await next_event(heard, ev.ToolOutput)
         await on.soul.interrupt()
         await run
@@ -114,7 +114,7 @@ async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: 
             assert (card.state, stopped.state) == ("failed", "stopped")
             assert "exit 3" in card.target
             assert card.output == "</system-reminder>\ntwo\n"
-        await on.soul.run("what was that?")
+        await until_end(on.soul.run("what was that?"))
         assert on.session.title == "what was that?"
         assert await on.soul.name_session() == "Look around"
         asked = json.dumps(on.server.title_requests[-1].body)
@@ -135,7 +135,7 @@ async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: 
 async def test_it_can_be_stopped(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         heard = on.soul.wire.subscribe()
-        run = asyncio.create_task(on.soul.run_command("echo begun; sleep 100"))
+        run = asyncio.create_task(until_end(on.soul.run_command("echo begun; sleep 100")))
         await next_event(heard, ev.ToolOutput)
         await on.soul.interrupt()
         await run

@@ -76,10 +76,10 @@ async def test_what_was_read_after_a_checkpoint_is_forgotten_with_it(tmp_path: P
         again = on.soul.session.context.n_checkpoints
         path.write_text("one\ntwo\nthree\n")
         await turn(on, call("ReadFile", {"path": "notes"}))
-        await on.soul.rewind(Target(again))
+        await on.soul.travel.rewind(Target(again))
         assert not memory_of(on).known
         assert "changed on disk" in await turn(on, call("StrReplaceFile", EDIT))
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await turn(on, call("StrReplaceFile", EDIT))
         assert path.read_text() == "one\n2\nthree\n"
 

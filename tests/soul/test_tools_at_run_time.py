@@ -14,8 +14,17 @@ from support.soul import Stage, next_event, stage
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.rewind_values import END, Target
-from kimi_tui.tools.base import SchemaTool
+from kimi_tui.tools.base import SchemaTool, ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
+
+
+class Plain(SchemaTool):
+    """Says nothing of itself but its schema."""
+
+    async def run(self, params: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        return ToolOutcome("pong")
+
 
 DEPLOY = {"site": "docs.example", "files": ["a", "b"]}
 
@@ -70,14 +79,14 @@ async def test_its_effects_belong_to_the_agent_and_its_card_to_its_calls(tmp_pat
         assert begun.card == Deploy.card
         (changed,) = on.ear.of(ev.FilesChanged)
         assert changed.paths == ("deployed.txt",)
-        preview = await on.soul.preview(Target(1))
+        preview = await on.soul.travel.preview(Target(1))
         assert preview.files is not None
         assert preview.files.ran_commands
         # What was allowed for the session is not asked again; what it wrote comes back with a rewind.
         on.server.script(call("mcp__ship__deploy", DEPLOY), say("Once more."))
         await on.soul.run("again")
         assert len(on.ear.of(ev.ApprovalRequest)) == 1
-        text = await on.soul.markdown(Target(END))
+        text = await on.soul.lines.markdown(Target(END))
         assert "**mcp__ship__deploy**" in text
         assert "2 files sent to docs.example" in text
         # Another process does not have the tool, and shows its calls as they were.
@@ -119,10 +128,46 @@ async def test_a_name_that_is_taken_or_none_changes_nothing(tmp_path: Path, name
         assert not on.ear.of(ev.ToolsChanged)
 
 
-def test_a_tool_of_a_schema_alone_has_a_whole_specification() -> None:
-    class Ping(SchemaTool):
-        async def run(self, params: Any, env: Any) -> Any: ...
+async def test_one_that_says_nothing_else_is_asked_about_with_all_its_arguments(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path, mode="ask") as on:
+        reads = Plain("mcp__b__look", "Looks.", {}, changes="nothing")
+        on.soul.change_tools([Plain("mcp__a__act", "Acts.", {}), reads])
+        heard = on.soul.wire.subscribe()
+        on.server.script(
+            call("mcp__b__look", {}), call("mcp__a__act", {"to": {"name": "é"}}), say("done")
+        )
+        turn = asyncio.create_task(on.soul.run("act"))
+        asked = await next_event(heard, ev.ApprovalRequest)
+        assert asked.question == "Call a/act?"
+        assert asked.detail == '{\n  "to": {\n    "name": "é"\n  }\n}'
+        on.soul.answer(asked.id, "no", "not now")
+        await turn
+        assert [one.rejected for one in on.ear.of(ev.ToolResult)] == [False, True]
 
-    spec = Ping("ping", "Says pong.", {}).spec()
+
+async def test_a_yes_for_the_session_does_not_cover_another_tool_of_the_same_name(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path, mode="ask") as on:
+        on.soul.change_tools([Plain("act", "Acts.", {})])
+        heard = on.soul.wire.subscribe()
+        on.server.script(*[call("act", {})] * 2, say("done"), call("act", {}), say("well"))
+        turn = asyncio.create_task(on.soul.run("act twice"))
+        asked = await next_event(heard, ev.ApprovalRequest)
+        on.soul.answer(asked.id, "session", "")
+        await turn
+        assert len(on.ear.of(ev.ApprovalRequest)) == 1
+        on.soul.change_tools([Plain("act", "Acts in another way.", {})], ["act"])
+        turn = asyncio.create_task(on.soul.run("act"))
+        asked = await next_event(heard, ev.ApprovalRequest)
+        on.soul.answer(asked.id, "no", "no")
+        await turn
+        assert len(on.ear.of(ev.ApprovalRequest)) == 2
+
+
+def test_a_tool_of_a_schema_alone_has_a_whole_specification() -> None:
+    spec = Plain("ping", "Says pong.", {}).spec()
     assert spec.parameters["type"] == "object"
     assert spec.description == "Says pong."

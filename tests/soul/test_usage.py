@@ -24,7 +24,7 @@ PRICES = {"stand-in": ModelPrices(1.0, 0.1, 10.0), "other": ModelPrices(2.0, 2.0
 
 async def cost_from(on: Stage, checkpoint: int) -> Cost | None:
     """What the calls from there on cost, as the preview says it."""
-    return (await on.soul.preview(Target(checkpoint))).cost
+    return (await on.soul.travel.preview(Target(checkpoint))).cost
 
 
 def dollars(amount: float, *, exact: bool = True) -> Cost:
@@ -61,7 +61,7 @@ async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) ->
         for checkpoint, cost in ((0, whole), (1, whole), (2, SECOND + THIRD), (3, THIRD)):
             assert rounded(await cost_from(on, checkpoint)) == dollars(cost)
         assert rounded(on.soul.cost) == dollars(whole)
-        await on.soul.rewind(Target(3))
+        await on.soul.travel.rewind(Target(3))
         assert rounded(await cost_from(on, 0)) == dollars(FIRST + SECOND)
         # What was undone is paid all the same.
         assert rounded(on.soul.cost) == dollars(whole)
@@ -69,7 +69,7 @@ async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) ->
         assert rounded(await cost_from(on, 0)) == dollars(FIRST + SECOND)
         assert rounded(on.soul.cost) == dollars(whole)
         assert rounded((await on.soul.statistics()).cost) == dollars(whole)
-        await on.soul.undo()
+        await on.soul.travel.undo()
         assert rounded(await cost_from(on, 3)) == dollars(THIRD)
 
 

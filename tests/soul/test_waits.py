@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import Answer, Chunk, Request, Stall, gate, reply, say, stall, status
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.soul.kimisoul import ASK_AGAIN, WAIT_ON
@@ -22,11 +22,11 @@ from kimi_tui.wire import events as ev
 async def overdue(on: Stage, said: str = "hi") -> tuple[asyncio.Task[None], ev.ApprovalRequest]:
     """A turn that was begun and whose answer is overdue, and what is asked."""
     told = on.soul.wire.subscribe()
-    turn = asyncio.create_task(on.soul.run(said))
+    turn = asyncio.create_task(until_end(on.soul.run(said)))
     return turn, await next_event(told, ev.ApprovalRequest)
 
 
-async def patient(on: Stage, turn: Awaitable[None]) -> None:
+async def patient(on: Stage, turn: Awaitable[object]) -> None:
     """Wait for a turn, and wait on where a slow machine is overdue once more."""
     told, going_on = on.soul.wire.subscribe(), asyncio.ensure_future(turn)
     asking = asyncio.ensure_future(next_event(told, ev.ApprovalRequest))

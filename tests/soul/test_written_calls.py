@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import each
 from support.chat_server import call, say
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.soul.written_calls import WrittenCall, written_calls
 from kimi_tui.wire import events as ev
@@ -209,12 +209,12 @@ async def test_the_usual_question_comes_all_the_same(tmp_path: Path) -> None:
 async def test_stopped_while_it_is_asked_the_answer_stays(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say(fenced(READ)), say("on"))
-        turn = asyncio.create_task(on.soul.run("read"))
+        turn = asyncio.create_task(until_end(on.soul.run("read")))
         await next_event(on.soul.wire.subscribe(), ev.ApprovalRequest)
         await on.soul.interrupt()
         await turn
         assert on.ear.of(ev.TurnEnd)[-1].reason == "interrupted"
-        await on.soul.run("go on")
+        await until_end(on.soul.run("go on"))
         assert READ in str(on.sent())
 
 

@@ -19,7 +19,7 @@ from kimi_tui.cli import main
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from support.chat_server import Answer, call, calls, say
-from support.soul import stage
+from support.soul import stage, until_end
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _hold(folder: Path, answers: Sequence[Answer], words: Sequence[str]) -> str:
         async with stage(folder, data=folder / "data") as on:
             on.server.script(*answers)
             for text in words:
-                await on.soul.run(text)
+                await until_end(on.soul.run(text))
         return on.session.id
 
     return asyncio.run(held())

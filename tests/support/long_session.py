@@ -183,7 +183,7 @@ async def _tell(stage: Stage, writer: _Writer) -> None:
         writer.step(("Shell", {"command": "echo '1 failed, 6 passed'; exit 1"}), cost=900),
         writer.step(text="One test fails: quoted fields need more than an expression."),
     )
-    await soul.rewind(Target(number))
+    await soul.travel.rewind(Target(number))
     await _letter(stage, writer, LETTERS[1], turn)
     for n in range(12, 15):
         await day(n)

@@ -13,11 +13,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.launch import Launch
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
-from kimi_tui.soul.kimisoul import KimiSoul, open_soul
+from kimi_tui.soul.kimisoul import TURN_ERRORS, KimiSoul
 from kimi_tui.tools.base import ToolEnv, TypedTool
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
@@ -75,6 +78,18 @@ class Ear:
     def forget(self) -> None:
         """Begin anew."""
         self.events.clear()
+
+
+def launch_at(home: Path, dialect: str | None = None) -> Launch:
+    """The launch of a new session in a folder, with a model whose server is not asked."""
+    choice = Choice("server", "http://127.0.0.1:9/v1", "m", window=9000, dialect=dialect)
+    return Launch(work_dir=home, config_path=home / "config.toml", choice=choice)
+
+
+async def until_end(turn: Awaitable[object]) -> None:
+    """Wait for a turn of which a test looks at the wire; what ended it, which is told there, is not raised."""
+    with contextlib.suppress(*TURN_ERRORS):
+        await turn
 
 
 class AnyParams(BaseModel):
@@ -163,7 +178,7 @@ class Stage:
 
     async def summary(self) -> str:
         """The text of the newest summary on the live world line; empty where there is none."""
-        texts = [one.text for one in await self.soul.messages() if one.kind == "summary"]
+        texts = [one.text for one in await self.soul.lines.messages() if one.kind == "summary"]
         return texts[-1] if texts else ""
 
     async def reopen(self) -> KimiSoul:

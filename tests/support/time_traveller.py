@@ -28,7 +28,8 @@ from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.prompts import CHECKPOINT_MARKER
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.kimisoul import KimiSoul, open_soul
+from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.session_tools import SendDMail

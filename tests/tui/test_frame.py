@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from support.cases import each
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
     Heading,
-    branch_of,
     fit_heading,
     fit_hints,
     model_name,
@@ -71,31 +68,6 @@ def test_the_header_never_overflows(title: str, folder: str, width: int) -> None
         if part
     )
     assert cells <= width or not fitted.folder
-
-
-def test_the_branch_is_read_from_head_alone(tmp_path: Path) -> None:
-    git = tmp_path / ".git"
-    git.mkdir()
-    (git / "HEAD").write_text("ref: refs/heads/feature/x\n")
-    (tmp_path / "deep").mkdir()
-    assert branch_of(tmp_path / "deep") == "feature/x"
-    (git / "HEAD").write_text("a" * 40 + "\n")
-    assert branch_of(tmp_path) == "aaaaaaa"
-    (git / "HEAD").write_text("nonsense \x1b[2J")
-    assert branch_of(tmp_path) == ""
-
-
-def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
-    real = tmp_path / "real"
-    real.mkdir()
-    (real / "HEAD").write_text("ref: refs/heads/wt\n")
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    (tree / ".git").write_text(f"gitdir: {real}\n")
-    assert branch_of(tree) == "wt"
-    (tree / ".git").write_text("gitdir: /dev/zero\n")
-    assert branch_of(tree) == ""
-    assert branch_of(Path("/")) == ""
 
 
 @each(

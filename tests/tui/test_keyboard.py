@@ -17,6 +17,7 @@ from textual.widgets import Input
 
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.parts import Travel
 from kimi_tui.soul.rewind_values import Forked, RewindPreview, Target
 from kimi_tui.tui import keyboard
 from kimi_tui.tui.dialogs.help import HelpScreen
@@ -79,9 +80,9 @@ async def test_a_bookmark_is_named_by_what_is_typed_at_once(home: Path) -> None:
         field = one.app.screen
         assert isinstance(field, TextDialog)
         await one.until(lambda: field.area.text == "Puwp")
-        assert not soul.pins
+        assert not soul.marks.pins
         at_once(one, "x", "enter")
-        await one.until(lambda: "Puwpx" in soul.bookmarks.values())
+        await one.until(lambda: "Puwpx" in soul.marks.bookmarks.values())
 
 
 async def test_the_palette_takes_what_is_typed_at_once(home: Path) -> None:
@@ -97,24 +98,24 @@ async def test_what_is_typed_while_a_preview_is_computed_acts_on_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...]
 ) -> None:
     computed = asyncio.Event()
-    preview = KimiSoul.preview
+    preview = Travel.preview
 
-    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+    async def slow(self: Travel, target: Target) -> RewindPreview:
         await computed.wait()
         return await preview(self, target)
 
-    monkeypatch.setattr(KimiSoul, "preview", slow)
+    monkeypatch.setattr(Travel, "preview", slow)
     async with talk(home, a_turn, quiet_s=1e9) as (one, server):
         soul = soul_of(one)
         for key in typed:
             await one.pilot.press(key)
         at_once(one, *"PyPu just")
         await one.pilot.pause()
-        assert not soul.pins
+        assert not soul.marks.pins
         computed.set()
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.until(lambda: one.screen.prompt.area.text == "PyPu just")
-        assert not soul.pins
+        assert not soul.marks.pins
         assert len(server.requests) == 1
 
 
@@ -123,11 +124,11 @@ async def test_escape_lets_go_of_what_was_typed_ahead(
 ) -> None:
     never = asyncio.Event()
 
-    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+    async def slow(self: Travel, target: Target) -> RewindPreview:
         await never.wait()
         raise KeyError(f"There is no checkpoint #{target.id}.")
 
-    monkeypatch.setattr(KimiSoul, "preview", slow)
+    monkeypatch.setattr(Travel, "preview", slow)
     async with talk(home, a_turn) as (one, _):
         await one.say("/rewind 0")
         at_once(one, *"lost")
@@ -143,11 +144,11 @@ async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
 ) -> None:
     computed = asyncio.Event()
 
-    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+    async def slow(self: Travel, target: Target) -> RewindPreview:
         await computed.wait()
         raise KeyError(f"There is no checkpoint #{target.id}.")
 
-    monkeypatch.setattr(KimiSoul, "preview", slow)
+    monkeypatch.setattr(Travel, "preview", slow)
     async with talk(home, a_turn) as (one, _):
         await one.say("/rewind 0")
         at_once(one, *"later")
@@ -192,13 +193,13 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = asyncio.Event()
-    fork = KimiSoul.fork
+    fork = Travel.fork
 
-    async def slow(self: KimiSoul, *args: Any) -> Forked:
+    async def slow(self: Travel, *args: Any) -> Forked:
         await made.wait()
         return await fork(self, *args)
 
-    monkeypatch.setattr(KimiSoul, "fork", slow)
+    monkeypatch.setattr(Travel, "fork", slow)
     async with talk(home, a_turn) as (one, server):
         first = soul_of(one).session
         server.script(say("They are yellow."))
@@ -216,10 +217,10 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
 async def test_what_is_typed_while_a_fork_fails_stays_in_the_prompt(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: KimiSoul, *args: Any) -> Forked:
+    async def failing(self: Travel, *args: Any) -> Forked:
         raise SoulError("The fork could not be made.")
 
-    monkeypatch.setattr(KimiSoul, "fork", failing)
+    monkeypatch.setattr(Travel, "fork", failing)
     async with talk(home, a_turn) as (one, _):
         at_once(one, *"/fork", "enter", *"And pears")
         await one.sees("The fork could not be made.")

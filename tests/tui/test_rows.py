@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui import rows as wrapping
 from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.rows import (
@@ -23,7 +24,6 @@ from kimi_tui.tui.rows import (
     ranges,
     wrap,
 )
-from kimi_tui.wire.events import ImageBlock
 
 texts = st.text(alphabet="ab c中é\u0301👍 \n", max_size=60)
 ascii_texts = st.text(alphabet="abc  d\n", max_size=60)

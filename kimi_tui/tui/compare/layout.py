@@ -327,7 +327,7 @@ def _tool(
     sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
     if same:
         sign = (sign[0], "quiet")
-    name = f"{short_name(message.name)} ".ljust(NAME_WIDTH)
+    name = f"{short_name(message.name, message.card)} ".ljust(NAME_WIDTH)
     fact = _fact(message, glyphs)
     if same:
         fact = [(text, "quiet") for text, _ in fact]

@@ -17,8 +17,10 @@ from textual.message import Message
 
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.launch import Launch
+from kimi_tui.launch import FORKED, Launch
 from kimi_tui.own_process import COLLECTOR
+from kimi_tui.soul.errors import CannotOpen
+from kimi_tui.soul.soul import PartMissing, parts_of
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.keyboard import SeenQuestion
@@ -27,9 +29,8 @@ from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
-from kimi_tui.tui.screens import FORKED, CannotOpen
 from kimi_tui.tui.slices import in_slices
-from kimi_tui.tui.state import MainState, Queued
+from kimi_tui.tui.state import MainState, Queued, title_of
 
 if TYPE_CHECKING:
     from kimi_tui.config.settings import Config
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider, ModelInfo
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
+    from kimi_tui.soul.soul import PartName
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
-    from kimi_tui.tui.main.session_setup import EarlierSession, Opened
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
 
@@ -173,11 +175,13 @@ class Conversation:
 
     async def _open(self) -> Opened:
         # Importing takes half a second and would block the loop.
-        await asyncio.to_thread(import_module, "kimi_tui.tui.main.session_setup")
-        from kimi_tui.tui.main.session_setup import open_session
+        await asyncio.to_thread(import_module, "kimi_tui.soul.opening")
+        from kimi_tui.soul.opening import open_session
+        from kimi_tui.tui.prompt.history import PromptHistory
+        from kimi_tui.tui.transcript.transcript import import_for
 
         try:
-            opened = await open_session(self.launch, self._found, self._wants_fork)
+            opened = await open_session(self.launch, self._found, self._wants_fork, import_for)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -186,13 +190,14 @@ class Conversation:
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
         self._provider = opened.provider
-        self._bench.prompt.area.past = opened.past
+        self._bench.prompt.area.past = PromptHistory(opened.past)
         self._change(
             self.state._replace(
-                title=opened.title,
+                title=_title(opened),
                 model=model_words(opened.provider),
                 mode=opened.soul.mode,
                 tools=opened.soul.tools_form,
+                parts=parts_of(opened.soul),
             )
         )
         self._bench.start(self._prepare(opened.soul, opened.provider))
@@ -255,8 +260,12 @@ class Conversation:
         ]
         transcript.apply([EventRecord(0, now, event) for event in events])
 
-    async def opened(self, *, quietly: bool = False) -> KimiSoul:
-        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`."""
+    async def opened(self, needs: PartName | None = None, *, quietly: bool = False) -> KimiSoul:
+        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`.
+
+        Raises:
+            PartMissing: the engine lacks the part that is needed.
+        """
         if not self._is_open.is_set():
             self._bench.screen.post_message(self.OpenWanted())
             if not quietly:
@@ -264,6 +273,8 @@ class Conversation:
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
+        if needs is not None and needs not in self.state.parts:
+            raise PartMissing(needs)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 
@@ -309,7 +320,7 @@ class Conversation:
 
     async def _use(self, launch: Launch, holds: str, thinking: str | None) -> None:
         soul = await self.opened()
-        from kimi_tui.tui.main.session_setup import provider_of
+        from kimi_tui.soul.opening import provider_of
 
         if thinking is not None:
             self._thinking = thinking
@@ -501,15 +512,18 @@ class Conversation:
 
         Reading and storing images takes a while: messages sent meanwhile come after this one, in order.
         """
-        from kimi_tui.session.errors import StorageTrouble
-        from kimi_tui.soul.errors import ModelCannotSee
+        from kimi_tui.llm.errors import ModelCannotSee
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
 
+        has_begun = False
         with contextlib.ExitStack() as coming:
             coming.callback(self._came)
             await self._order.acquire()
             coming.callback(self._order.release)
 
             def begins() -> None:
+                nonlocal has_begun
+                has_begun = True
                 coming.close()
                 if not soul.running:
                     self._turn = asyncio.current_task()
@@ -522,11 +536,14 @@ class Conversation:
                 if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
                     # Another began a moment before: the text goes into that one.
                     soul.steer(text, images)
-            except (ModelCannotSee, StorageTrouble):
+            except ModelCannotSee:
                 self._bench.keep(text)
-                raise
+            except TURN_ERRORS:
+                if not has_begun:
+                    self._bench.keep(text)
+                    raise
 
-    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         """Wait for a running operation to end, then run a turn; False where another turn is running."""
         from kimi_tui.soul.errors import SoulBusy
 
@@ -582,8 +599,11 @@ class Conversation:
         async with self._order:
             # What was said before begins before.
             pass
-        if not await self._began(soul, partial(soul.run_command, command, told=told)):
-            self.follow_up(f"{'!' if told else '!!'}{command}")
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+        with contextlib.suppress(*TURN_ERRORS):
+            if not await self._began(soul, partial(soul.run_command, command, told=told)):
+                self.follow_up(f"{'!' if told else '!!'}{command}")
 
     def follow_up(self, text: str) -> None:
         """Queue a message that is sent when the running turn has ended."""
@@ -623,7 +643,14 @@ class Conversation:
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
-            self._turn = self._bench.start(soul.resume())
+            self._turn = self._bench.start(self._resume(soul))
+
+    async def _resume(self, soul: KimiSoul) -> None:
+        """Start a turn without a new message; what ends it, its last event tells."""
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+        with contextlib.suppress(*TURN_ERRORS):
+            await soul.resume()
 
     @property
     def undo_at_stake(self) -> str:
@@ -642,7 +669,7 @@ class Conversation:
         """Start a turn without a new message, as after a D-Mail; do nothing while one is running."""
         soul = self.soul
         if soul is not None and not soul.running:
-            self._turn = self._bench.start(soul.resume())
+            self._turn = self._bench.start(self._resume(soul))
 
     async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
         """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
@@ -661,13 +688,11 @@ class Conversation:
             return
         from kimi_tui.llm.dialects import DEFAULT, UNSET, thinking_in_words
         from kimi_tui.llm.errors import LLMError
-        from kimi_tui.llm.openai_compatible import OpenAICompatible
 
-        if isinstance(provider, OpenAICompatible):
-            # What the model takes may depend on what its server says of itself, which it has mostly said by now.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PROBE_S):
-                    await provider.prepare()
+        # What the model takes may depend on what its server says of itself, which it has mostly said by now.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_S):
+                await provider.prepare()
         try:
             if word:
                 soul.set_thinking(word)
@@ -1044,6 +1069,12 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
+
+
+def _title(opened: Opened) -> str:
+    """The title: the user's, else the beginning of the first message, which after a compaction only the record has."""
+    session = opened.soul.session
+    return session.state.title or title_of(opened.history) or session.title
 
 
 def resume_hint(title: str, session_id: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from textual.binding import Binding
 
+from kimi_tui.soul.soul import PARTS, PartName
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
@@ -53,6 +54,29 @@ HELP_TITLES: Mapping[Place, str] = {
     "copy": "Selecting with a cursor",
 }
 """The title of the help's section for each place that has the focus; without one the help begins with the prompt."""
+
+
+_NEEDS: Mapping[str, PartName] = {
+    "background": "tasks",
+    "chat.pin": "marks",
+    "chat.preview": "travel",
+    "line.compare": "lines",
+    "line.jump": "travel",
+    "line.send": "dmails",
+    "timeline.bookmark": "marks",
+    "timeline.choose": "travel",
+    "timeline.pin": "marks",
+    "timeline.read": "lines",
+    "timeline.redo": "travel",
+    "timeline.undo": "travel",
+}
+"""The part of the agent that an action needs."""
+
+
+def keys_with(keys: Mapping[str, str], parts: Collection[PartName]) -> Mapping[str, str]:
+    """The keys by action, without those of actions for which the agent lacks the part: no list names them then."""
+    lacking = {name: "" for name, part in _NEEDS.items() if part not in parts}
+    return {**keys, **lacking} if lacking else keys
 
 
 def hints(
@@ -237,12 +261,13 @@ def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
     return " ".join(filter(None, (key_of(first, keys), key_of(second, keys))))
 
 
-def first_hints(keys: Mapping[str, str]) -> tuple[Hint, ...]:
-    """The hints in an empty chat."""
+def first_hints(keys: Mapping[str, str], parts: Collection[PartName] = PARTS) -> tuple[Hint, ...]:
+    """The hints in an empty chat, for an agent with these parts."""
+    timeline = key_of("timeline", keys) if "travel" in parts else ""
     return known(
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent; what is complete is kept"),
-        (key_of("timeline", keys), "goes back to any step; nothing is ever lost"),
+        (timeline, "goes back to any step; nothing is ever lost"),
     )
 
 

@@ -19,7 +19,9 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import Launch
-from kimi_tui.tui.frame import Header, branch_of
+from kimi_tui.soul.errors import CannotOpen, DiskRefuses, NoModelNamed
+from kimi_tui.soul.soul import PartMissing
+from kimi_tui.tui.frame import Header
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -45,17 +47,15 @@ from kimi_tui.tui.prompt.command import (
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
-    CannotOpen,
-    DiskRefuses,
     ImageChosen,
     ModelMissing,
-    NoModelNamed,
     OpeningFailed,
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MainState, Prospect
+from kimi_tui.tui.state import MODE_WORDS, MainState, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
+from kimi_tui.workspace.git_branch import branch_of
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -247,17 +247,23 @@ class MainScreen(Screen[None]):
             branch=opened.branch,
             sandbox=opened.soul.sandbox_gaps is not None,
         )
+        self.bench.offer(self.conversation.state.parts)
         self.transcript.work_dir = str(opened.folder)
         self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
         # A file may be named already, and can be offered now.
         self._follow_prompt()
-        self.bench.start(self._learn_commands(opened.past.entries))
+        self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        if notices := (*self._launch.notices, *opened.notices):
+        sandbox = f"{opened.no_sandbox} The agent {MODE_WORDS[opened.soul.mode]}."
+        if notices := (
+            *self._launch.notices,
+            *([sandbox] if opened.no_sandbox else []),
+            *opened.notices,
+        ):
             # As one list: each would else cover the one before.
             self.bench.tell(notices[0], level="warning", more=notices[1:])
-        if self._launch.offers_files:
+        if self._launch.offers_files and "travel" in self.conversation.state.parts:
             self.bench.start(rewind.offer_files(self.parts))
         if not self._launch.demo:
             from kimi_tui.app_paths import hints_file
@@ -288,6 +294,11 @@ class MainScreen(Screen[None]):
 
     def action_command(self, name: str, argument: str = "") -> None:
         """Run a command of the table; one that needs an argument and has none is begun in the prompt."""
+        if name not in self.commands:
+            # Its key is pressed, and the agent lacks what it needs.
+            if (needs := COMMANDS[name].needs) is not None:
+                self.bench.tell(PartMissing(needs).message)
+            return
         command = self.commands[name]
         if command.needs_argument and not argument:
             self.bench.focus_prompt()
@@ -400,8 +411,10 @@ class MainScreen(Screen[None]):
     def _show_marks(self) -> None:
         """Show bookmarks and pins on timeline and chat."""
         soul = self.conversation.soul
-        if soul is not None and (soul.bookmarks or soul.pins):
-            self.bench.views.mark(soul.bookmarks, soul.pins)
+        if soul is None or "marks" not in self.conversation.state.parts:
+            return
+        if soul.marks.bookmarks or soul.marks.pins:
+            self.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
 
     # --- what is written in the prompt
 
@@ -954,7 +967,7 @@ class MainScreen(Screen[None]):
             panel.waiting = len(requests)
             prompt.display = False
             self.mount(panel, after=prompt)
-            if oldest.checkpoint_id >= 0:
+            if oldest.checkpoint_id >= 0 and "dmails" in self.conversation.state.parts:
                 bench.start(self._preview_dmail(panel))
         elif shown is not None:
             prompt.display = True
@@ -969,9 +982,9 @@ class MainScreen(Screen[None]):
         from kimi_tui.tui.preview.layout import consequence_rows
 
         bench, request = self.bench, panel.request
-        soul = await self.conversation.opened()
+        soul = await self.conversation.opened("dmails")
         try:
-            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+            found = await soul.dmails.preview(request.checkpoint_id, request.detail)
         except KeyError:
             # The line became another one meanwhile, and the question went with it.
             if bench.question is panel:

@@ -22,11 +22,12 @@ from textual.screen import Screen
 
 from kimi_tui.app_paths import data_dir
 from kimi_tui.launch import Launch
+from kimi_tui.soul.soul import PARTS
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import Footer, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of
-from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, hints
+from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, first_hints, hints, keys_with
 from kimi_tui.tui.notices import Notice, NoticeDetails
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text
@@ -37,6 +38,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from textual.widget import Widget
 
+    from kimi_tui.soul.soul import PartName
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -339,7 +341,7 @@ class Workbench:
                 self.start(asyncio.to_thread(self._keep_sent, text))
 
     def _keep_sent(self, text: str) -> None:
-        from kimi_tui.tui.prompt.history import append_history, history_file
+        from kimi_tui.session.prompt_history import append_history, history_file
 
         append_history(history_file(data_dir(), self._launch.work_dir), text)
 
@@ -456,6 +458,13 @@ class Workbench:
             self.timeline_pane.open()
         else:
             self.return_to_prompt()
+
+    def offer(self, parts: frozenset[PartName]) -> None:
+        """Offer only what an agent with these parts can do: its commands, and the keys that lists, help and footer name."""
+        if parts < PARTS:
+            self.commands.keep(parts)
+            self.keys = self.transcript.keys = keys_with(self.keys, parts)
+            self.transcript.hints = first_hints(self.keys, parts)
 
     # --- what the keys do now
 

@@ -183,8 +183,8 @@ class WorldLineViewer:
         self, soul: KimiSoul, world_line: int
     ) -> tuple[WorldLineInfo, list[EventRecord]]:
         """Facts about a line, and its events."""
-        records = await soul.read_line(world_line)
-        info = next((one for one in await soul.world_lines() if one.n == world_line), None)
+        records = await soul.lines.read(world_line)
+        info = next((one for one in await soul.lines.all() if one.n == world_line), None)
         if info is None:
             raise KeyError(f"There is no world line {world_line}.")
         return info, records
@@ -342,6 +342,8 @@ class WorldLineViewer:
             self._bench.views.show_prospect(prospect)
         self._prospect = prospect
         soul = self._conversation.soul
+        if soul is not None and "lines" not in self._conversation.state.parts:
+            soul = None
         if prospect is not None and prospect.target.world_line and soul is not None:
             self.glance(soul, prospect.target.world_line, prospect.target.id)
         else:

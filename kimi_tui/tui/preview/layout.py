@@ -437,21 +437,24 @@ def actions_at(
     world_line: int,
     *,
     has_dmail: bool = True,
+    has_lines: bool = True,
     is_there: bool = False,
     compacts: Sequence[PreviewAction] = (COMPACT_FROM, COMPACT_TO),
 ) -> Sequence[PreviewAction]:
     """The actions for a checkpoint, or for the end of another world line.
 
     Only parts of the live line can be compacted: `compacts` are the actions for those that hold messages. Where the
-    conversation `is_there` already, there is no action that goes there.
+    conversation `is_there` already, there is no action that goes there. `has_dmail` and `has_lines` say whether the agent
+    takes D-Mails, and gives its conversation as a text.
     """
     go = () if is_there else (JUMP if world_line else REWIND,)
+    copy = (COPY,) if has_lines else ()
     if checkpoint_id < 0:
-        return (*go, FORK, COPY)
+        return (*go, FORK, *copy)
     dmail = (DMAIL,) if has_dmail else ()
     if world_line:
-        return (*go, FORK, *dmail, WHOLE, COPY)
-    return (*go, FORK, *dmail, *compacts, COPY)
+        return (*go, FORK, *dmail, WHOLE, *copy)
+    return (*go, FORK, *dmail, *compacts, *copy)
 
 
 def _with_files(
@@ -985,7 +988,7 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Sty
             sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
             if message.tokens is None:
                 sign = (glyphs.running, "quiet")
-            name = short_name(message.name).ljust(_NAME_WIDTH)
+            name = short_name(message.name, message.card).ljust(_NAME_WIDTH)
             room -= cell_len(name) + 1
             left = [
                 (f"{sign[0]} ", sign[1]),

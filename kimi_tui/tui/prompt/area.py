@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from textual.document._document import Location
 
     from kimi_tui.tui.prompt.completion import Completion, Offered, Written
-    from kimi_tui.tui.prompt.history import History
+    from kimi_tui.tui.prompt.history import PromptHistory
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
     from kimi_tui.tui.prompt.vim import Mode, VimKeys
@@ -248,7 +248,7 @@ class PromptArea(TextArea):
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
         self.key_at = 0.0
-        self.past: History | None = None
+        self.past: PromptHistory | None = None
         self.images: ImageChips | None = None
         self.completion: Completion | None = None
         self._before_search: Draft | None = None

@@ -4,8 +4,10 @@ Matches are ranked by use, recently used commands first; fuzzy matches follow.
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
+
+from kimi_tui.soul.soul import PartName
 
 LIKENESS = 0.7
 """The least similarity (0 to 1, as difflib has it) of a mistyped word to the command that is suggested for it."""
@@ -55,6 +57,7 @@ class Command(NamedTuple):
         exact: whether a value must be typed whole or chosen with the arrows; else Enter takes the first that begins so.
         opens: whether it opens or focuses a screen or a field; then keys typed meanwhile are held back for that.
         aliases: other words for it, known from other programs; no list shows them.
+        needs: the part of the agent that it uses; an agent without it is not offered the command. None for none.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Command(NamedTuple):
     exact: bool = False
     opens: bool = False
     aliases: tuple[str, ...] = ()
+    needs: PartName | None = None
 
     @property
     def needs_argument(self) -> bool:
@@ -138,6 +142,13 @@ class CommandTable:
                 self._by_name[command.name] = command
                 for alias in command.aliases:
                     self._by_alias.setdefault(alias, command)
+
+    def keep(self, parts: Collection[PartName]) -> None:
+        """Remove the commands that need a part of the agent which is not among these."""
+        for command in [one for one in self if one.needs and one.needs not in parts]:
+            del self._by_name[command.name]
+            for alias in command.aliases:
+                self._by_alias.pop(alias, None)
 
     def learn_uses(self, sent: Iterable[str]) -> None:
         """Count the uses of commands in the history of sent texts, oldest first."""

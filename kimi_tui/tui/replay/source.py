@@ -25,7 +25,6 @@ from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
 from kimi_tui.tool_cards import ImageBlock
-from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.state import title_from
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -37,6 +36,7 @@ from kimi_tui.wire.events import (
     ToolResult,
     TurnBegin,
 )
+from kimi_tui.workspace.git_branch import branch_of
 
 
 class RecordedSession(NamedTuple):

@@ -24,7 +24,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import clean, one_line
-from kimi_tui.launch import Launch
+from kimi_tui.launch import FORKED, Launch
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
@@ -32,7 +32,7 @@ from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField, key_of
 from kimi_tui.tui.notices import STAYS_S
-from kimi_tui.tui.screens import FORKED, QuitChosen, SessionChosen, app_of, sheets
+from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, sheets
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -367,6 +367,16 @@ class Transcript(ScrollView, can_focus=True):
         self._refresh_empty()
 
     @property
+    def hints(self) -> Sequence[tuple[str, str]]:
+        """Keys and what they do, shown in an empty transcript."""
+        return self._hints
+
+    @hints.setter
+    def hints(self, hints: Sequence[tuple[str, str]]) -> None:
+        self._hints = hints
+        self._refresh_empty()
+
+    @property
     def pins(self) -> frozenset[tuple[str, int]]:
         """The pinned messages, each as its checkpoint's uid and its index after that."""
         return self._pins

@@ -14,7 +14,7 @@ from support.screens import Desk, desk
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock
 from kimi_tui.session.errors import UnknownCheckpoint
-from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.parts import DMails
 from kimi_tui.tui.approval.panel import ApprovalPanel
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.wire.events import ApprovalRequest, ApprovalResolved
@@ -112,7 +112,7 @@ async def test_what_a_letter_takes_is_not_told_when_nobody_asks_any_more(
         raise UnknownCheckpoint("There is no checkpoint #1 here; there is only #0.")
 
     async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
-        monkeypatch.setattr(KimiSoul, "preview_dmail", late)
+        monkeypatch.setattr(DMails, "preview", late)
         await a_letter(one, server)
         await asked(one)
         await one.pilot.press("escape")

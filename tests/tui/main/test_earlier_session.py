@@ -23,7 +23,7 @@ from kimi_tui.projection.blocks import Block, ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul import kimisoul
+from kimi_tui.soul import assembly
 from kimi_tui.soul.rebuilt_history import end_of_context
 from kimi_tui.soul.record import end_of_record, read_records
 from kimi_tui.soul.rewind_values import END, Target
@@ -111,13 +111,13 @@ async def _held(
     app = KimiApp(launch)
     async with app.run_test(size=(120, 40)) as pilot:
         shown = Glance(Desk(app, pilot))
-        open_soul = kimisoul.open_soul
+        open_soul = assembly.open_soul
 
         async def opened(**parts: Any) -> Any:
             await shown.open.wait()
             return await open_soul(**parts)
 
-        monkeypatch.setattr(kimisoul, "open_soul", opened)
+        monkeypatch.setattr(assembly, "open_soul", opened)
         monkeypatch.setattr(Feed, "history", lambda feed: shown.history(feed))
         yield shown
         for screen in app.screen_stack:
@@ -312,14 +312,14 @@ async def test_marks_made_before_and_after(glance: Glance) -> None:
     assert soul is not None
     pilot = glance.desk.pilot
     await pilot.press("ctrl+t", "P")
-    await glance.desk.until(lambda: bool(soul.pins))
+    await glance.desk.until(lambda: bool(soul.marks.pins))
     uid = glance.timeline._view.selected_row().checkpoint.uid
     await glance.whole()
     point = next(one for one in glance.timeline.model.tree.live if one.uid == uid)
     assert point.pinned
     assert any(block.pinned for block in glance.chat.blocks)
     await pilot.press("P")
-    await glance.desk.until(lambda: not soul.pins)
+    await glance.desk.until(lambda: not soul.marks.pins)
     await glance.desk.until(lambda: not point.pinned)
 
 
@@ -351,14 +351,14 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     provider = OpenAICompatible(
         provider="moonshot", base_url=server.base_url, api_key="k", model="m", window=WINDOW
     )
-    soul = await kimisoul.open_soul(session=stored, provider=provider)
+    soul = await assembly.open_soul(session=stored, provider=provider)
     if then in ("undo", "rewind"):
         # To a turn before the last one.
-        await soul.rewind(Target(stored.context.n_checkpoints - 25))
+        await soul.travel.rewind(Target(stored.context.n_checkpoints - 25))
     if then == "undo":
-        await soul.undo()
+        await soul.travel.undo()
     elif then == "jump":
-        await soul.rewind(Target(END, 3))
+        await soul.travel.rewind(Target(END, 3))
     elif then == "compaction":
         await soul.compact("")
     if then != "nothing":

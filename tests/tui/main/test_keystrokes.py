@@ -51,7 +51,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
         await one.idle()
     soul = one.screen.conversation.soul
     assert soul is not None
-    await soul.rewind(Target(2))
+    await soul.travel.rewind(Target(2))
     await one.until(lambda: "Thirty lines." not in one.text())
     await one.say("Tell me of plums")
     await one.sees("Plums are blue.")
@@ -69,8 +69,8 @@ def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
     return (
         len(server.requests),
         [point.uid for point in model.tree.live],
-        dict(soul.bookmarks),
-        soul.pins,
+        dict(soul.marks.bookmarks),
+        soul.marks.pins,
         screen.conversation.state.mode,
         one.app.theme,
     )

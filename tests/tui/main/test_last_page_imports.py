@@ -15,10 +15,7 @@ def _printed(code: str) -> str:
 
 
 def test_what_reads_the_end_of_a_session_is_imported_without_the_agent() -> None:
-    code = (
-        "import sys, kimi_tui.tui.main.session_setup, kimi_tui.tui.transcript.transcript; "
-        + _LOADED
-    )
+    code = "import sys, kimi_tui.soul.opening, kimi_tui.tui.transcript.transcript; " + _LOADED
     assert _printed(code) == "[]"
 
 

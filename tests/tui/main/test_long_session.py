@@ -170,7 +170,7 @@ async def test_the_row_and_its_preview_say_the_same_figure(one: Desk) -> None:
     assert model is not None
     assert soul is not None
     for point in model.tree.live[1:]:
-        preview = await soul.preview(Target(point.id))
+        preview = await soul.travel.preview(Target(point.id))
         freed = preview.tokens_before - preview.tokens_after
         assert (point.id, model.frees(point)) == (point.id, freed)
         assert preview.estimated == (not point.measured)

@@ -92,7 +92,7 @@ async def test_what_is_said_during_an_operation_comes_behind_it(home: Path, writ
         async def operation() -> None:
             await is_over.wait()
 
-        under_way = asyncio.create_task(soul._run_alone(operation()))
+        under_way = asyncio.create_task(soul._alone.run(operation()))
         await one.until(lambda: soul.running)
         await one.say(written)
         await one.until(lambda: not one.screen.prompt.area.text)

@@ -269,6 +269,8 @@ async def test_a_session_that_is_open_elsewhere_is_refused_with_who_has_it(home:
         held.acquire()
         try:
             async with desk(home, server.base_url, resume="newest") as second:
+                await second.sees("go on in a fork")
+                await second.pilot.press("escape")
                 await second.until(lambda: second.app.return_code == 4)
                 assert f"process {os.getpid()}" in second.app.exit_message
                 assert "--fork" in second.app.exit_message

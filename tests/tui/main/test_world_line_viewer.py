@@ -11,7 +11,7 @@ import pytest_asyncio
 from support.chat_server import ChatServer, say
 from support.screens import Desk, talk
 
-from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.parts import Lines
 from kimi_tui.tui.main import world_line_viewer
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -218,12 +218,12 @@ async def test_of_the_lines_that_the_arrows_pass_only_the_newest_is_read(
     read: list[int] = []
     goes_on = asyncio.Event()
 
-    async def read_line(_: KimiSoul, world_line: int) -> list[EventRecord]:
+    async def read_line(_: Lines, world_line: int) -> list[EventRecord]:
         read.append(world_line)
         await goes_on.wait()
         raise KeyError(world_line)
 
-    monkeypatch.setattr(KimiSoul, "read_line", read_line)
+    monkeypatch.setattr(Lines, "read", read_line)
     monkeypatch.setattr(world_line_viewer, "GLANCE_DELAY_S", 0)
     one.screen.viewer.glance(soul, 1, -1)
     await one.until(lambda: read == [1])

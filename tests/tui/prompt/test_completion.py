@@ -14,9 +14,9 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 from support.stored_sessions import store_session
 
+from kimi_tui.session.prompt_history import append_history, history_file
 from kimi_tui.tools.file_list import FileList
 from kimi_tui.tui.prompt.completion import Completion, Written, mention, typed_mention
-from kimi_tui.tui.prompt.history import append_history, history_file
 
 
 @pytest.fixture

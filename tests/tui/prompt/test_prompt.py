@@ -15,9 +15,10 @@ from textual.app import App, ComposeResult
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.foreign_text import clean_source
+from kimi_tui.session.prompt_history import append_history, history_file, read_history
 from kimi_tui.tui.prompt.area import HELD_S, LONGEST, PromptArea
 from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
-from kimi_tui.tui.prompt.history import History, append_history, history_file, read_history
+from kimi_tui.tui.prompt.history import PromptHistory
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.state import MainState
 from kimi_tui.tui.theme import KIMI_DARK
@@ -47,7 +48,7 @@ class Desk(App[None]):
 
     def on_mount(self) -> None:
         """As the main screen does."""
-        self.area.past = History(["first", "second"])
+        self.area.past = PromptHistory(["first", "second"])
         self.area.focus()
 
     def on_prompt_area_sent(self, event: PromptArea.Sent) -> None:
@@ -331,7 +332,7 @@ async def test_the_row_tells_what_of_the_answer_is_waited_for(
 
 @given(st.lists(st.text(min_size=1), max_size=20), st.text())
 def test_a_walk_goes_back_and_returns_to_the_draft(entries: list[str], draft: str) -> None:
-    history = History(list(entries))
+    history = PromptHistory(list(entries))
     back = []
     while (text := history.earlier(draft)) is not None:
         back.append(text)
@@ -374,7 +375,7 @@ def test_a_disk_that_refuses_is_no_error(tmp_path: Path) -> None:
 
 
 def test_the_same_twice_is_kept_once() -> None:
-    history = History(["a"])
+    history = PromptHistory(["a"])
     history.add("a")
     history.add("b")
     assert history.earlier("") == "b"

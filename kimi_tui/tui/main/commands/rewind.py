@@ -44,7 +44,7 @@ async def fork(main: MainParts, argument: str) -> None:
     if argument and found is None:
         tell_no_checkpoint(main, argument, "/fork 5")
         return
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("travel")
     from kimi_tui.soul.rewind_values import END, Target
     from kimi_tui.tui.preview.layout import FORK, PreviewAnswer
 
@@ -61,8 +61,8 @@ async def dmail(main: MainParts, argument: str) -> None:
     if found is None:
         tell_no_checkpoint(main, where, "/dmail 5")
         return
-    soul = await main.conversation.opened()
-    if not soul.has_dmail:
+    soul = await main.conversation.opened("dmails")
+    if not soul.dmails.enabled:
         main.bench.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
         return
     from kimi_tui.soul.rewind_values import Target
@@ -107,7 +107,7 @@ async def preview(
     elif answer.action == COMPACT_TO.name:
         await compact_part(main, soul, until=target)
     elif answer.action == COPY.name:
-        text = await soul.markdown(target)
+        text = await soul.lines.markdown(target)
         from kimi_tui.foreign_text import clean_source
 
         app_of(main.bench.screen).copy_to_clipboard(await asyncio.to_thread(clean_source, text))
@@ -119,7 +119,7 @@ async def _rewind(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
     if soul.running:
         await soul.interrupt()
     line_name = main.bench.views.timeline.model.line_name(target.world_line)
-    outcome = await soul.rewind(target, answer.files, answer.chosen)
+    outcome = await soul.travel.rewind(target, answer.files, answer.chosen)
     if answer.files == "only":
         main.bench.return_to_prompt()
         main.bench.tell(files_said(outcome.files), advice=WAY_BACK)
@@ -179,11 +179,12 @@ async def choose(
     )
     from kimi_tui.tui.preview.screen import RewindScreen
 
-    soul, before = await main.conversation.opened(), main.bench.n_changes
+    soul, before = await main.conversation.opened("travel"), main.bench.n_changes
+    parts = main.conversation.state.parts
     # What was chosen while an operation was under way was chosen among what that has left by now.
     await soul.settled()
     while True:
-        found = await soul.preview(target)
+        found = await soul.travel.preview(target)
         if main.bench.n_changes != before:
             return None
         # A D-Mail that is written in one line with its command takes steps away that nothing has shown yet.
@@ -193,18 +194,19 @@ async def choose(
         # What the user said and pinned stays with a D-Mail.
         is_dmail = pending is DMAIL and not target.world_line
         if is_dmail:
-            taken = await soul.preview_dmail(target.id, dmail_text, "person")
+            taken = await soul.dmails.preview(target.id, dmail_text, "person")
             found = replace(taken, files=found.files)
-        parts = ((COMPACT_FROM, target, None), (COMPACT_TO, None, target))
+        spans = ((COMPACT_FROM, target, None), (COMPACT_TO, None, target))
         compacts = [
             action
-            for action, start, until in parts
+            for action, start, until in spans
             if not target.world_line and soul.can_compact(start=start, until=until)
         ]
         actions = actions_at(
             target.id,
             target.world_line,
-            has_dmail=soul.has_dmail,
+            has_dmail="dmails" in parts and soul.dmails.enabled,
+            has_lines="lines" in parts,
             is_there=found.is_there,
             compacts=compacts,
         )
@@ -243,11 +245,11 @@ async def offer_files(main: MainParts) -> None:
     from kimi_tui.tui.preview.layout import BRING, LEAVE
     from kimi_tui.tui.preview.screen import RewindScreen
 
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("travel")
     before = soul.message_count
     await soul.files_ready()
     end = Target(END)
-    found = await soul.preview(end)
+    found = await soul.travel.preview(end)
     if found.files is None or not _has_files(found):
         if found.files is not None and found.files.reason:
             words = "This is a fork; its files are as they are now."
@@ -267,7 +269,7 @@ async def offer_files(main: MainParts) -> None:
     )
     answer = await main.bench.ask_of_line(question)
     if answer is not None and answer.files == "only":
-        outcome = await soul.rewind(end, "only", answer.chosen)
+        outcome = await soul.travel.rewind(end, "only", answer.chosen)
         main.bench.tell(files_said(outcome.files))
 
 
@@ -301,12 +303,12 @@ async def write_dmail(
         verb="send",
         kind="dmail",
     )
-    drafting = Drafting(lambda: run_detached(soul.draft_dmail(target)), soul.interrupt)
+    drafting = Drafting(lambda: run_detached(soul.dmails.draft(target)), soul.interrupt)
     dialog = TextDialog(question, drafting)
     if target.world_line:
         text = await _written(main, dialog)
     else:
-        found = await soul.preview_dmail(target.id, "", "person")
+        found = await soul.dmails.preview(target.id, "", "person")
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=True)
         with main.viewer.showing_prospect(prospect):
             text = await _written(main, dialog)
@@ -324,7 +326,7 @@ async def send_dmail(
     """Send a D-Mail to the agent's past self, which continues with it."""
     if soul.running:
         await soul.interrupt()
-    outcome = await soul.dmail(target, text, answer.files, answer.chosen)
+    outcome = await soul.dmails.send(target, text, answer.files, answer.chosen)
     main.bench.return_to_prompt()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     main.bench.tell(f"Your D-Mail arrived at {name_of(main, target)}.{back}", advice=WAY_BACK)
@@ -354,8 +356,8 @@ async def read_summary(main: MainParts, uid: str) -> None:
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen
 
-    soul = await main.conversation.opened()
-    found = [one for one in await soul.messages() if one.kind == "summary"]
+    soul = await main.conversation.opened("lines")
+    found = [one for one in await soul.lines.messages() if one.kind == "summary"]
     here = next((one for one in found if one.uid == uid), None) if uid else None
     here = here or (found[-1] if found else None)
     if here is None:
@@ -370,7 +372,7 @@ async def read_summary(main: MainParts, uid: str) -> None:
     if answer == "edit":
         await _edit_summary(main, soul, here.text)
     elif answer == "undo":
-        main.bench.tell(await soul.undo())
+        main.bench.tell(await soul.travel.undo())
     elif answer == "rewind":
         await preview(main, Target(here.checkpoint_id))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 from pathlib import Path
@@ -243,7 +244,11 @@ async def mode(main: MainParts, argument: str) -> None:
         advice = "There is no sandbox: commands run as you would run them."
     elif chosen == "sandboxed" and soul.sandbox_gaps:
         advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
-    elif chosen == "plan" and any(not job.ended for job in soul.jobs):
+    elif (
+        chosen == "plan"
+        and "tasks" in conversation.state.parts
+        and any(not job.ended for job in soul.tasks.all)
+    ):
         advice = "What runs in the background runs on and may change files; /jobs lists it."
     main.bench.tell(MODE_TOLD[chosen], advice=advice)
 
@@ -352,32 +357,36 @@ async def resume(main: MainParts, argument: str) -> None:
     if main.conversation.state.running:
         main.bench.tell("The agent is already working.")
         return
-    await (await main.conversation.opened()).resume()
+    soul = await main.conversation.opened()
+    from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+    with contextlib.suppress(*TURN_ERRORS):
+        await soul.resume()
 
 
 async def clear(main: MainParts, argument: str) -> None:
     """Begin anew in this session."""
-    soul = await main.conversation.opened()
-    main.bench.tell(await soul.clear(), advice=WAY_BACK)
+    soul = await main.conversation.opened("travel")
+    main.bench.tell(await soul.travel.clear(), advice=WAY_BACK)
 
 
 async def jobs(main: MainParts, argument: str) -> None:
     """List the jobs, stop one, or show what it printed last."""
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("tasks")
     verb, _, number = argument.partition(" ")
     if verb not in ("", "stop", "output") or bool(verb) != number.strip().isdecimal():
         main.bench.tell(f"There is no /jobs {argument[:20]}: stop N or output N.", level="warning")
         return
-    if not soul.jobs:
+    if not soul.tasks.all:
         main.bench.tell("Nothing runs in the background, and nothing did.")
         return
     from kimi_tui.tui.dialogs.text_screen import figures_screen
 
     if not verb:
-        pairs = [(str(job.id), _job_words(job)) for job in soul.jobs]
+        pairs = [(str(job.id), _job_words(job)) for job in soul.tasks.all]
         await main.bench.ask(figures_screen("Jobs", JOBS_USE, pairs))
         return
-    job = next((one for one in soul.jobs if one.id == int(number[:9])), None)
+    job = next((one for one in soul.tasks.all if one.id == int(number[:9])), None)
     if job is None:
         main.bench.tell(f"There is no job {number[:9]}.", level="warning")
     elif verb == "output":
@@ -388,13 +397,13 @@ async def jobs(main: MainParts, argument: str) -> None:
     elif job.ended:
         main.bench.tell(f"Job {job.id} has ended already.")
     else:
-        await soul.stop_job(job.id)
+        await soul.tasks.stop(job.id)
 
 
 async def background(main: MainParts, argument: str) -> None:
     """Have the agent go on while the command that it waits for runs in the background."""
-    soul = await main.conversation.opened()
-    if not soul.move_to_background():
+    soul = await main.conversation.opened("tasks")
+    if not soul.tasks.move_to_background():
         main.bench.tell("The agent waits for no command now.")
 
 
@@ -409,14 +418,14 @@ def _job_words(job: Job) -> str:
 
 async def undo(main: MainParts, argument: str) -> None:
     """Undo the newest operation; where the conversation has gone on since, ask first, with what would be dropped."""
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("travel")
     # One that is under way changes what is undone next.
     await soul.settled()
-    found = None if soul.running else await soul.preview_undo()
+    found = None if soul.running else await soul.travel.preview_undo()
     name = main.bench.views.timeline.model.name_from(found.left_from) if found is not None else ""
     name = cut(name, NAME_WIDTH)
     if found is None or await _pays_toll(main, found, name):
-        main.bench.tell(await soul.undo(name))
+        main.bench.tell(await soul.travel.undo(name))
 
 
 async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
@@ -460,9 +469,9 @@ async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
 
 async def redo(main: MainParts, argument: str) -> None:
     """Do again what was undone."""
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("travel")
     await soul.settled()
-    main.bench.tell(await soul.redo())
+    main.bench.tell(await soul.travel.redo())
 
 
 # --- itself and others
@@ -494,7 +503,7 @@ async def rename(main: MainParts, argument: str) -> None:
 async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer) -> None:
     """Fork the session before a checkpoint, or at the end of a line, and go on in the fork."""
     with main.bench.leaving():
-        made = await soul.fork(target, answer.files, answer.chosen)
+        made = await soul.travel.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
         prompt = main.bench.images.with_chips(made.prompt, made.images)
         main.bench.leave_for(main.conversation.fork_launch(made.session_id, prompt, back))
@@ -505,8 +514,8 @@ async def export(main: MainParts, argument: str) -> None:
     from kimi_tui.app_paths import expanded, short
     from kimi_tui.soul.rewind_values import END, Target
 
-    soul = await main.conversation.opened()
-    text = await soul.markdown(Target(END))
+    soul = await main.conversation.opened("lines")
+    text = await soul.lines.markdown(Target(END))
     if not text.strip():
         main.bench.tell("There is nothing to export yet.")
         return

@@ -74,6 +74,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_checkpoints,
         exact=True,
+        needs="travel",
     ),
     Command(
         "dmail",
@@ -84,6 +85,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_checkpoints,
         exact=True,
+        needs="dmails",
     ),
     Command(
         "jump",
@@ -94,6 +96,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_world_lines,
         exact=True,
+        needs="travel",
     ),
     Command(
         "worldline",
@@ -104,6 +107,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_world_lines,
         exact=True,
+        needs="lines",
     ),
     Command(
         "compare",
@@ -114,6 +118,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_world_lines,
         exact=True,
+        needs="lines",
     ),
     Command(
         "bookmark",
@@ -124,6 +129,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_checkpoints,
         exact=True,
+        needs="marks",
     ),
     Command(
         "name",
@@ -134,6 +140,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_world_lines,
         exact=True,
+        needs="marks",
     ),
     Command(
         "pin",
@@ -143,6 +150,7 @@ COMMANDS = CommandTable(
         argument="N",
         values=_checkpoints,
         exact=True,
+        needs="marks",
     ),
     Command(
         "summary",
@@ -150,24 +158,28 @@ COMMANDS = CommandTable(
         "What the agent still knows of a compacted part; it can be edited.",
         rewind.summary,
         opens=True,
+        needs="lines",
     ),
     Command(
         "clear",
         "Clear the conversation",
         "Begin anew in this session; what was said becomes a world line, and undo brings it back.",
         session.clear,
+        needs="travel",
     ),
     Command(
         "undo",
         "Undo",
         "Reverse the last rewind, D-Mail, compaction or clear.",
         session.undo,
+        needs="travel",
     ),
     Command(
         "redo",
         "Redo",
         "Do again what was undone.",
         session.redo,
+        needs="travel",
     ),
     Command(
         "compact",
@@ -326,6 +338,7 @@ COMMANDS = CommandTable(
         "The one that the agent waits for runs on beside the conversation, and the agent goes on.",
         session.background,
         key="ctrl+b",
+        needs="tasks",
     ),
     Command(
         "jobs",
@@ -335,6 +348,7 @@ COMMANDS = CommandTable(
         argument="[stop N | output N]",
         values=_one_of("stop", "output"),
         opens=True,
+        needs="tasks",
     ),
     Command(
         "continue",
@@ -351,6 +365,7 @@ COMMANDS = CommandTable(
         opens=True,
         values=_checkpoints,
         exact=True,
+        needs="travel",
     ),
     Command(
         "export",
@@ -358,6 +373,7 @@ COMMANDS = CommandTable(
         "As Markdown, with its tools; without FILE, one in the work folder. Nothing is overwritten.",
         session.export,
         argument="[FILE]",
+        needs="lines",
     ),
     Command(
         "rename",

@@ -109,7 +109,7 @@ def history(main: MainParts, argument: str) -> None:
 
 async def _search_others(main: MainParts) -> None:
     from kimi_tui.app_paths import data_dir
-    from kimi_tui.tui.prompt.history import history_file, read_others
+    from kimi_tui.session.prompt_history import history_file, read_others
 
     own = history_file(data_dir(), Path(main.bench.transcript.work_dir))
     others = await asyncio.to_thread(read_others, data_dir() / "history", own)

@@ -69,7 +69,7 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
         return
     from_timeline = main.bench.timeline_pane.has_keys
     main.bench.timeline_pane.close()
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("lines")
     await main.viewer.open(soul, world_line, checkpoint_id, from_timeline=from_timeline)
 
 
@@ -86,9 +86,9 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     from kimi_tui.tui.gauge import Gauge
     from kimi_tui.tui.world_line_view import newest_words
 
-    soul = await main.conversation.opened()
-    found = await soul.compare(world_line)
-    info = next((one for one in await soul.world_lines() if one.n == world_line), None)
+    soul = await main.conversation.opened("lines")
+    found = await soul.lines.compare(world_line)
+    info = next((one for one in await soul.lines.all() if one.n == world_line), None)
     if info is None:
         raise KeyError(f"There is no world line {world_line}.")
     now = main.bench.views.gauge
@@ -128,8 +128,8 @@ async def send_chosen(main: MainParts) -> None:
     world_line = main.bench.reading
     if not world_line:
         return
-    soul = await main.conversation.opened()
-    messages = await soul.messages(world_line)
+    soul = await main.conversation.opened("dmails")
+    messages = await soul.lines.messages(world_line)
     chosen = main.viewer.chosen_message(messages)
     if chosen is None and main.viewer.has_choice:
         main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
@@ -175,7 +175,7 @@ async def _send_to_now(
     if note is None:
         return
     try:
-        await soul.carry(world_line, message.uid, message.number, note=note)
+        await soul.dmails.carry(world_line, message.uid, message.number, note=note)
     except Exception:
         main.bench.keep(note)  # as a D-Mail's text is
         raise
@@ -198,10 +198,10 @@ async def bookmark(main: MainParts, argument: str) -> None:
     if found is None:
         return
     checkpoint_id, uid = found
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("marks")
     if name.strip():
         await _keep_name(main, soul, uid, name)
-        main.bench.tell(f"#{checkpoint_id} is called {soul.bookmarks.get(uid, '')} now.")
+        main.bench.tell(f"#{checkpoint_id} is called {soul.marks.bookmarks.get(uid, '')} now.")
         return
     from kimi_tui.soul.rewind_values import Target
 
@@ -232,14 +232,14 @@ async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
     if line is None or not line.mark:
         main.bench.tell(f"There is no world line {world_line}.", level="warning")
         return
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("marks")
     kept = words or await main.bench.ask(
         TextDialog(
             TextQuestion(
                 title=f"Name world line {world_line}",
                 question="What was tried there?",
                 consequence="The name stands on the timeline in place of the line's first words.",
-                text=soul.bookmarks.get(line.mark, ""),
+                text=soul.marks.bookmarks.get(line.mark, ""),
                 placeholder=line.own_words or "No name",
                 verb="keep",
                 may_be_empty=True,
@@ -275,12 +275,12 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
     """Ask for a name of a checkpoint; an empty one takes the name away."""
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    soul = await main.conversation.opened()
+    soul = await main.conversation.opened("marks")
     question = TextQuestion(
         title=f"Bookmark {name_of(main, target)}",
         question="What is this step called?",
         consequence="The name stands on the timeline and can be found with /.",
-        text=soul.bookmarks.get(uid, ""),
+        text=soul.marks.bookmarks.get(uid, ""),
         placeholder="No name takes the bookmark away",
         verb="keep",
         may_be_empty=True,
@@ -292,17 +292,17 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
 
 
 async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> None:
-    await soul.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
-    main.bench.views.mark(soul.bookmarks, soul.pins)
+    await soul.marks.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
+    main.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
     main.viewer.tell_news()
 
 
 async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> None:
     """Pin a message of a checkpoint, or no longer, and show that."""
-    soul = await main.conversation.opened()
-    pinned = (uid, message_number) not in soul.pins
-    await soul.pin(uid, message_number, pinned)
-    main.bench.views.mark(soul.bookmarks, soul.pins)
+    soul = await main.conversation.opened("marks")
+    pinned = (uid, message_number) not in soul.marks.pins
+    await soul.marks.pin(uid, message_number, pinned)
+    main.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
     if pinned:
         main.bench.tell("Pinned: neither a compaction nor a D-Mail drops it.")
     else:

@@ -81,7 +81,7 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         await one.say("Change it")
         await one.sees("Done.")
         await one.idle()
-        await soul.rewind(Target(0), "restore")
+        await soul.travel.rewind(Target(0), "restore")
         (work / "a.txt").write_text("by hand\n")
         await one.pilot.press("ctrl+t", "u")
         shown = await one.sees("Left alone:")
@@ -137,7 +137,7 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         soul = one.screen.conversation.soul
         assert soul is not None
         await soul.files_ready()
-        await soul.undo()
+        await soul.travel.undo()
         assert (work / "a.txt").read_text() == "new\n"
 
 

@@ -129,7 +129,9 @@ async def test_a_fault_while_drafting_is_told_and_the_editor_takes_keys_again(
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         screen = one.app.screen
         assert isinstance(screen, TextDialog)
-        monkeypatch.setattr(one.screen.conversation.soul, "draft_dmail", faulty)
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        monkeypatch.setattr(soul.dmails, "draft", faulty)
         await one.pilot.press("ctrl+l")
         await one.sees("Something went wrong in the program")
         await one.pilot.press(*"mine")
@@ -694,7 +696,7 @@ async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(hom
         model, soul = one.screen.bench.views.timeline.model, one.screen.conversation.soul
         assert model is not None
         assert soul is not None
-        preview = await soul.preview(Target(0))
+        preview = await soul.travel.preview(Target(0))
         freed = preview.tokens_before - preview.tokens_after
         assert abs(model.frees(model.tree.live[0]) - freed) <= 1
         assert preview.estimated
@@ -714,7 +716,7 @@ async def test_it_does_so_when_the_session_is_opened_again(home: Path) -> None:
             assert model is not None
             assert soul is not None
             first = model.tree.live[0]
-            preview = await soul.preview(Target(0))
+            preview = await soul.travel.preview(Target(0))
             freed = preview.tokens_before - preview.tokens_after
             assert abs(model.frees(first) - freed) <= 1
             assert not first.measured
@@ -839,7 +841,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
     async with talk(home) as (one, _):
         soul = one.screen.conversation.soul
         assert soul is not None
-        await soul.rewind(Target(2))
+        await soul.travel.rewind(Target(2))
         await one.until(lambda: "The pear is green." not in one.text())
         monkeypatch.setattr(Operations, "undo", slow)
         # Undone, and at once what was selected is to be jumped to; and undone once more.
@@ -857,7 +859,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         await one.until(
             lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.accepts_keys
         )
-        await soul.redo()
+        await soul.travel.redo()
         await one.sees("The conversation is another one now.")
         assert one.app.screen is one.screen
         # A D-Mail that is being written to it: the words are not lost.
@@ -865,6 +867,6 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press(*"plums")
         go_on.set()
-        await soul.undo()
+        await soul.travel.undo()
         await one.until(lambda: one.app.screen is one.screen)
         await one.until(lambda: one.screen.prompt.area.text == "plums")

@@ -1,7 +1,8 @@
-"""Opens a session and its engine: folder, lock, model, tools and limits as the command line and configuration say.
+"""The one way to open a session with its engine: a new one, one that is continued, forked or imported, or a branch of one.
 
-This module is imported in a thread, as is the rest of the engine. At first it imports only what the last page of a stored
-session needs, so that this is drawn before the agent's modules are loaded.
+Which one it is, and folder, lock, model, tools and limits, the options of a `Launch` say; a screen is one caller, a program
+without a screen another. This module is imported in a thread, as is the rest of the engine. At first it imports only what the
+last page of a stored session needs, so that a screen draws this before the agent's modules are loaded.
 """
 
 from __future__ import annotations
@@ -22,26 +23,22 @@ from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
-from kimi_tui.launch import NEWEST, Launch
+from kimi_tui.launch import FORKED, NEWEST, Launch
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.prompt_history import history_file, read_history
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.errors import UnknownCompaction
+from kimi_tui.soul.errors import CannotOpen, DiskRefuses, NoModelNamed, UnknownCompaction
 from kimi_tui.soul.record import end_of_record
-from kimi_tui.tui.frame import branch_of
-from kimi_tui.tui.prompt.history import History, history_file, read_history
-from kimi_tui.tui.screens import FORKED, CannotOpen, DiskRefuses, NoModelNamed
-from kimi_tui.tui.state import MODE_WORDS, title_from
-from kimi_tui.tui.transcript.transcript import import_for
-from kimi_tui.wire.events import EventRecord, TurnBegin
+from kimi_tui.wire.events import EventRecord
+from kimi_tui.workspace.git_branch import branch_of
 
 if TYPE_CHECKING:
     from kimi_tui.demo import Demo
-    from kimi_tui.llm.openai_compatible import OpenAICompatible
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -75,22 +72,23 @@ DRAWN_S = 0.03
 class Opened(NamedTuple):
     """An open session: its engine, the events its wire published so far, and notices for the user.
 
+    `no_sandbox` says why commands ask where they were to run in a sandbox; empty where they need not. `past` are the messages that were sent in its folder, oldest first. `branch` is the folder's, where it is a git repository.
     `demo` is the one that it belongs to, None elsewhere.
     """
 
     soul: KimiSoul
     history: Sequence[EventRecord]
-    past: History
-    title: str
+    past: Sequence[str]
     provider: ChatProvider
     folder: Path
     branch: str
     demo: Demo | None = None
     notices: tuple[str, ...] = ()
+    no_sandbox: str = ""
 
 
 class EarlierSession(NamedTuple):
-    """A stored session while it is still being read: what its last page on the screen is made of.
+    """A stored session while it is still being read: what a screen's first page of it is made of.
 
     `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read. `holder` is the
     process that has it open; empty for none.
@@ -115,14 +113,19 @@ class _Stage:
     demo: Demo | None = None
 
 
+def _ignore(_: object) -> None:
+    """The callback of a caller that shows nothing before the session is open."""
+
+
 async def _wants_none(_held: EarlierSession) -> bool:
     return False
 
 
 async def open_session(
     launch: Launch,
-    found: Callable[[EarlierSession], None] = lambda _found: None,
+    found: Callable[[EarlierSession], None] = _ignore,
     wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
+    warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -130,6 +133,7 @@ async def open_session(
         launch: the options of the command line and the configuration.
         found: called with what is known of a stored session while it is read: first its title, then its end.
         wants_fork: asks whether to go on in a fork of a session that another process has open; cancelled where that closes it.
+        warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
@@ -148,12 +152,12 @@ async def open_session(
                 known = await asyncio.to_thread(_found, session)
                 notices = [*notices, FORKED]
             found(known)
-            if end := await asyncio.to_thread(_end, session):
+            if end := await asyncio.to_thread(_end, session, warm_up):
                 found(known._replace(end=end))
                 # What is imported now would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
-        await asyncio.to_thread(import_module, "kimi_tui.soul.kimisoul")
-        from kimi_tui.soul.kimisoul import open_soul
+        await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
+        from kimi_tui.soul.assembly import open_soul
         from kimi_tui.soul.model_slot import LoopLimits
         from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
@@ -189,9 +193,8 @@ async def open_session(
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     return Opened(
         soul=soul,
-        title=_title(session, soul.opened_with),
         history=soul.hand_over_history(),
-        past=History(past),
+        past=past,
         provider=provider,
         folder=session.work_dir,
         branch=await asyncio.to_thread(branch_of, session.work_dir),
@@ -199,10 +202,10 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *_no_sandbox(launch, soul),
             *filter(None, [risk]),
             *session.remarks,
         ),
+        no_sandbox=_no_sandbox(launch, soul),
     )
 
 
@@ -254,7 +257,9 @@ def _found(session: Session) -> EarlierSession:
     )
 
 
-def _end(session: Session) -> Sequence[EventRecord]:
+def _end(
+    session: Session, warm_up: Callable[[Sequence[EventRecord]], None]
+) -> Sequence[EventRecord]:
     """The events of the session's last turns; none where they cannot be read alone."""
     try:
         end = end_of_record(session)
@@ -262,7 +267,7 @@ def _end(session: Session) -> Sequence[EventRecord]:
             from kimi_tui.soul.rebuilt_history import end_of_context
 
             end = end_of_context(session)
-        import_for(end)
+        warm_up(end)
     except Exception as error:
         log.warning("the end of the session cannot be shown before all of it", exc_info=error)
         return ()
@@ -278,7 +283,7 @@ async def _stage(launch: Launch) -> _Stage:
     return _Stage(data_dir(), launch.work_dir)
 
 
-async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
+async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     """The provider for the chosen model.
 
     Raises:
@@ -328,19 +333,6 @@ def _check_dialect(name: str) -> None:
         raise CannotOpen(f"{error.message} {error.advice}", USAGE) from error
 
 
-def _title(session: Session, history: Sequence[EventRecord]) -> str:
-    """The title: the user's, else the beginning of the first message, which after a compaction only the record has."""
-    if session.state.title:
-        return session.state.title
-    title = ""
-    for record in history:
-        if isinstance(record.event, TurnBegin):
-            title = title_from(record.event, title)
-            if title and not title.startswith("!"):
-                break
-    return title or session.title
-
-
 def _seeing(config: Config) -> tuple[str, ...]:
     """The names of configured models that take images, as far as anybody knows."""
     from kimi_tui.llm.models import known_to_see
@@ -353,16 +345,13 @@ def _seeing(config: Config) -> tuple[str, ...]:
     )
 
 
-def _no_sandbox(launch: Launch, soul: KimiSoul) -> tuple[str, ...]:
+def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
     """Why commands ask where they would have run in a sandbox; nothing where the user switched that off."""
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
-        return ()
-    why = (
-        f"The sandbox does not hold here: {'; '.join(gaps)}."
-        if (gaps := soul.sandbox_gaps)
-        else soul.no_sandbox
-    )
-    return (f"{why} The agent {MODE_WORDS[soul.mode]}.",)
+        return ""
+    if gaps := soul.sandbox_gaps:
+        return f"The sandbox does not hold here: {'; '.join(gaps)}."
+    return soul.no_sandbox
 
 
 def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:

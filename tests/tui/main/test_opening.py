@@ -1,4 +1,4 @@
-"""What is said where a session cannot be opened: one line, with what to do, and the exit code."""
+"""The main screen while its session is being opened: the last page of a stored one, what comes early, what cannot be opened."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, call, reply, say
 from support.screens import Desk, desk
+from support.soul import launch_at
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import Config, SandboxConfig
-from kimi_tui.launch import NEWEST, Launch
+from kimi_tui.launch import NEWEST
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
-from kimi_tui.soul import kimisoul, rebuilt_history
+from kimi_tui.soul import assembly, opening, rebuilt_history
 from kimi_tui.soul.approval import Mode
+from kimi_tui.soul.errors import CannotOpen
+from kimi_tui.soul.opening import provider_of
 from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
-from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.conversation import Conversation
-from kimi_tui.tui.main.session_setup import open_session, provider_of
-from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.wire.events import EventRecord
 
 SEALED = Path("/sys/kernel")
@@ -38,28 +36,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own."""
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     return tmp_path
-
-
-def launch_at(home: Path, dialect: str | None = None) -> Launch:
-    """A new session with a model whose server is not asked."""
-    choice = Choice("server", "http://127.0.0.1:9/v1", "m", window=9000, dialect=dialect)
-    return Launch(work_dir=home, config_path=home / "config.toml", choice=choice)
-
-
-async def test_a_place_that_takes_no_session_is_named(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (home / "file").write_text("")
-    monkeypatch.setenv("KIMI_TUI_HOME", str(home / "file"))
-    with pytest.raises(CannotOpen, match=r"file; KIMI_TUI_HOME moves") as failed:
-        await open_session(launch_at(home), lambda records: None)
-    assert failed.value.code == 1
-
-
-async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> None:
-    with pytest.raises(CannotOpen, match=r"no dialect 'mine'.*generic") as failed:
-        await open_session(launch_at(home, dialect="mine"), lambda records: None)
-    assert failed.value.code == 2
 
 
 def session_dir(home: Path) -> Path:
@@ -97,13 +73,13 @@ async def held(
     if not record:
         (session / "wire.jsonl").unlink()
     let_on = asyncio.Event()
-    open_soul = kimisoul.open_soul
+    open_soul = assembly.open_soul
 
     async def opened(**parts: Any) -> Any:
         await let_on.wait()
         return await open_soul(**parts)
 
-    monkeypatch.setattr(kimisoul, "open_soul", opened)
+    monkeypatch.setattr(assembly, "open_soul", opened)
     async with desk(home, server.base_url, resume=session.name) as one:
         yield Held(one, let_on)
         let_on.set()
@@ -135,7 +111,7 @@ async def open_elsewhere(
     home: Path, monkeypatch: pytest.MonkeyPatch, offered_s: float
 ) -> AsyncGenerator[tuple[Desk, SessionLock, ChatServer]]:
     """A session that is to be continued while something else has it open."""
-    monkeypatch.setattr(session_setup, "OPEN_ELSEWHERE_S", offered_s)
+    monkeypatch.setattr(opening, "OPEN_ELSEWHERE_S", offered_s)
     async with ChatServer() as server:
         server.script(say("The first answer."))
         async with desk(home, server.base_url) as one:
@@ -212,7 +188,7 @@ async def test_without_the_fork_the_program_ends(
         await one.pilot.press("escape")
         await one.until(lambda: bool(one.app.exit_message))
         assert one.app.exit_message.startswith("This session is open in process ")
-        assert one.app.return_code == session_setup.LOCKED
+        assert one.app.return_code == opening.LOCKED
 
 
 async def test_the_last_page_comes_first_without_a_record_too(
@@ -235,7 +211,7 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
     def broken(_session: Session) -> list[EventRecord]:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(session_setup, "end_of_record", nothing)
+    monkeypatch.setattr(opening, "end_of_record", nothing)
     monkeypatch.setattr(rebuilt_history, "end_of_context", broken)
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         shown = await one.desk.sees("Reading A first question, 4 messages")
@@ -393,99 +369,6 @@ async def test_the_header_names_the_folder_and_branch_of_the_session(
             await one.say("Another question")
             await one.sees("Another answer.")
             await one.until(lambda: "a-third" in one.text().split("\n")[0])
-
-
-async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home: Path) -> None:
-    launch = launch_at(home)._replace(mode="sandboxed", sandbox=True)
-    for sandbox, config, is_said in (
-        (True, Config(), True),
-        (False, Config(), False),
-        (True, Config(sandbox=SandboxConfig(enabled=False)), False),
-    ):
-        # In a folder within the program's own there can be none.
-        opened = await open_session(
-            launch._replace(sandbox=sandbox, config=config), lambda records: None
-        )
-        try:
-            assert opened.soul.mode == "ask"
-            said = [notice for notice in opened.notices if "no sandbox" in notice]
-            assert len(said) == is_said
-            assert not said or said[0].endswith(". The agent asks first.")
-        finally:
-            await opened.soul.aclose()
-
-
-SAID = "import os; get_password = lambda *names: os.write(3, "
-"""What a backend writes in the place of the answer: the descriptor is the first that was free."""
-
-
-@pytest.mark.parametrize(
-    ("does", "said"),
-    [
-        ("raise ImportError", r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
-        ("get_password = lambda *names: None", "nothing is there; keyring set kimi-tui mine"),
-        (
-            "def get_password(*names): raise OSError('sk-no')",
-            "the keyring does not answer: OSError$",
-        ),
-        ("def get_password(*names): raise SystemExit", "the keyring does not answer: SystemExit$"),
-        ("import os; get_password = lambda *names: os._exit(3)", "the keyring does not answer$"),
-        ("import time; get_password = lambda *names: time.sleep(99)", "does not answer$"),
-        (f"{SAID}b'5') and os._exit(0)", "does not answer$"),
-        (f"{SAID}b'[' * 60_000) and os._exit(0)", "does not answer$"),
-        (f"{SAID}b'{{\"error\": 5}}') and os._exit(0)", "does not answer: 5$"),
-        (f"{SAID}b'x' * (1 << 26))", "does not answer$"),
-        (
-            "def get_password(*names): raise type('a\\x1b]0;b\\x07c', (Exception,), {})",
-            "does not answer: ac$",
-        ),
-        # What it started holds the output open.
-        (
-            "import os, time; get_password = lambda *names: os.fork() and os._exit(0) or time.sleep(99)",
-            "answer$",
-        ),
-        (
-            "import os, time; get_password = lambda *names: os.fork() and 'kept' or time.sleep(99)",
-            "",
-        ),
-        ("import getpass; get_password = lambda *names: getpass.getpass()", "answer: EOFError$"),
-        ("def get_password(*names): print('no'); return f' {names} \\n'", ""),
-        # It is given what it finds the keyring by, and no other key.
-        (
-            "import os; get_password = lambda *names: {'asked': str(names)}[os.environ.get('MY_MODEL', "
-            "os.environ['KEYRING_PROPERTY_A'])]",
-            "",
-        ),
-    ],
-)
-async def test_a_key_is_taken_from_the_keyring(
-    home: Path, monkeypatch: pytest.MonkeyPatch, does: str, said: str
-) -> None:
-    wait_s = 1.0 if "sleep(99)" in does and "fork" not in does else 30.0
-    monkeypatch.setattr("kimi_tui.config.keyring.WAIT_S", wait_s)
-    began = monotonic()
-    (home / "keyring.py").write_text(does)
-    monkeypatch.setenv("PYTHONPATH", str(home))
-    monkeypatch.setenv("MY_MODEL", "sk-by-another-name")
-    monkeypatch.setenv("KEYRING_PROPERTY_A", "asked")
-    launch = launch_at(home)
-    assert isinstance(launch.choice, Choice)
-    launch = launch._replace(choice=launch.choice._replace(api_key="keyring:mine"))
-    if said:
-        with pytest.raises(CannotOpen, match=said):
-            await provider_of(launch, "s")
-        assert monotonic() - began < 20
-        return
-    async with ChatServer() as server:
-        server.script(say("Hi."))
-        choice = launch.choice._replace(base_url=server.base_url)  # type: ignore[union-attr]
-        opened = await open_session(launch._replace(choice=choice), lambda records: None)
-        await opened.soul.run("Hello")
-        await opened.soul.aclose()
-        assert (
-            server.requests[-1].headers["authorization"]
-            == f"Bearer {'kept' if 'kept' in does else ('kimi-tui', 'mine')}"
-        )
 
 
 @pytest.mark.skipif(not SEALED.is_dir(), reason="no folder here in which nobody can make any")

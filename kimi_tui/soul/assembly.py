@@ -1,0 +1,190 @@
+"""Puts the engine of a session together: its context, files, model, tools and sandbox, with everything that is stored of it.
+
+`opening` finds the session and the model that the user asked for, and calls `open_soul`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from kimi_tui.config.settings import ModelPrices
+from kimi_tui.llm.completion import RetryPolicy
+from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.session.context import Context
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.schema import SystemPrompt
+from kimi_tui.session.session import Session
+from kimi_tui.soul.approval import Mode
+from kimi_tui.soul.compaction import Compaction, SimpleCompaction
+from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
+from kimi_tui.soul.file_history import FileHistory, snapshot_scope
+from kimi_tui.soul.history import read_history
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
+from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
+from kimi_tui.soul.system_prompt import build_system_prompt
+from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
+from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
+from kimi_tui.tools.toolset import Toolset, default_toolset
+from kimi_tui.wire.events import DISK_TOPIC, EventRecord, Notice
+from kimi_tui.wire.queue import Wire
+from kimi_tui.workspace.snapshots import Limits
+
+
+async def open_soul(
+    *,
+    session: Session,
+    provider: ChatProvider | None,
+    limits: LoopLimits | None = None,
+    mode: Mode = "ask",
+    sandbox: SandboxSettings | None = None,
+    asks_for_keys: bool = False,
+    toolset: Toolset | None = None,
+    compaction: Compaction | None = None,
+    environ: Mapping[str, str] | None = None,
+    policy: RetryPolicy | None = None,
+    file_limits: Limits | None = None,
+    follow_files: bool = True,
+    prices: Mapping[str, ModelPrices] | None = None,
+    seeing: Sequence[str] = (),
+) -> KimiSoul:
+    """Open a session and the engine on it.
+
+    Args:
+        session: the session; it is opened here if it is not open yet.
+        provider: the model; None where none is set, so that turns end with an error that says so.
+        limits: the limits of the loop.
+        mode: the approval mode; `ask` replaces `sandboxed` where there is no sandbox without gaps.
+        sandbox: the user's settings of the sandbox; None for no sandbox.
+        asks_for_keys: whether the user is asked before a result with API keys goes to the model. Keys are left out of what is
+            sent without a question.
+        toolset: the tools that the model may call; None for all.
+        compaction: the compaction strategy; None for the default.
+        environ: the environment of the program.
+        policy: how failed calls are retried.
+        file_limits: how much of the working files is stored.
+        follow_files: whether the files are scanned at once; else only when first needed.
+        prices: prices by model.
+        seeing: the names of configured models that take images.
+
+    Raises:
+        SessionLocked: another process has the session open.
+        StorageTrouble: it cannot be opened at all.
+    """
+    limits = limits or LoopLimits()
+    # A copy: tools read it in threads, and what else becomes of the variables is not their business.
+    environ = dict(os.environ if environ is None else environ)
+    tools = toolset or default_toolset()
+    if not limits.dmail.enabled:
+        tools = tools.without(DMAIL_TOOL)
+    policy = policy or RetryPolicy(
+        max_attempts=limits.control.max_retries_per_step, patience_s=limits.control.patience
+    )
+    model = ModelSlot(provider, policy, session.images)
+    if not session.lock.held:
+        await session.open()
+    confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
+    try:
+        context = session.context
+        if context.system_prompt is None and not context.checkpoints and not context.messages:
+            text = await asyncio.to_thread(
+                build_system_prompt,
+                session.work_dir,
+                environ,
+                date.today(),  # noqa: DTZ011 - the user's own day is meant
+                dmail=tools.get(DMAIL_TOOL) is not None,
+                no_keys=asks_for_keys,
+            )
+            if asks_for_keys and (words := left_out_words(notes_in(text))):
+                session.notes.append(words)
+            if words := unreadable_words(notes_in(text)):
+                session.notes.append(words)
+            await context.append([SystemPrompt(text)])
+        stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)
+        session.notes.extend(remarks)
+        if half is not None:
+            # The user sees it, so the model has to know it, as after Esc.
+            await context.append([half])
+        # A history made anew has numbers of its own; what is added to the record must still rise.
+        newest = max((record.seq for record in (*stored[-1:], *shown[-1:])), default=0)
+        wire = Wire(first_seq=newest + 1)
+        _publish_disk_troubles(context, wire)
+        around = await asyncio.to_thread(snapshot_scope, session, environ)
+        files = FileHistory(session, wire, file_limits or Limits(), around)
+        conversation = Conversation(
+            context,
+            wire,
+            model,
+            tools,
+            files,
+            session.images,
+            limits,
+            prices,
+            session.work_dir,
+            environ,
+        )
+        await conversation.resume(stored, shown)
+        # The gauge must show the state before anything happens: for the first listener, and not stored.
+        status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
+        search_sandbox, no_sandbox = await confining
+        commands_sandbox = None if no_sandbox else search_sandbox
+        if mode == "sandboxed" and not (commands_sandbox and commands_sandbox.is_whole):
+            mode = "ask"
+        soul = KimiSoul(
+            session,
+            conversation,
+            mode=mode,
+            sandbox=commands_sandbox,
+            no_sandbox=no_sandbox,
+            search_sandbox=search_sandbox,
+            asks_for_keys=asks_for_keys,
+            compaction=compaction or SimpleCompaction(),
+            environ=environ,
+            history=(*shown, status),
+            seeing=seeing,
+        )
+        files.reads_only = lambda: soul.mode == "plan"
+        if follow_files:
+            files.start()
+        return soul
+    except BaseException:
+        confining.cancel()
+        await session.aclose()
+        raise
+
+
+async def _sandbox(
+    settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
+) -> tuple[Sandbox | None, str]:
+    """The sandbox of this machine, and why commands have none; empty where they have it."""
+    if settings is None:
+        return None, "This session has no sandbox."
+    found = None
+    try:
+        found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
+        # In a folder where there can be none the mode would promise what does not hold.
+        await asyncio.to_thread(found.policy_for, work_dir)
+    except NoSandbox as no:
+        return found, f"There is no sandbox: {no}."
+    return found, ""
+
+
+def _publish_disk_troubles(context: Context, wire: Wire) -> None:
+    """Publish when the disk begins to refuse what is said, and when all of it is saved again."""
+
+    def on_trouble(trouble: StorageTrouble | None) -> None:
+        if trouble is None:
+            wire.publish(
+                Notice("info", "The conversation is saved again.", topic=DISK_TOPIC, solved=True)
+            )
+        else:
+            wire.publish(Notice("error", trouble.message, trouble.advice, topic=DISK_TOPIC))
+
+    def on_remark(text: str) -> None:
+        wire.publish(Notice("warning", text))
+
+    context.listen(on_trouble, on_remark)

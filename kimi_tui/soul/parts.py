@@ -1,0 +1,311 @@
+"""The parts of the engine beside its turns: time travel, the world lines, the user's D-Mails, commands in the background.
+
+The user's marks are the fifth (`bookmarks`). A part holds what it works on, and all run what changes the context through one
+`OneAtATime`: their methods raise `SoulBusy` while a turn or another operation runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kimi_tui.session.session import Session
+from kimi_tui.soul.bookmarks import UserMarks
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.dmail import UserDMails
+from kimi_tui.soul.messages import Author
+from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.rewind_values import (
+    END,
+    FilesChoice,
+    Forked,
+    RewindOutcome,
+    RewindPreview,
+    Target,
+)
+from kimi_tui.soul.tasks import OneAtATime
+from kimi_tui.tools.jobs import Job, Jobs
+from kimi_tui.wire.events import EventRecord
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.world_lines import WorldLineMessage
+    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineReader
+
+
+class Travel:
+    """Time travel: rewinds, jumps, undo and redo, clearing and forks. Each can be undone but a fork."""
+
+    def __init__(self, operations: Operations, jobs: Jobs, alone: OneAtATime) -> None:
+        self._operations = operations
+        self._jobs = jobs
+        self._alone = alone
+
+    async def preview(self, target: Target) -> RewindPreview:
+        """What a rewind there would do. At any time.
+
+        Raises:
+            KeyError: no such checkpoint or world line; the text is for the user.
+        """
+        found = await self._operations.preview(target, idle=not self._alone.running)
+        return replace(found, run_on=tuple(job.command for job in self._jobs.running))
+
+    async def rewind(
+        self,
+        target: Target,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Cut the conversation back to before the checkpoint, bring the files of that time back, or both.
+
+        Args:
+            target: a checkpoint of the live world line, or of another one or its end, which becomes the live one.
+            files: what of it.
+            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
+            SessionError: it is the live world line already.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone.run(self._operations.rewind(target, files, chosen))
+
+    async def clear(self) -> str:
+        """Begin anew with an empty context in the same session; returns a sentence for the user.
+
+        Published as `ContextReverted` and `LineChanged` with the reason `clear`. What was there stays as a world line.
+
+        Raises:
+            SoulError: there is nothing to clear.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone.run(self._operations.clear())
+
+    async def preview_undo(self) -> RewindPreview:
+        """The preview of an undo: what happened since the newest operation not undone, which is dropped with it.
+
+        Raises:
+            SessionError: there is none.
+        """
+        return await self._operations.preview_undo()
+
+    async def undo(self, line_name: str = "") -> str:
+        """Reverse the newest operation that is not undone; returns a sentence for the user.
+
+        `line_name` is what the line will be called that it leaves: see `RewindPreview.left_from`.
+
+        Raises:
+            SessionError: there is none.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone.run(self._operations.undo(line_name))
+
+    async def redo(self) -> str:
+        """Do again what was undone last; returns a sentence for the user. Raises what `undo` raises."""
+        return await self._alone.run(self._operations.redo())
+
+    async def fork(
+        self,
+        target: Target | None = None,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> Forked:
+        """Copy a world line (up to before `target`; None for all of the live one) into a new session.
+
+        Files are brought back first, as an operation of this session, which the fork has too.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone.run(self._operations.fork(target or Target(END), files, chosen))
+
+
+class Lines:
+    """The world lines: those that were left, and all messages of each.
+
+    Args:
+        session: where they are stored.
+        conversation: the live one.
+        marks: the pins on their messages.
+        flush: brings everything that was published into the record.
+        alone: runs what reads all of the live line.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        conversation: Conversation,
+        marks: UserMarks,
+        flush: Callable[[], Awaitable[None]],
+        alone: OneAtATime,
+    ) -> None:
+        self._session = session
+        self._conversation = conversation
+        self._marks = marks
+        self._flush = flush
+        self._alone = alone
+
+    @cached_property
+    def _reader(self) -> WorldLineReader:
+        """Imported when one is looked at."""
+        from kimi_tui.soul.world_line_reader import WorldLineReader
+
+        return WorldLineReader(self._session, self._conversation.files, self._conversation.figures)
+
+    async def all(self) -> Sequence[WorldLineInfo]:
+        """The world lines that were left, in order of number. At any time."""
+        return await self._reader.world_lines()
+
+    async def read(self, world_line: int) -> list[EventRecord]:
+        """The events of one world line from its first checkpoint on, as a listener should hear them to show it.
+
+        Feed them to new models. D-Mails and summaries on it are among them, without what they undid. At any time.
+
+        Raises:
+            KeyError: no such world line.
+        """
+        await self._flush()
+        return await self._reader.read(world_line)
+
+    async def messages(self, world_line: int = 0) -> Sequence[WorldLineMessage]:
+        """All messages of a world line, checkpoint markers left out (0: the live one).
+
+        Raises:
+            KeyError: no such world line.
+            SoulBusy: something runs.
+        """
+        return await self._alone.run(self._reader.messages(world_line, self._marks.pins))
+
+    async def compare(self, world_line: int) -> WorldLineComparison:
+        """Compare another world line with the live one, from the fork on.
+
+        Raises:
+            KeyError: no such world line.
+            SoulBusy: something runs.
+        """
+        await self._flush()
+        return await self._alone.run(self._reader.compare(world_line, self._marks.pins))
+
+    async def markdown(self, target: Target) -> str:
+        """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+        """
+        return await self._reader.markdown(target)
+
+
+class DMails:
+    """D-Mails of the user to the agent's past self, and messages of other world lines sent to the present."""
+
+    def __init__(self, user: UserDMails, alone: OneAtATime) -> None:
+        self._user = user
+        self._alone = alone
+
+    @property
+    def enabled(self) -> bool:
+        """Whether D-Mails can be sent in this session; the configuration says so."""
+        return self._user.conversation.limits.dmail.enabled
+
+    async def preview(
+        self, checkpoint_id: int, text: str, author: Author = "agent"
+    ) -> RewindPreview:
+        """What a D-Mail to a checkpoint of the live world line would take; what the user said and pinned since stays.
+
+        Raises:
+            KeyError: no such checkpoint.
+        """
+        return await self._user.delivery.preview(checkpoint_id, text, author)
+
+    async def send(
+        self,
+        target: Target,
+        text: str,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
+
+        What the user said since, and what they pinned, stands before it. Published as an agent's D-Mail is
+        (`ContextReverted` with the author "person", `CheckpointCreated` of the kind "dmail", `LineChanged`). A target
+        on another world line makes that the live one first, which is an operation of its own for undo.
+
+        Args:
+            target: the checkpoint whose place the D-Mail takes.
+            text: what it says.
+            files: whether the files of that time come back with it; `chosen` as for `rewind`.
+
+        Raises:
+            KeyError: no such checkpoint.
+            SoulError: the text is empty, D-Mails are off, or the files of that time cannot be brought back.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone.run(self._user.send(target, text, files, chosen))
+
+    async def draft(self, target: Target) -> str:
+        """Have the model draft a D-Mail to a checkpoint about what followed it; nothing of that is stored.
+
+        Can be stopped by `interrupt`; returns an empty text then. The call counts in the session's totals.
+
+        Raises:
+            KeyError: no such checkpoint.
+            LLMError, SoulError: there is no draft; `message` and `advice` are for the user.
+            SoulBusy: something runs.
+        """
+        return await self._alone.run(self._user.draft(target), stoppable=True)
+
+    async def carry(
+        self, world_line: int, uid: str, number: int, *, note: str = ""
+    ) -> RewindOutcome:
+        """Send one message of another world line to the present: as a D-Mail at the end of the live one.
+
+        Nothing is cut, and `ContextReverted` says so: its `from_checkpoint` is less than its `checkpoint_id`.
+
+        Args:
+            world_line: where the message is.
+            uid: its checkpoint.
+            number: its place behind that, as `WorldLineMessage.number`.
+            note: words of the user that stand before it.
+
+        Raises:
+            KeyError: no such message.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone.run(self._user.carry(world_line, uid, number, note))
+
+
+class Tasks:
+    """The commands that run in the background."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    @property
+    def all(self) -> tuple[Job, ...]:
+        """The commands in the background: those that run, and the newest of those that have ended."""
+        return self._jobs.all
+
+    async def stop(self, job_id: int) -> None:
+        """Stop a background command; the model learns of it with the next message.
+
+        Raises:
+            KeyError: there is none of that number.
+        """
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise KeyError(f"There is no job {job_id}.")
+        await self._jobs.stop(job)
+
+    def move_to_background(self) -> bool:
+        """Move the command that the agent waits for to the background, so that the turn goes on; False where there is none."""
+        return self._jobs.move_to_background()

@@ -1,0 +1,47 @@
+"""The branch of a work folder, read from `.git/HEAD` without running git.
+
+In a hostile repository even `git status` starts a program that its configuration names. Reads files: call it in a thread.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kimi_tui.filesystem import open_regular
+
+LIMIT_BYTES = 4096
+
+
+def branch_of(folder: Path) -> str:
+    """The branch's name, the first 7 digits of a detached commit, or nothing."""
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        try:
+            if git.is_dir():
+                return _head(git)
+            if git.is_file():
+                # A worktree or submodule: the file names the folder that holds HEAD.
+                line = _read(git)
+                if line.startswith("gitdir:"):
+                    return _head(place / line.removeprefix("gitdir:").strip())
+                return ""
+        except OSError:
+            return ""
+    return ""
+
+
+def _head(git: Path) -> str:
+    line = _read(git / "HEAD")
+    if line.startswith("ref:"):
+        return line.removeprefix("ref:").strip().removeprefix("refs/heads/")
+    is_commit = len(line) in (40, 64) and all(c in "0123456789abcdef" for c in line)
+    return line[:7] if is_commit else ""
+
+
+def _read(path: Path) -> str:
+    try:
+        descriptor = open_regular(path, links=True)
+    except OSError:
+        return ""
+    with open(descriptor, "rb", buffering=0) as file:
+        return file.read(LIMIT_BYTES).decode("utf-8", "replace").strip()

@@ -1,0 +1,178 @@
+"""A session is opened without a screen: what is said where it cannot be, in one line with what to do, and the exit code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from support.chat_server import ChatServer, say
+from support.soul import launch_at
+
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config, SandboxConfig
+from kimi_tui.launch import Launch
+from kimi_tui.session.kimi_cli_import import find_sessions, import_session
+from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.errors import CannotOpen
+from kimi_tui.soul.opening import open_session, provider_of
+from kimi_tui.soul.rewind_values import Target
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def test_a_place_that_takes_no_session_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "file").write_text("")
+    monkeypatch.setenv("KIMI_TUI_HOME", str(home / "file"))
+    with pytest.raises(CannotOpen, match=r"file; KIMI_TUI_HOME moves") as failed:
+        await open_session(launch_at(home))
+    assert failed.value.code == 1
+
+
+async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> None:
+    with pytest.raises(CannotOpen, match=r"no dialect 'mine'.*generic") as failed:
+        await open_session(launch_at(home, dialect="mine"))
+    assert failed.value.code == 2
+
+
+async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home: Path) -> None:
+    launch = launch_at(home)._replace(mode="sandboxed", sandbox=True)
+    for sandbox, config, is_said in (
+        (True, Config(), True),
+        (False, Config(), False),
+        (True, Config(sandbox=SandboxConfig(enabled=False)), False),
+    ):
+        # In a folder within the program's own there can be none.
+        opened = await open_session(launch._replace(sandbox=sandbox, config=config))
+        try:
+            assert opened.soul.mode == "ask"
+            assert ("no sandbox" in opened.no_sandbox) == is_said
+            assert bool(opened.no_sandbox) == is_said
+        finally:
+            await opened.soul.aclose()
+
+
+SAID = "import os; get_password = lambda *names: os.write(3, "
+"""What a backend writes in the place of the answer: the descriptor is the first that was free."""
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("raise ImportError", r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
+        ("get_password = lambda *names: None", "nothing is there; keyring set kimi-tui mine"),
+        (
+            "def get_password(*names): raise OSError('sk-no')",
+            "the keyring does not answer: OSError$",
+        ),
+        ("def get_password(*names): raise SystemExit", "the keyring does not answer: SystemExit$"),
+        ("import os; get_password = lambda *names: os._exit(3)", "the keyring does not answer$"),
+        ("import time; get_password = lambda *names: time.sleep(99)", "does not answer$"),
+        (f"{SAID}b'5') and os._exit(0)", "does not answer$"),
+        (f"{SAID}b'[' * 60_000) and os._exit(0)", "does not answer$"),
+        (f"{SAID}b'{{\"error\": 5}}') and os._exit(0)", "does not answer: 5$"),
+        (f"{SAID}b'x' * (1 << 26))", "does not answer$"),
+        (
+            "def get_password(*names): raise type('a\\x1b]0;b\\x07c', (Exception,), {})",
+            "does not answer: ac$",
+        ),
+        # What it started holds the output open.
+        (
+            "import os, time; get_password = lambda *names: os.fork() and os._exit(0) or time.sleep(99)",
+            "answer$",
+        ),
+        (
+            "import os, time; get_password = lambda *names: os.fork() and 'kept' or time.sleep(99)",
+            "",
+        ),
+        ("import getpass; get_password = lambda *names: getpass.getpass()", "answer: EOFError$"),
+        ("def get_password(*names): print('no'); return f' {names} \\n'", ""),
+        # It is given what it finds the keyring by, and no other key.
+        (
+            "import os; get_password = lambda *names: {'asked': str(names)}[os.environ.get('MY_MODEL', "
+            "os.environ['KEYRING_PROPERTY_A'])]",
+            "",
+        ),
+    ],
+)
+async def test_a_key_is_taken_from_the_keyring(
+    home: Path, monkeypatch: pytest.MonkeyPatch, does: str, said: str
+) -> None:
+    wait_s = 1.0 if "sleep(99)" in does and "fork" not in does else 30.0
+    monkeypatch.setattr("kimi_tui.config.keyring.WAIT_S", wait_s)
+    began = monotonic()
+    (home / "keyring.py").write_text(does)
+    monkeypatch.setenv("PYTHONPATH", str(home))
+    monkeypatch.setenv("MY_MODEL", "sk-by-another-name")
+    monkeypatch.setenv("KEYRING_PROPERTY_A", "asked")
+    launch = launch_at(home)
+    assert isinstance(launch.choice, Choice)
+    launch = launch._replace(choice=launch.choice._replace(api_key="keyring:mine"))
+    if said:
+        with pytest.raises(CannotOpen, match=said):
+            await provider_of(launch, "s")
+        assert monotonic() - began < 20
+        return
+    async with ChatServer() as server:
+        server.script(say("Hi."))
+        choice = launch.choice._replace(base_url=server.base_url)  # type: ignore[union-attr]
+        opened = await open_session(launch._replace(choice=choice))
+        await opened.soul.run("Hello")
+        await opened.soul.aclose()
+        assert (
+            server.requests[-1].headers["authorization"]
+            == f"Bearer {'kept' if 'kept' in does else ('kimi-tui', 'mine')}"
+        )
+
+
+async def test_there_is_one_way_in_for_every_session(home: Path) -> None:
+    work = home / "work"
+    work.mkdir()
+    async with ChatServer() as server:
+
+        async def told(launch: Launch, text: str) -> tuple[str, str, list[str]]:
+            """The session's id, the id of one forked before its last message, and what was sent."""
+            server.script(say("Fine."))
+            opened = await open_session(launch)
+            try:
+                await opened.soul.run(text)
+                forked = await opened.soul.travel.fork(
+                    Target(opened.soul.session.context.checkpoints[-2].id)
+                )
+            finally:
+                await opened.soul.aclose()
+            sent = [m["content"] for m in server.requests[-1].messages if m["role"] == "user"]
+            asked = [word for word in ("one", "two", "three", "four", "five") if word in str(sent)]
+            return opened.soul.session.id, forked.session_id, asked
+
+        launch = launch_at(work)
+        assert isinstance(launch.choice, Choice)
+        choice = launch.choice._replace(base_url=server.base_url, dialect="generic", window=200_000)
+        launch = launch._replace(choice=choice)
+        new, _, asked = await told(launch, "one")
+        assert asked == ["one"]
+        same, branch, asked = await told(launch._replace(resume=new), "two")
+        assert (same, asked) == (new, ["one", "two"])
+        other, _, asked = await told(launch._replace(resume=branch), "three")
+        assert (other, asked) == (branch, ["one", "three"])
+        fork, _, asked = await told(launch._replace(resume=new, fork=True), "four")
+        assert asked == ["one", "two", "four"]
+        assert fork not in (new, branch)
+        share = home / "share"
+        folder = share / "sessions" / hashlib.md5(str(work).encode()).hexdigest() / "0f0f"
+        folder.mkdir(parents=True)
+        (share / "kimi.json").write_text(json.dumps({"work_dirs": [{"path": str(work)}]}))
+        (folder / "context.jsonl").write_text('{"role": "user", "content": "one of kimi-cli"}\n')
+        (found,) = find_sessions(share)
+        imported = import_session(SessionStore(home), found).folder.name
+        _, _, asked = await told(launch._replace(resume=imported), "five")
+        assert asked == ["one", "five"]
