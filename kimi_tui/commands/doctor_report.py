@@ -34,7 +34,8 @@ from kimi_tui.launch import Launch
 from kimi_tui.logging_setup import redacted
 from kimi_tui.tools.credentials import find_keys, is_key, redact_keys
 
-LEFT_OUT = "[left out]"
+LEFT_OUT = "(removed)"
+"""Stands for what is left out. Without spaces and brackets: an address with it in its login is still found and read as one."""
 _PACKAGES = ("textual", "rich", "openai", "httpx2", "pydantic")
 _LONGEST = 400
 """Characters of a line; a value or a sentence that is longer is cut."""
@@ -163,6 +164,8 @@ class Redaction:
             one for one in (*file_texts, *used) if len(one) >= _FEWEST and not _is_url(one)
         }
         self._hosts: set[str] = set()
+        # Errors quote them as they are, or cut.
+        self._odd = {one for one in _odd_values(environ) if len(one) >= _FEWEST}
         whole = {value for name, value in environ.items() if _SECRET_VARIABLE.search(name)}
         for url in urls:
             for found in _URL.findall(url):
@@ -191,8 +194,11 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """The same without the marks around it."""
-        # Addresses first: what they lose may also stand alone in a sentence.
-        text = _URL.sub(lambda found: _address(found[0]), one_line(text))
+        text = one_line(text)
+        for odd in sorted(self._odd, key=len, reverse=True):
+            text = _without_beginnings(text.replace(odd, LEFT_OUT), odd)
+        # Addresses before secrets: a part of an address may also stand alone in a sentence.
+        text = _URL.sub(lambda found: _address(found[0]), text)
         for secret in sorted(self._whole | self._cut, key=len, reverse=True):
             text = text.replace(secret, LEFT_OUT)
         for secret in self._cut:
@@ -267,6 +273,27 @@ def _is_plain(value: str) -> bool:
     return value in DIALECTS or value in PROVIDER_TYPES
 
 
+def _odd_values(environ: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables that the program reads and cannot use: anything may have been pasted there."""
+    for name, value in environ.items():
+        if name.lower().endswith(("_proxy", "_url")):
+            scheme, mark, rest = value.partition("://")
+            if not _is_address(value if mark else f"http://{value}"):
+                yield rest if mark else scheme
+        elif name == "KIMI_DIALECT" and not _is_plain(value):
+            yield value
+        elif name == "KIMI_MODEL_MAX_CONTEXT_SIZE" and not value.strip().isdecimal():
+            yield value.strip()
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and _URL.fullmatch(url) is not None
+    except ValueError:
+        return False
+
+
 def _is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
@@ -295,6 +322,8 @@ def _is_told(host: str) -> bool:
 def _address(url: str) -> str:
     """An address with scheme, host and port as far as they may be told, and the path where it is a usual one."""
     bare = url.rstrip("/.,;:)")
+    if "://" not in bare:
+        return url  # a sentence about addresses
     try:
         parts = urlsplit(bare)
         host, port = (parts.hostname or "").lower(), parts.port

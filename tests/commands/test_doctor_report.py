@@ -123,6 +123,26 @@ def test_a_broken_file_is_told_and_nothing_of_it(place: Place, config: Path) -> 
         assert [*leaked(ran.out)] == [], ran.out
 
 
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "KIMI_BASE_URL"])
+@pytest.mark.parametrize("scheme", ["gopher://", "http://", "", "https:/"])
+def test_a_variable_that_makes_no_address(
+    place: Place, config: Path, monkeypatch: pytest.MonkeyPatch, name: str, scheme: str
+) -> None:
+    config.write_text(CONFIG)
+    login = f"{SECRETS['login']}:{SECRETS['proxy']} and/{SECRETS['environment']}"
+    monkeypatch.setenv(name, f"{scheme}{login}@{SECRETS['proxy host']}:port/{SECRETS['query']}")
+    ran = place.run("doctor", "--report", "--offline")
+    assert [*leaked(ran.out + ran.err)] == [], ran.out
+    assert name in ran.out
+    # The others that errors quote.
+    monkeypatch.delenv(name)
+    for other in ("KIMI_MODEL_MAX_CONTEXT_SIZE", "KIMI_DIALECT"):
+        with monkeypatch.context() as patch:
+            patch.setenv(other, SECRETS["wrong"])
+            ran = place.run("doctor", "--report", "--offline")
+            assert [*leaked(ran.out + ran.err)] == [], ran.out
+
+
 def test_a_server_that_says_the_key_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServerThread(models=("stand-in",)) as server:
         refusal = {"error": {"message": "who is plain-words-of-a-server"}}
