@@ -212,10 +212,14 @@ def _event(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _title(folder: Path, checkpoint_id: int | None, world_line: int, after: int | None) -> str:
-    """What the copy is called: where it was made, and after what; no other session of the folder has that title."""
+    """What the copy is called: where it was made, and after what; no other session of the folder has that title.
+
+    It is empty where nothing was said: then the copy is called by what is said first in it, as any session.
+    """
     info = describe(folder)
-    named = info.title if info is not None else ""
-    origin = _FORK.sub("", named) or "Untitled"
+    if info is None:
+        return ""
+    origin = _FORK.sub("", info.title) or "Untitled"
     place = "" if checkpoint_id is None else f" at #{checkpoint_id}"
     place = place if after is None else f" after #{after}"
     place += f" of world line {world_line}" if world_line else ""

@@ -857,6 +857,12 @@ class KimiApp(App[None], inherit_bindings=False):
                 self._mouse_down_widget = None  # a click with another button does nothing
             if is_up and isinstance(pointed, RefusesEarlyClicks) and pointed.refuses_click(event):
                 self._mouse_down_widget = None  # so that no click comes of it
+        if isinstance(event, events.MouseDown) and not event.is_forwarded:
+            # As another key would: whoever does something else between two presses does not mean to quit.
+            if self._quits_again:
+                self._warn_of_quitting("")
+            for screen in self._open_screens:
+                screen.quitting.cancel()
         if isinstance(event, events.Key | events.Paste):
             for screen in self._open_screens:
                 screen.bench.last_key_at = event.time

@@ -231,6 +231,11 @@ def short_age(seconds: float) -> str:
 # --- texts
 
 
+def session_words(title: str, cells: int = 60) -> str:
+    """A session as the subject of a sentence: its title in quotation marks, cut to so many cells, or that it is a session."""
+    return f"“{cut(title, cells)}”" if title else "The session"
+
+
 def cut(text: str, width: int, mark: str = "…") -> str:
     """The text in at most `width` cells; what was longer ends in the mark."""
     if cell_len(text) <= width:

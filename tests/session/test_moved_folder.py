@@ -122,6 +122,16 @@ async def test_the_sessions_screen_lists_them_and_says_so(
     catalog = SessionCatalog(store.root, new)
     (row,) = catalog.described(catalog.folders(everywhere=False))
     assert row.title == "said there"
+    assert row.facts.startswith("its folder was renamed or moved, Enter continues it here")
+    new.rename(tmp_path / "elsewhere")
+    (tmp_path / "other" / "one").mkdir(parents=True)
+    catalog = SessionCatalog(store.root, tmp_path / "other" / "one")
+    (row,) = catalog.described(catalog.folders(everywhere=False))
+    assert row.facts.startswith("its folder is gone and may be this one, Enter continues it here")
+    catalog = SessionCatalog(store.root, tmp_path / "elsewhere" / "deep")
+    (row,) = catalog.described(
+        [*catalog.folders(everywhere=False), *catalog.folders(everywhere=True)]
+    )
     assert row.facts.startswith("its folder does not exist any more")
 
 

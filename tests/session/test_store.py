@@ -326,6 +326,14 @@ async def test_delete(store: SessionStore) -> None:
     assert not list((store.root / "sessions").iterdir())
 
 
+async def test_the_fork_of_an_empty_session_has_no_title_yet(store: SessionStore) -> None:
+    session = store.create(store.root)
+    await session.open()
+    copy = await session.fork()
+    assert read_state(copy.dir).title == "", "the first message gives it one"
+    await session.aclose()
+
+
 async def test_a_fork_has_everything_and_is_its_own(store: SessionStore) -> None:
     session = await made(store, HERE, "a", "b", "c")
     await session.open()

@@ -947,6 +947,6 @@ async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Pa
         assert [(one.by, one.author) for one in made] == [("agent", "explorer"), ("agent", "")]
         lines = stored.read_text().splitlines()
         assert ["author" in json.loads(line) for line in lines[-2:]] == [True, False]
-        outcome = await on.soul.rewind(Target(0), "restore")
+        outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == before
         assert {one.fate for one in outcome.files} == {"restore", "delete"}

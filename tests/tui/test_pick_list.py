@@ -7,28 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.tui.formatting import cut_middle
-from kimi_tui.tui.pick_list import Entry, PickState, _Table  # pyright: ignore[reportPrivateUsage]
+from kimi_tui.tui.pick_list import Entry, PickModel, _Table  # pyright: ignore[reportPrivateUsage]
 
 
 @given(
     st.lists(st.text("ab", min_size=1, max_size=3), max_size=30),
-    st.lists(st.one_of(st.integers(-12, 12), st.text("ab", max_size=2)), max_size=20),
-    st.integers(1, 8),
+    st.lists(st.text("ab", max_size=3), max_size=20),
+    st.integers(0, 29),
 )
-def test_the_chosen_entry_matches_and_is_shown(
-    names: list[str], doings: list[int | str], rows: int
-) -> None:
-    state = PickState(tuple(Entry(name) for name in names))
-    for doing in doings:
-        if isinstance(doing, str):
-            state.type(doing)
-        else:
-            state.move(doing)
-        shown = state.window(rows)
-        assert len(shown) == min(rows, len(state.matching))
-        if state.matching:
-            assert state.chosen in state.matching
-            assert state.chosen in shown
+def test_the_chosen_entry_holds_what_was_typed(names: list[str], typed: list[str], at: int) -> None:
+    model = PickModel([Entry(name) for name in names])
+    chosen = at if at < len(names) else 0
+    for needle in typed:
+        place = model.type(needle, chosen)
+        assert len(model) == sum(model.needle in name for name in names)
+        if not names:
+            continue
+        before, chosen = chosen, model.matching[place]
+        if model.needle and model.needle == needle and needle in names:
+            assert names[chosen] == needle
+        elif model.needle in names[before]:
+            assert chosen == before
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,9 @@ from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import NoticeDetails, NoticingPane
-from kimi_tui.tui.painter import INKS, Painter
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
+from kimi_tui.tui.row_list import ListState, PaintedRows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
@@ -68,21 +69,6 @@ HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
 SLICE_S = 0.003
 """Seconds of a time slice of measuring, after which keys and frames are handled."""
 SIDES: tuple[Side, Side] = ("other", "live")
-_STYLES = (
-    "page",
-    "band",
-    "select",
-    *INKS,
-    "warn",
-    "ok",
-    "line",
-    "added",
-    "removed",
-    "raised",
-    "code-keyword",
-    "code-string",
-    "code-comment",
-)
 
 
 def _on(spans: Iterable[StyledText], ground: str) -> list[StyledText]:
@@ -96,7 +82,7 @@ class RowsPane(ScrollView, can_focus=False):
     ALLOW_SELECT = False
     """False: Textual's own text selection would span both columns; `get_selection` replaces it."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"compare--{name}" for name in _STYLES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = PaintedRows.COMPONENT_CLASSES
 
     class Clicked(Message):
         """A row was clicked."""
@@ -109,7 +95,7 @@ class RowsPane(ScrollView, can_focus=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self._painter = Painter(self, "compare", blank="ink")
+        self._painter = Painter(self, "rows", blank="ink")
 
     def on_mount(self) -> None:
         """Take the thin scrollbar."""
@@ -350,8 +336,14 @@ class CompareFiles(RowsPane):
         self._files = found.files
         self._unfolded: frozenset[int] = frozenset()
         self._rows: list[tuple[list[StyledText], int]] = []
-        self.selected = 0
+        self._state = ListState(self.count)
+        self._state.choose(0)
         self.focused_here = False
+
+    @property
+    def selected(self) -> int:
+        """The index of the selected file; -1 where there is none."""
+        return -1 if self._state.chosen is None else self._state.chosen
 
     @property
     def count(self) -> int:
@@ -384,7 +376,7 @@ class CompareFiles(RowsPane):
 
     def select(self, index: int) -> None:
         """Select a file."""
-        self.selected = max(0, min(index, self.count - 1))
+        self._state.choose(index)
         row = next((i for i, (_, at) in enumerate(self._rows) if at == self.selected), 0)
         self.show_rows(row, row)
         self.refresh()
@@ -399,7 +391,7 @@ class CompareFiles(RowsPane):
     def choose_at(self, row: int) -> None:
         """Select what was clicked, and show its diff."""
         if 0 <= row < len(self._rows) and self._rows[row][1] >= 0:
-            self.selected = self._rows[row][1]
+            self._state.choose(self._rows[row][1])
             self.toggle()
 
     def spans_of(self, row: int) -> list[StyledText]:
@@ -453,7 +445,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
     """
 
     HELP_TITLE = "Comparison"
-    CSS_PATH = [*sheets("compare")]  # noqa: RUF012 - Textual declares it so
+    CSS_PATH = [*sheets("rows", "compare")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Above", id="compare.up", show=False),
         Binding("down", "move(1)", "Below", id="compare.down", show=False),

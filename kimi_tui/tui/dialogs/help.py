@@ -8,7 +8,6 @@ from typing import ClassVar
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.content import Content
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import CHANGE_KEY
@@ -18,6 +17,8 @@ from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, keys_of, line_break_key, newline_keys
 from kimi_tui.tui.pick_list import LIST_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
+from kimi_tui.tui.row_list import plain
+from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.terminal_input import has_extended_keys
 
 Pair = tuple[str, str]
@@ -425,29 +426,29 @@ class HelpScreen(TextScreen, inherit_bindings=False):
 
     def _go_to_first(self) -> None:
         text = self.query_one(TextRows)
-        titles = [row.plain for row in text.rows(text.size.width)]
+        titles = [row.text for row in text.lines(text.size.width)]
         scroll = self.query_one(VerticalScroll)
         # Whoever has gone somewhere meanwhile stays there.
         if self._first in titles and scroll.scroll_target_y == 0:
             scroll.scroll_to(y=titles.index(self._first), animate=False, immediate=True)
 
-    def _rows(self, width: int) -> list[Content]:
+    def _rows(self, width: int) -> list[Line]:
         """The sections, each under its title."""
-        lines: list[Content] = []
+        lines: list[Line] = []
         column = COLUMN if width >= NARROW_BELOW else COLUMN * 2 // 3
         for title, pairs in sections(
             self._commands, self._keys, glyphs_of(self), extended=has_extended_keys(self)
         ):
-            lines.append(Content.styled(title, "bold $ink-strong"))
+            lines.append(plain(title, "strong"))
             for key, meaning in pairs:
                 gap = " " * (column - cell_len(key))
                 first, *rest = wrap_words(meaning, max(16, width - column - 2))
                 if len(gap) < 2:
                     # What is wider than its column has a row of its own.
-                    lines.append(Content.assemble("  ", (cut(key, width - 2), "$accent")))
+                    lines.append(plain(f"  {cut(key, width - 2)}", "accent"))
                     rest.insert(0, first)
                 else:
-                    lines.append(Content.assemble("  ", (key, "$accent"), gap, (first, "$ink")))
-                lines += [Content.styled(" " * (column + 2) + row, "$ink") for row in rest]
-            lines.append(Content(""))
+                    lines.append(Line((Span(f"  {key}", "accent"), Span(gap + first))))
+                lines += [plain(" " * (column + 2) + row) for row in rest]
+            lines.append(BLANK)
         return lines[:-1]

@@ -12,13 +12,12 @@ from textual.screen import ModalScreen
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.dialogs.text_dialog import AROUND, DialogFrame, DialogWords
-from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.formatting import session_words
 from kimi_tui.tui.frame import hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.screens import app_of, sheets
 
-TITLE_CELLS = 60
 HINTS = (("f", "go on in a fork, a copy of it"), ("Esc", "quit"))
 
 
@@ -39,7 +38,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
 
     def __init__(self, title: str, holder: str) -> None:
         super().__init__()
-        self._title = f"“{cut(one_line(title), TITLE_CELLS)}”"
+        self._title = session_words(one_line(title))
         self._holder = holder
         self._keys = DialogWords()
 

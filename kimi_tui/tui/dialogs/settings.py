@@ -100,7 +100,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     HELP_TITLE = "Settings"
     IS_EXPECTED = True
-    CSS_PATH = sheets("settings")
+    CSS_PATH = sheets("rows", "settings")
 
     def __init__(
         self,
@@ -140,9 +140,9 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def _fit(self) -> None:
         self._list.show(self._entries(), self._list.chosen)
-        self._list.rows = max(3, app_of(self).size.height - ROWS_AROUND)
+        self._list.most = max(3, app_of(self).size.height - ROWS_AROUND)
         self._list.styles.height = (
-            self._list.rows + 1
+            self._list.most + 1
         )  # one for what was typed to find a key, or how many there are
         self._show()
 

@@ -13,11 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.geometry import Size
 from textual.screen import ModalScreen
-from textual.strip import Strip
-from textual.visual import Visual
-from textual.widget import Widget
 from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean, one_line
@@ -27,57 +23,30 @@ from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.notices import Notice
+from kimi_tui.tui.row_list import PaintedRows, plain
+from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.transcript.selection import select_piece
 
 TIME_CELLS = 10
 LOW_BELOW = 24
 """Rows, below which the frame of a summary has none to spare."""
 _MARGIN = 3
 
-Wrap = Callable[[int], list[Content]]
+Wrap = Callable[[int], Sequence[Line]]
 """Makes the rows of a text, none wider than so many cells."""
 
 
-class TextRows(Widget):
+class TextRows(PaintedRows):
     """Rows of text that stand in a frame that scrolls; only those on view are painted."""
 
     def __init__(self, wrap: Wrap) -> None:
         super().__init__()
         self._wrap = wrap
-        self._wrapped: tuple[int, list[Content]] = (-1, [])
 
-    def rows(self, width: int) -> list[Content]:
-        """All of them, none wider than `width` cells."""
-        if self._wrapped[0] != width:
-            self._wrapped = (width, self._wrap(width))
-        return self._wrapped[1]
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+    def lay_out(self, width: int) -> Sequence[Line]:
         """As many rows as the words need."""
-        return len(self.rows(width))
-
-    def render(self) -> Content:
-        """All rows: for what is selected with the mouse."""
-        return Content("\n").join(self.rows(self.content_size.width))
-
-    def on_click(self, event: events.Click) -> None:
-        """Select the word at a second click, the row at a third."""
-        event.prevent_default()
-        at = event.get_content_offset(self)
-        rows = self.rows(self.content_size.width)
-        if at is not None and at.y < len(rows):
-            select_piece(self, event, rows[at.y].plain, at)
-
-    def render_line(self, y: int) -> Strip:
-        """One row."""
-        if self.text_selection is not None:
-            return super().render_line(y)
-        width, style = self.size.width, self.visual_style
-        rows = self.rows(width)
-        strips = Visual.to_strips(self, rows[y], width, 1, style) if 0 <= y < len(rows) else []
-        return strips[0].apply_offsets(0, y) if strips else Strip.blank(width, style.rich_style)
+        return self._wrap(width)
 
 
 class TextScreen(ModalScreen[None], AnswersOnce[None]):
@@ -90,7 +59,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
     """
 
     HELP_TITLE = "Jobs, window, statistics, notices"
-    CSS_PATH = sheets("text_screen")
+    CSS_PATH = sheets("rows", "text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close", show=False),
     ]
@@ -118,23 +87,21 @@ def notices_screen(told: Sequence[Notice]) -> TextScreen:
     return TextScreen("Notices", partial(_notice_rows, tuple(reversed(told))))
 
 
-def _notice_rows(told: Sequence[Notice], width: int) -> list[Content]:
+def _notice_rows(told: Sequence[Notice], width: int) -> list[Line]:
     if not told:
-        return [Content.styled("Nothing was told in this session.", "$ink-quiet")]
-    lines: list[Content] = []
+        return [plain("Nothing was told in this session.", "quiet")]
+    lines: list[Line] = []
     room = max(16, width - TIME_CELLS)
     indent = " " * TIME_CELLS
     for one in told:
-        style = {"warning": "$warn", "error": "$kind-error"}.get(one.level, "$ink-strong")
+        style = {"warning": "warn", "error": "error"}.get(one.level, "strong")
         at = f"{time.strftime('%H:%M:%S', time.localtime(one.at)):<{TIME_CELLS}}"
         # Of several that came at once the last one is the newest, too.
         for text in reversed((one.text, *one.more)):
             first, *rest = wrap_words(text, room) or [""]
-            lines.append(Content.assemble((at, "$ink-quiet"), (first, style)))
-            lines += [Content.styled(indent + row, style) for row in rest]
-        lines += [
-            Content.styled(indent + row, "$ink") for row in wrap_words(one.advice, room) if row
-        ]
+            lines.append(Line((Span(at, "quiet"), Span(first, style))))
+            lines += [plain(indent + row, style) for row in rest]
+        lines += [plain(indent + row) for row in wrap_words(one.advice, room) if row]
     return lines
 
 
@@ -153,7 +120,7 @@ def figures_screen(name: str, title: str, figures: Figures) -> TextScreen:
     return TextScreen(name, partial(figure_rows, title, figures), "-figures")
 
 
-def figure_rows(title: str, figures: Figures, width: int) -> list[Content]:
+def figure_rows(title: str, figures: Figures, width: int) -> list[Line]:
     """The title, then a row for each name, and more where its sentence is long."""
     # A tool bears the name that the model gave it.
     columns = [said for _, said in figures if not isinstance(said, str)]
@@ -163,15 +130,15 @@ def figure_rows(title: str, figures: Figures, width: int) -> list[Content]:
         for name, said in figures
     ]
     column = max((cell_len(name) for name, _ in pairs), default=0) + _MARGIN
-    lines = [Content.styled(row, "bold $ink-strong") for row in wrap_words(one_line(title), width)]
+    lines = [plain(row, "strong") for row in wrap_words(one_line(title), width)]
     if lines:
-        lines.append(Content(""))
+        lines.append(BLANK)
     for name, text in pairs:
         room = max(16, width - column)
         first, *rest = [text] if cell_len(text) <= room else wrap_words(text, room)
         gap = " " * (column - cell_len(name))
-        lines.append(Content.assemble((name, "$ink-quiet"), gap, (first, "$ink")))
-        lines += [Content.styled(" " * column + row, "$ink") for row in rest]
+        lines.append(Line((Span(name, "quiet"), Span(f"{gap}{first}"))))
+        lines += [plain(" " * column + row) for row in rest]
     return lines
 
 

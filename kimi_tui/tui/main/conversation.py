@@ -223,11 +223,15 @@ class Conversation:
         if found.end:
             bench.views.glance(found.end)
         elif found.holder:
-            words = f"“{found.title}” is open in another program; waiting for it to be closed"
-            bench.transcript.reading = words
+            from kimi_tui.tui.formatting import session_words
+
+            words = session_words(found.title)
+            bench.transcript.reading = (
+                f"{words} is open in another program; waiting for it to be closed"
+            )
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
-            bench.transcript.reading = f"Reading {found.title}{count}"
+            bench.transcript.reading = f"Reading {found.title or 'the session'}{count}"
         self._show_waiting(self._early)
 
     async def _wants_fork(self, held: EarlierSession) -> bool:

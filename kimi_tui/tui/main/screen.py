@@ -106,7 +106,7 @@ class MainScreen(Screen[None]):
 
     AUTO_FOCUS = "PromptArea"
     """The prompt has the focus from the start: changing the focus later would style widgets again."""
-    SHEETS = sheets("main", "prompt", "chat")
+    SHEETS = sheets("main", "prompt", "rows", "chat")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "escape", "Stop, or back", id="escape", show=False),
@@ -680,7 +680,7 @@ class MainScreen(Screen[None]):
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
         self._open_image(self.bench.images[event.chip].facts)
 
-    def on_command_menu_clicked(self) -> None:
+    def on_row_list_picked(self) -> None:
         """A row of the menu was clicked."""
         if chosen := self.prompt.area.take_clicked():
             self._run_entry(chosen)

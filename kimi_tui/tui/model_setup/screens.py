@@ -108,7 +108,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     HELP_TITLE = "Lists: settings, models, servers"
     IS_EXPECTED = True
-    CSS_PATH = sheets("model_setup")
+    CSS_PATH = sheets("rows", "model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
 
     def __init__(
@@ -470,7 +470,7 @@ class LocalScreen(AskingScreen[Launch | None]):
 
     HELP_TITLE = "Local servers"
     IS_EXPECTED = True
-    CSS_PATH = sheets("model_setup")
+    CSS_PATH = sheets("rows", "model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", SERVER_KEYS["escape"], show=False),
         # Not a letter: with many models those narrow the list.
@@ -574,7 +574,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
 
     HELP_TITLE = "Models"
     IS_EXPECTED = True
-    CSS_PATH = sheets("model_setup")
+    CSS_PATH = sheets("rows", "model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", MODEL_KEYS["escape"], show=False),
         Binding("ctrl+s", "use_here", MODEL_KEYS["ctrl+s"], show=False),
@@ -644,7 +644,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
 
     def on_mount(self) -> None:
         """Give the list the keys, and ask the server what it has."""
-        self._list.rows = min(ROWS, app_of(self).size.height - 13)
+        self._list.most = min(ROWS, app_of(self).size.height - 13)
         self._list.focus()
         self._show(model_options(self._launch, ()))
         if isinstance(self._launch.choice, Choice):

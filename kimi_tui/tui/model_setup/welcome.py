@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -21,10 +21,13 @@ from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.formatting import counted
+from kimi_tui.tui.formatting import counted, cut
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.keyboard import row_of_digit
 from kimi_tui.tui.model_setup.models import local_servers, where
+from kimi_tui.tui.row_list import Look, RowList, RowModel, plain
+from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, sheets
 
 if TYPE_CHECKING:
@@ -72,84 +75,56 @@ def _found(servers: tuple[LocalServer, ...]) -> str:
     return f"{names}; {counted(count, 'model')}"
 
 
-class StartOptions(Widget, can_focus=True):
-    """The list of ways to begin, of which one is chosen."""
-
-    @dataclass
-    class Chosen(Message):
-        """Enter, a digit or a click on a way."""
-
-        index: int
-
-    class Moved(Message):
-        """Another way is chosen, but not begun."""
+class StartModel(RowModel):
+    """The ways to begin; `options` are changed when servers were found."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._ways = ways(None)
-        self._chosen = 0
+        self.options = ways(None)
+
+    def __len__(self) -> int:
+        """The number of ways."""
+        return len(self.options)
+
+    def rows(self, look: Look) -> Sequence[Sequence[Line]]:
+        """Two rows a way, and a blank one between."""
+        return [self._way(index, look) for index in look.on_view]
+
+    def _way(self, index: int, look: Look) -> list[Line]:
+        option, is_chosen = self.options[index], index == look.chosen
+        cut_mark = look.glyphs.cut
+        title = (
+            Span("  "),
+            Span(f"{index + 1}  ", "accent/b" if is_chosen else "quiet"),
+            Span(cut(option.title, look.width - 5, cut_mark), "strong" if is_chosen else "ink"),
+        )
+        about = plain("     " + cut(option.about, look.width - 5, cut_mark), "quiet")
+        return [Line(title), about]
+
+
+class StartOptions(RowList):
+    """The list of ways to begin, of which one is chosen."""
+
+    LETTERS = True
+    GAP = 1
+
+    model: StartModel
+
+    def __init__(self) -> None:
+        super().__init__(StartModel(), most=len(ways(None)))
 
     def show(self, servers: tuple[LocalServer, ...]) -> None:
         """Tell what was found on this machine."""
-        self._ways = ways(servers)
+        self.model.options = ways(servers)
         self.refresh()
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Two rows a way, and a blank one between."""
-        return 3 * len(self._ways) - 1
-
-    def render(self) -> Content:
-        """The rows; the chosen way has the accent."""
-        glyphs = glyphs_of(self)
-        width = self.content_size.width
-        lines: list[Content] = []
-        for index, way in enumerate(self._ways):
-            is_chosen = index == self._chosen
-            back = " on $select" if is_chosen else ""
-            edge = glyphs.edge if is_chosen else " "
-            title = "bold $ink-strong" if is_chosen else "$ink"
-            number = "bold $accent" if is_chosen else "$ink-quiet"
-            rows = (
-                Content.assemble(
-                    (f"{edge} ", f"$accent{back}"),
-                    (f"{index + 1}  ", f"{number}{back}"),
-                    (way.title, f"{title}{back}"),
-                ),
-                Content.assemble(
-                    (f"{edge}    ", f"$accent{back}"), (way.about, f"$ink-quiet{back}")
-                ),
-            )
-            for row in rows:
-                shown = row.truncate(width, ellipsis=True)
-                fill = " " * max(0, width - shown.cell_length)
-                lines.append(Content.assemble(shown, (fill, f"$ink{back}")))
-            lines.append(Content(""))
-        return Content("\n").join(lines[:-1])
-
     def on_key(self, event: events.Key) -> None:
-        """Arrows choose, Enter and digits begin."""
-        if event.key in ("up", "down", "k", "j"):
-            step = 1 if event.key in ("down", "j") else -1
-            self._chosen = max(0, min(len(self._ways) - 1, self._chosen + step))
-            self.refresh()
-            self.post_message(self.Moved())
-        elif event.key == "enter":
-            self.post_message(self.Chosen(self._chosen))
-        elif event.character in ("1", "2", "3"):
-            self._chosen = int(event.character) - 1
-            self.refresh()
-            self.post_message(self.Chosen(self._chosen))
-        else:
-            return
-        event.stop()
-
-    def on_click(self, event: events.Click) -> None:
-        """Choose the option that was clicked."""
-        index, row = divmod(event.y, 3)
-        if row < 2 and index < len(self._ways):
-            self._chosen = index
-            self.refresh()
-            self.post_message(self.Chosen(index))
+        """A digit begins its way."""
+        index = row_of_digit(event.character or "", len(self.model))
+        if index is not None:
+            event.stop()
+            event.prevent_default()
+            self.select(index)
+            self.post_message(self.Picked(self))
 
 
 class Greeting(Widget):
@@ -190,7 +165,7 @@ class WelcomeScreen(Screen[None]):
     Without `words` it says what of the configuration could not be used, which may be why it asks.
     """
 
-    SHEETS = sheets("model_setup")
+    SHEETS = sheets("rows", "model_setup")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Quit", show=False),
@@ -273,11 +248,12 @@ class WelcomeScreen(Screen[None]):
         self._servers = ()
         self._ways.show(())
 
-    async def on_start_options_chosen(self, event: StartOptions.Chosen) -> None:
-        """Go the chosen way."""
-        if event.index == 0:
+    @on(StartOptions.Picked)
+    def _way_picked(self) -> None:
+        chosen = self._ways.state.chosen
+        if chosen == 0:
             self._paste_a_key(self._server_url if self._words else "")
-        elif event.index == 1:
+        elif chosen == 1:
             self._use_local()
         else:
             self.post_message(
@@ -297,8 +273,9 @@ class WelcomeScreen(Screen[None]):
         else:
             self.query_one(Footer).urgent = PASTED_OTHER
 
-    def on_start_options_moved(self) -> None:
-        """What was said of a paste is read."""
+    @on(StartOptions.Moved)
+    def _moved(self) -> None:
+        # What was said of a paste is read.
         self.query_one(Footer).urgent = ""
 
     def _paste_a_key(self, base_url: str, *, pasted: tuple[str, float] | None = None) -> None:

@@ -11,14 +11,12 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.selection import Selection
 from textual.strip import Strip
-from textual.widget import Widget
 
-from kimi_tui.tui.faults import blank_strips, log_fault
+from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import (
     QUIET_S,
@@ -28,7 +26,6 @@ from kimi_tui.tui.keyboard import (
     row_of_digit,
     unhandled,
 )
-from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -40,32 +37,25 @@ from kimi_tui.tui.preview.layout import (
     PreviewAction,
     PreviewAnswer,
 )
-from kimi_tui.tui.rows import plain_rows
+from kimi_tui.tui.row_list import PaintedRows
+from kimi_tui.tui.rows import Line, Span, plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.terminal_input import PaintWatch
-from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
+from kimi_tui.tui.transcript.selection import select_piece
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import RewindPreview
-
-_STYLES = (*INKS, "ok", "warn", "added", "removed")
-
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
 _MOVES = frozenset("jk ")
 """Letters that only move about."""
 
 
-class PreviewSheet(Widget):
+class PreviewSheet(PaintedRows):
     """The widget that draws the rows of a preview and says which of them was clicked."""
 
     ALLOW_SELECT = False
     """Textual's own selection would be of all rows."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"preview--{name}" for name in _STYLES),
-        "preview--select",
-    }
 
     class Chosen(Message):
         """An action was clicked."""
@@ -88,17 +78,18 @@ class PreviewSheet(Widget):
         self.painted_at = float("inf")
         """The monotonic time at which the terminal painted it; infinite before."""
         self.sheet = layout.PreviewRows()
-        """The rows as laid out last, for a screen of the size `_laid_out_for`."""
-        self._laid_out_for: Size | None = None
-        self._painter = Painter(self, "preview")
+        """The rows as laid out last."""
 
-    def lay_out(self) -> None:
-        """Compute the rows for the present size and state."""
-        self._laid_out_for = size = app_of(self).size
-        width = layout.frame_width(size.width) - 2
-        height, glyphs = layout.rows_for(size.height), glyphs_of(self)
+    @property
+    def room(self) -> int:
+        """The most rows on a screen of this height."""
+        return layout.rows_for(app_of(self).size.height)
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """The rows for the present state."""
+        glyphs = glyphs_of(self)
         try:
-            self.sheet = layout.preview_rows(self.state, width, height, glyphs)
+            self.sheet = layout.preview_rows(self.state, width, self.room, glyphs)
         except Exception:
             # What can be done stays on view, and its keys work, whatever is wrong with what they would change.
             log_fault("laying out a preview")
@@ -106,21 +97,11 @@ class PreviewSheet(Widget):
             rows = [[(span.text, span.style) for span in mark.spans] for mark in marks]
             rows += [[(f"    {one.key}  {one.verb}", "ink")] for one in self.state.actions]
             self.sheet = layout.PreviewRows([layout.Row(spans) for spans in rows])
-
-    def notify_style_update(self) -> None:
-        """Forget the colours of the painter: called by Textual when they may have changed."""
-        super().notify_style_update()
-        self._painter.clear()
+        return [Line(tuple(Span(*span) for span in row.spans)) for row in self.sheet.rows]
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         """The width inside the frame."""
         return layout.frame_width(viewport.width) - 2
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of rows; they are laid out again when the size of the screen has changed."""
-        if self._laid_out_for != app_of(self).size:
-            self.lay_out()
-        return len(self.sheet.rows)
 
     def refuses_click(self, event: events.MouseUp) -> bool:
         """Whether a click was read before the terminal had painted this."""
@@ -130,7 +111,7 @@ class PreviewSheet(Widget):
         """Choose the action or open the file in the clicked row; further clicks select text."""
         event.prevent_default()
         offset = event.get_content_offset(self)
-        if offset is None or select_piece(self, event, self._text_of(offset.y), offset):
+        if offset is None or select_piece(self, event, self.text_of(offset.y), offset):
             return
         row, at = self._row(offset.y), self.sheet.files_at
         first, last = self.sheet.band
@@ -143,25 +124,12 @@ class PreviewSheet(Widget):
         rows = self.sheet.rows
         return rows[y] if 0 <= y < len(rows) else layout.Row()
 
-    def _text_of(self, y: int) -> str:
-        return self._row(y).text
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, for the clipboard."""
-        return selected_text(selection, self._text_of)
-
-    def render_line(self, y: int) -> Strip:
-        """One row."""
-        try:
-            return self._painted(y)
-        except Exception:
-            return blank_strips("a preview", Region(0, y, self.size.width, 1))[0]
-
-    def _painted(self, y: int) -> Strip:
-        row, width = self._row(y), self.size.width
-        strip = self._painter.strip(row.spans, width)
+    def painted(self, y: int, width: int) -> Strip:
+        """One row; that of the selected action stands out among the choices."""
+        strip = super().painted(y, width)
+        row = self._row(y)
         if not row.is_selected:
-            return with_selection(self, self._painter, strip, y, self._text_of)
+            return strip
         first, last = self.sheet.band
         selected = self._painter.strip(row.spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
@@ -189,7 +157,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     QUIET_S: ClassVar[float] = QUIET_S
     """Seconds without a key before Enter counts, and a letter in a preview that the user did not open."""
     HELP_TITLE = "Preview of a rewind"
-    CSS_PATH = [*sheets("preview")]  # noqa: RUF012 - Textual declares it so
+    CSS_PATH = [*sheets("rows", "preview")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Choose", id="preview.up", show=False),
         Binding("down,j", "move(1)", "Choose", id="preview.down", show=False),
@@ -288,8 +256,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def _show(self) -> None:
         self._sheet.border_title = Content(layout.frame_title(self._state))
         self._sheet.border_subtitle = ""
-        self._sheet.lay_out()
         self._sheet.refresh(layout=True)
+        self._sheet.lines(layout.frame_width(app_of(self).size.width) - 2)
 
     def action_move(self, step: int) -> None:
         """Select another action, or scroll the dropped messages where they are listed."""

@@ -11,17 +11,16 @@ from typing import NamedTuple
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.formatting import cut, path, spans_width
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.keyboard import LineField, key_of
 from kimi_tui.tui.prompt.command import Command, CommandTable
+from kimi_tui.tui.row_list import Look, RowList, RowModel
+from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.screens import AnswersOnce, sheets
 
 NAME_CELLS = 25
@@ -43,8 +42,55 @@ class MenuOffer(NamedTuple):
     is_path: bool = False
 
 
-class CommandMenu(Widget):
-    """A list of commands or other offers; hidden while it is empty.
+class MenuModel(RowModel):
+    """Commands or other offers.
+
+    Args:
+        keys: those of the configuration, by command.
+        found: the entries.
+    """
+
+    def __init__(self, keys: Mapping[str, str], found: Sequence[Command | MenuOffer] = ()) -> None:
+        self._keys = keys
+        self.found = found
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self.found)
+
+    def rows(self, look: Look) -> Sequence[Sequence[Line]]:
+        """A row for each entry: what it puts into the prompt, and at the right its key, or a note."""
+        return [[self._row(self.found[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
+
+    def _row(self, entry: Command | MenuOffer, look: Look, *, is_chosen: bool) -> Line:
+        glyphs, style = look.glyphs, "strong" if is_chosen else "ink"
+        if isinstance(entry, Command):
+            note = drawn(key_of(entry.name, self._keys), glyphs)
+            name = cut(drawn(entry.usage, glyphs), NAME_CELLS, glyphs.cut)
+            room = max(0, look.width - NAME_CELLS - 4 - len(note) - 2)
+            words = (
+                Span(f"  {name:<{NAME_CELLS + 1}}", style),
+                Span(cut(entry.help, room, glyphs.cut), "quiet"),
+            )
+        else:
+            note, fit = entry.note, path if entry.is_path else cut
+            room = max(8, look.width - 4 - len(note))
+            words = (Span("  "), Span(fit(drawn(entry.shown, glyphs), room, glyphs.cut), style))
+        gap = " " * max(1, look.width - spans_width(words) - len(note))
+        return Line((*words, Span(f"{gap}{note}", "quiet")))
+
+    def footing(self, look: Look) -> str:
+        """Which entries are on view, where those are not all."""
+        n_entries, on_view = len(self.found), look.on_view
+        return (
+            f"{on_view.start + 1} to {on_view.stop} of {n_entries:,}"
+            if len(on_view) < n_entries
+            else ""
+        )
+
+
+class CommandMenu(RowList, can_focus=False):
+    """A list of commands or other offers; hidden while it is empty. A click on an entry chooses and picks it.
 
     Args:
         keys: those of the configuration, by command.
@@ -52,26 +98,22 @@ class CommandMenu(Widget):
         found: the commands to begin with.
     """
 
-    class Clicked(Message):
-        """An entry was clicked, and is the chosen one now."""
+    model: MenuModel
 
     def __init__(
         self, keys: Mapping[str, str], rows: int = 8, found: Sequence[Command] = ()
     ) -> None:
-        super().__init__()
-        self._keys = keys
-        self._rows = rows
-        self._room = rows
-        self._found: Sequence[Command | MenuOffer] = found
-        self._chosen: int | None = 0
+        super().__init__(MenuModel(keys, found), most=rows)
+        self._free = rows
+        """Rows that the screen has for it."""
         self._is_moved = False
-        """Whether the user has moved the choice with the arrows."""
+        """Whether the user has moved the choice."""
         self._is_hint = False
 
     @property
     def active(self) -> bool:
         """Whether something can be chosen, so that the arrows, Enter, Tab and Esc act on the menu."""
-        return bool(self._found) and not self._is_hint
+        return bool(len(self.model)) and not self._is_hint
 
     @property
     def chosen(self) -> Command | None:
@@ -87,12 +129,12 @@ class CommandMenu(Widget):
 
     @property
     def _current(self) -> Command | MenuOffer | None:
-        return self._found[self._chosen] if self.active and self._chosen is not None else None
+        return self.model.found[self.state.chosen] if self.state.chosen is not None else None
 
     @property
     def completion(self) -> Command | None:
         """The command that Tab would write out: the chosen one, else the first."""
-        first = self._found[0] if self.active else None
+        first = self.model.found[0] if self.active else None
         return self.chosen or (first if isinstance(first, Command) else None)
 
     def show(
@@ -113,93 +155,31 @@ class CommandMenu(Widget):
         """
         kept = self._current if is_same_text and self._is_moved else None
         self._is_moved &= is_same_text
-        first = 0 if found and is_first_chosen else None
+        first = 0 if found and is_first_chosen and not is_hint else None
         chosen = found.index(kept) if kept in found else first
-        if (found, is_hint, chosen) == (self._found, self._is_hint, self._chosen):
+        if (found, is_hint, chosen) == (self.model.found, self._is_hint, self.state.chosen):
             return
-        self._found, self._chosen, self._is_hint = found, chosen, is_hint
+        self.model.found, self._is_hint = found, is_hint
+        if not self._is_moved:
+            self.state.top = 0
         self.display = bool(found)
-        self.refresh(layout=True)
+        self.offered(chosen)
 
-    def move(self, step: int) -> None:
-        """Choose another command."""
-        last = len(self._found) - 1
-        if self._chosen is None:
-            self._chosen = 0 if step > 0 else last
-        else:
-            self._chosen = max(0, min(last, self._chosen + step))
-        self._is_moved = True
-        self.refresh()
+    def select(self, index: int) -> None:
+        """Choose an entry, if any can be chosen: it stays chosen until something is typed."""
+        if self.active:
+            self._is_moved = True
+            super().select(index)
 
     @property
-    def _shown_rows(self) -> int:
-        return min(self._rows, self._room)
-
-    @property
-    def _top(self) -> int:
-        rows = self._shown_rows
-        return max(0, min((self._chosen or 0) - rows // 2, len(self._found) - rows))
+    def room(self) -> int:
+        """The most rows on view: the screen has so many."""
+        return min(super().room, self._free)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """A row for each entry up to a limit, and one that names the limit where there are more."""
-        self._room = max(3, viewport.height - 9)
-        return min(len(self._found), self._shown_rows) + self._is_cut
-
-    @property
-    def _is_cut(self) -> bool:
-        """Whether there are more than are shown."""
-        return len(self._found) > self._shown_rows
-
-    def on_click(self, event: events.Click) -> None:
-        """Choose the row under the pointer."""
-        index = self._top + event.y
-        if self.active and event.y < self._shown_rows and 0 <= index < len(self._found):
-            self._chosen, self._is_moved = index, True
-            self.refresh()
-            self.post_message(self.Clicked())
-
-    def render(self) -> Content:
-        """The rows around the chosen entry."""
-        width = self.content_size.width
-        shown = self._found[self._top : self._top + self._shown_rows]
-        rows = [
-            self._row(one, width) if isinstance(one, Command) else self._offer_row(one, width)
-            for one in shown
-        ]
-        if self._is_cut:
-            last = self._top + len(shown)
-            more = f"  {self._top + 1} to {last} of {len(self._found):,}"
-            rows.append(Content.styled(cut(more, width, glyphs_of(self).cut), "$ink-quiet"))
-        return Content("\n").join(rows)
-
-    def _offer_row(self, offer: MenuOffer, width: int) -> Content:
-        glyphs = glyphs_of(self)
-        is_chosen = offer is self._current
-        back = " on $select" if is_chosen else ""
-        room = max(8, width - 4 - len(offer.note))
-        fit = path if offer.is_path else cut
-        shown = fit(drawn(offer.shown, glyphs), room, glyphs.cut)
-        row = Content.assemble(
-            (f"{glyphs.edge if is_chosen else ' '} ", f"$accent{back}"),
-            (shown, f"bold $ink-strong{back}" if is_chosen else "$ink"),
-        )
-        gap = " " * max(1, width - row.cell_length - len(offer.note))
-        return Content.assemble(row, (gap, f"$ink{back}"), (offer.note, f"$ink-quiet{back}"))
-
-    def _row(self, command: Command, width: int) -> Content:
-        glyphs = glyphs_of(self)
-        is_chosen = command is self.chosen
-        back = " on $select" if is_chosen else ""
-        key = drawn(key_of(command.name, self._keys), glyphs)
-        name = cut(drawn(command.usage, glyphs), NAME_CELLS, glyphs.cut)
-        room = max(0, width - NAME_CELLS - 4 - len(key) - 2)
-        row = Content.assemble(
-            (f"{glyphs.edge if is_chosen else ' '} ", f"$accent{back}"),
-            (f"{name:<{NAME_CELLS + 1}}", f"bold $ink-strong{back}" if is_chosen else "$ink"),
-            (cut(command.help, room, glyphs.cut), f"$ink-quiet{back}"),
-        )
-        gap = " " * max(1, width - row.cell_length - len(key))
-        return Content.assemble(row, (gap, f"$ink{back}"), (key, f"$ink-quiet{back}"))
+        self._free = max(3, viewport.height - 9)
+        return super().get_content_height(container, viewport, width)
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
@@ -233,7 +213,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     """
 
     HELP_TITLE = "Commands"
-    CSS_PATH = sheets("palette")
+    CSS_PATH = sheets("rows", "palette")
 
     def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:
         super().__init__()
@@ -266,18 +246,15 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         if self._menu.chosen is not None:
             self.dismiss(self._menu.chosen.name)
 
-    @on(CommandMenu.Clicked)
+    @on(CommandMenu.Picked)
     def _clicked(self) -> None:
         self._submitted()
 
     def on_key(self, event: events.Key) -> None:
         """Arrows move in the list, Esc closes."""
-        steps = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
-        if event.key in steps:
-            self._menu.move(steps[event.key])
-        elif event.key in ("escape", "ctrl+p"):
+        if event.key in ("escape", "ctrl+p"):
             self.dismiss(None)
-        else:
+        elif event.key in ("home", "end") or not self._menu.press(event.key):
             return
         event.stop()
         event.prevent_default()

@@ -74,6 +74,8 @@ class SessionCatalog:
         self._store = SessionStore(root)
         self._work_dir = work_dir
         self._own_id = own_id
+        # The folders that are gone and may be the work folder: whether they are it.
+        self._former: dict[str, bool] = {}
 
     def folders(self, *, everywhere: bool) -> list[Path]:
         """The folders of the sessions, the newest first: of all of them, or of those of the work folder.
@@ -83,6 +85,7 @@ class SessionCatalog:
         if everywhere:
             return self._store.newest_first()
         former = former_folders(self._store, self._work_dir)
+        self._former = {one.path: one.is_same for one in former}
         return [
             *self._store.newest_first(self._work_dir),
             *(folder for one in former for folder in one.sessions),
@@ -101,7 +104,7 @@ class SessionCatalog:
         work_dir = info.work_dir if is_its_own else str(self._work_dir)
         is_gone = not os.path.lexists(work_dir)
         facts = [
-            *(["its folder does not exist any more"] if is_gone else []),
+            *([self._gone_words(work_dir)] if is_gone else []),
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
             # How many have something of their own only the timeline tells.
@@ -120,6 +123,15 @@ class SessionCatalog:
             archived=info.archived,
             held="" if info.id == self._own_id else holder_of(folder) or "",
         )
+
+    def _gone_words(self, work_dir: str) -> str:
+        match self._former.get(work_dir):
+            case True:
+                return "its folder was renamed or moved, Enter continues it here"
+            case False:
+                return "its folder is gone and may be this one, Enter continues it here"
+            case None:
+                return "its folder does not exist any more"
 
     @staticmethod
     def search(rows: Sequence[SessionRow], parts: Sequence[str]) -> list[SessionRow]:

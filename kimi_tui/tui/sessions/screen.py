@@ -16,8 +16,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
@@ -32,6 +30,8 @@ from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField, key_of
 from kimi_tui.tui.notices import STAYS_S
+from kimi_tui.tui.row_list import Look, PaintedRows, RowList, RowModel, plain
+from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, sheets
 
 if TYPE_CHECKING:
@@ -66,40 +66,108 @@ SAID_ROWS = 8
 Field = Literal["", "find", "rename"]
 
 
-class SessionList(KeyList):
-    """The list of sessions that match the search, one of them selected.
+class SessionModel(RowModel):
+    """The sessions that match the search.
+
+    Args:
+        own_id: the id of the session that is open in this program; empty for none.
+
+    Attributes:
+        shown: their rows.
+        shows_folders: whether a row shows the work folder of its session.
+        empty_words: the text of an empty list.
+    """
+
+    def __init__(self, own_id: str) -> None:
+        self._own_id = own_id
+        self.shown: list[SessionRow] = []
+        self.shows_folders = False
+        self.empty_words = ""
+
+    def __len__(self) -> int:
+        """The number of sessions that match."""
+        return len(self.shown)
+
+    def heading(self, look: Look) -> str:
+        """The names of the columns."""
+        head = self._facts(look, "age", "messages", "folder")
+        return " " * max(0, look.width - 2 - cell_len(head)) + head if self.shown else ""
+
+    def empty(self, look: Look) -> Sequence[Line]:
+        """Why there is none, below the names of the columns."""
+        words = wrap_words(self.empty_words, max(16, look.width - 6))
+        return [BLANK, *(plain(f"    {row}", "quiet") for row in words)]
+
+    def rows(self, look: Look) -> Sequence[Sequence[Line]]:
+        """A row for each session: its sign and title, and its facts in columns."""
+        return [[self._row(self.shown[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
+
+    def _facts(self, look: Look, age: str, messages: str, folder: str) -> str:
+        facts = f"{age:>{AGE_CELLS}}"
+        has_folders = self.shows_folders and look.width >= FOLDERS_FROM
+        if look.width >= (BOTH_FROM if has_folders else MESSAGES_FROM):
+            facts += f"{messages:>{MESSAGES_CELLS}}"
+        if has_folders:
+            folder = path(folder, FOLDER_CELLS - 3, look.glyphs.cut)
+            facts += "   " + folder + " " * (FOLDER_CELLS - 3 - cell_len(folder))
+        return f"{facts}  "
+
+    def _row(self, row: SessionRow, look: Look, *, is_chosen: bool) -> Line:
+        glyphs = look.glyphs
+        sign, style = " ", "quiet"
+        if row.id == self._own_id:
+            sign, style = glyphs.turn, "accent"
+        elif row.forked_from:
+            sign = glyphs.fork
+        note = "   open elsewhere" if row.held else "   archived" if row.archived else ""
+        facts = self._facts(look, row.age, row.messages, row.place)
+        room = max(4, look.width - 4 - cell_len(facts) - cell_len(note))
+        title = cut(row.title, room, glyphs.cut)
+        gap = " " * max(0, look.width - 4 - cell_len(title) - cell_len(note) - cell_len(facts))
+        return Line(
+            (
+                Span(f"  {sign} "[:4], style),
+                Span(title, "strong" if is_chosen else "ink"),
+                Span(f"{note}{gap}{facts}", "quiet"),
+            )
+        )
+
+
+class SessionList(RowList, KeyList):
+    """The list of sessions that match the search, one of them selected: the first click selects, a second one picks.
 
     Args:
         own_id: the id of the session that is open in this program; empty for none.
 
     Attributes:
         rows: the sessions read so far, newest first.
-        chosen: the selected row, on which keys act; None where none matches.
         parts: the words of the search, in lower case.
-        empty_words: the text of an empty list.
     """
 
-    class Moved(Message):
-        """Another session, or none, was selected."""
+    LETTERS = True
+    SECOND_CLICK = True
+    KEEPS_LOOK = True
 
-    class Picked(Message):
-        """The selected session was clicked, or Enter was pressed."""
+    model: SessionModel
 
     def __init__(self, own_id: str) -> None:
-        super().__init__()
-        self._own_id = own_id
+        super().__init__(SessionModel(own_id))
         self.rows: list[SessionRow] = []
-        self._shown: list[SessionRow] = []
-        self.chosen: SessionRow | None = None
         self.parts: tuple[str, ...] = ()
         self._found: set[SessionRow] = set()
         """Those that hold the words in what was said."""
         self._shows_archived = False
-        self._shows_folders = False
-        self.empty_words = ""
-        self._top = 0
 
-    # --- what is shown
+    @property
+    def chosen(self) -> SessionRow | None:
+        """The selected row, on which keys act; None where none matches."""
+        place = self.state.chosen
+        return None if place is None else self.model.shown[place]
+
+    @property
+    def room(self) -> int:
+        """Rows below the names of the columns."""
+        return max(1, super().room - 1)
 
     def begin(self, *, folders: bool) -> None:
         """Remove all rows.
@@ -107,7 +175,7 @@ class SessionList(KeyList):
         Args:
             folders: whether rows show the work folder of their session.
         """
-        self.rows, self._shows_folders = [], folders
+        self.rows, self.model.shows_folders = [], folders
         self._match()
 
     def add(self, rows: Sequence[SessionRow]) -> None:
@@ -117,18 +185,18 @@ class SessionList(KeyList):
 
     def drop(self, row: SessionRow) -> None:
         """Remove a row; the one below is selected."""
-        place = self._shown.index(row) if row in self._shown else 0
+        shown = self.model.shown
+        place = shown.index(row) if row in shown else 0
         self.rows.remove(row)
         self._match()
-        if self._shown:
-            self.choose(min(place, len(self._shown) - 1))
+        self.select(place)
 
     def find(self, words: str) -> None:
         """Show only sessions with all of these words in their name; those found by their messages are added by `update_matches`."""
         self.parts = tuple(words.casefold().split())
         self._found = set()
         self._match()
-        self.choose(0)
+        self.select(0)
 
     def show_archived(self, shown: bool) -> None:
         """Show or hide archived sessions."""
@@ -140,132 +208,20 @@ class SessionList(KeyList):
         self._found.update(found)
         self._match()
 
-    @property
-    def n_shown(self) -> int:
-        """The number of sessions that match."""
-        return len(self._shown)
-
     def _match(self) -> None:
-        self._shown = [
+        chosen = self.chosen
+        self.model.shown = shown = [
             row
             for row in self.rows
             if (self._shows_archived or not row.archived)
             and (row in self._found or all(part in row.name for part in self.parts))
         ]
-        if self.chosen not in self._shown:
-            self.chosen = self._shown[0] if self._shown else None
-            self.post_message(self.Moved())
-        self.refresh()
-
-    # --- moving
-
-    def choose(self, place: int) -> None:
-        """Select the row at a position of the list, or the nearest one."""
-        if self._shown:
-            chosen = self._shown[max(0, min(place, len(self._shown) - 1))]
-            if chosen is not self.chosen:
-                self.chosen = chosen
-                self.post_message(self.Moved())
-            self.refresh()
-
-    def move(self, key: str) -> bool:
-        """Move the selection by a key; False where that is none that moves it."""
-        page = max(1, self.size.height - 2)
-        steps = {"up": -1, "down": 1, "pageup": -page, "pagedown": page}
-        steps |= {"k": -1, "j": 1, "home": -len(self._shown), "end": len(self._shown)}
-        if key not in steps:
-            return False
-        place = self._shown.index(self.chosen) if self.chosen in self._shown else 0
-        self.choose(place + steps[key])
-        return True
-
-    def on_key(self, event: events.Key) -> None:
-        """Move the selection, or post `Picked` for Enter."""
-        if event.key == "enter":
-            if self.chosen is not None:
-                self.post_message(self.Picked())
-        elif not self.move(event.key):
-            return
-        event.stop()
-        event.prevent_default()
-
-    def on_click(self, event: events.Click) -> None:
-        """Select the row that was clicked; post `Picked` if it was selected already."""
-        place = self._top + event.y - 1
-        if event.y > 0 and place < len(self._shown):
-            was_chosen = self._shown[place] is self.chosen
-            self.choose(place)
-            if was_chosen:
-                self.post_message(self.Picked())
-
-    def on_mouse_scroll_up(self) -> None:
-        """Select the row above."""
-        self.move("up")
-
-    def on_mouse_scroll_down(self) -> None:
-        """Select the row below."""
-        self.move("down")
-
-    def on_focus(self) -> None:
-        """Repaint the selected row with the accent."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """Repaint the selected row without the accent."""
-        self.refresh()
-
-    # --- drawing
-
-    def render(self) -> Content:
-        """The names of the columns, and the rows around the selected one."""
-        width, room = self.content_size.width, self.content_size.height - 1
-        if not self._shown:
-            words = wrap_words(self.empty_words, max(16, width - 6))
-            return Content.styled("".join(f"\n    {row}" for row in words), "$ink-quiet")
-        place = self._shown.index(self.chosen) if self.chosen in self._shown else 0
-        self._top = max(place - room + 1, min(self._top, place))
-        self._top = max(0, min(self._top, len(self._shown) - room))
-        shown = self._shown[self._top : self._top + room]
-        head = self._facts(width, "age", "messages", "folder")
-        rows = [Content.styled(" " * max(0, width - cell_len(head)) + head, "$ink-quiet")]
-        return Content("\n").join([*rows, *(self._row(row, width) for row in shown)])
-
-    def _facts(self, width: int, age: str, messages: str, folder: str) -> str:
-        cut_mark = glyphs_of(self).cut
-        facts = f"{age:>{AGE_CELLS}}"
-        has_folders = self._shows_folders and width >= FOLDERS_FROM
-        if width >= (BOTH_FROM if has_folders else MESSAGES_FROM):
-            facts += f"{messages:>{MESSAGES_CELLS}}"
-        if has_folders:
-            folder = path(folder, FOLDER_CELLS - 3, cut_mark)
-            facts += "   " + folder + " " * (FOLDER_CELLS - 3 - cell_len(folder))
-        return f"{facts}  "
-
-    def _row(self, row: SessionRow, width: int) -> Content:
-        glyphs = glyphs_of(self)
-        is_chosen = row is self.chosen
-        back = "" if not is_chosen else " on $select" if self.has_focus else " on $band"
-        sign, style = " ", "$ink-quiet"
-        if row.id == self._own_id:
-            sign, style = glyphs.turn, "$accent"
-        elif row.forked_from:
-            sign = glyphs.fork
-        note = "open elsewhere" if row.held else "archived" if row.archived else ""
-        facts = self._facts(width, row.age, row.messages, row.place)
-        note = f"   {note}" if note else ""
-        room = max(4, width - 4 - cell_len(facts) - cell_len(note))
-        title = cut(row.title, room, glyphs.cut)
-        gap = " " * max(0, width - 4 - cell_len(title) - cell_len(note) - cell_len(facts))
-        edge = glyphs.edge if is_chosen else " "
-        return Content.assemble(
-            (edge, f"{'$accent' if self.has_focus else '$ink-quiet'}{back}"),
-            (f" {sign} "[:3], f"{style}{back}"),
-            (title, f"{'bold $ink-strong' if is_chosen else '$ink'}{back}"),
-            (f"{note}{gap}{facts}", f"$ink-quiet{back}"),
-        )
+        self.offered(shown.index(chosen) if chosen in shown else 0)
+        if self.chosen is not chosen or chosen is None:
+            self.post_message(self.Moved(self))
 
 
-class SessionPreview(Widget):
+class SessionPreview(PaintedRows):
     """The title, facts and last messages of the selected session."""
 
     def __init__(self) -> None:
@@ -278,45 +234,42 @@ class SessionPreview(Widget):
         self._row, self._said = row, said
         self.refresh()
 
-    def render(self) -> Content:
+    def lay_out(self, width: int) -> Sequence[Line]:
         """Title and facts, then as many of the last messages as there is room for, the newest lowest."""
-        row, width = self._row, max(16, self.content_size.width)
+        row, width = self._row, max(16, width)
         if row is None:
-            return Content("")
+            return ()
         facts = [row.facts, row.place]
         if row.forked_from:
             facts.append(f"fork of {row.forked_from[:8]}")
         if row.held:
             facts.append(f"open in {row.held}")
-        lines = [Content.styled(t, "bold $ink-strong") for t in wrap_words(row.title, width)[:2]]
+        lines = [plain(text, "strong") for text in wrap_words(row.title, width)[:2]]
         said_of_it = wrap_words(", ".join(fact for fact in facts if fact), width)
-        lines += [Content.styled(row, "$ink-quiet") for row in said_of_it[:4]]
-        lines.append(Content(""))
+        lines += [plain(text, "quiet") for text in said_of_it[:4]]
+        lines.append(BLANK)
         room = self.content_size.height - len(lines)
-        said: list[Content] = []
+        said: list[Line] = []
         for one in reversed(self._said or ()):
             rows = self._message(one, width)
-            # Of the newest at least its beginning.
+            # The beginning of the newest message is shown however little room there is.
             if said and len(said) + len(rows) > room:
                 break
             said = [*rows, *said][: max(1, room)]
         if not said and self._said is not None and room > 0:
-            said = [Content.styled("Nothing was said in it.", "$ink-quiet")]
-        return Content("\n").join([*lines, *said])
+            said = [plain("Nothing was said in it.", "quiet")]
+        return [*lines, *said]
 
-    def _message(self, one: PreviewMessage, width: int) -> list[Content]:
+    def _message(self, one: PreviewMessage, width: int) -> list[Line]:
         glyphs = glyphs_of(self)
         texts = clean(titled(one.text)).splitlines()
         rows = [row for text in texts for row in wrap_words(text, width - 2) or [""]]
         if len(rows) > SAID_ROWS:
             rows = [*rows[: SAID_ROWS - 1], glyphs.cut]
-        style = "$ink"
-        edge = "  "
-        if one.role == "user":
-            style, edge = "bold $ink-strong", f"{glyphs.edge} "
+        style, edge = ("strong", f"{glyphs.edge} ") if one.role == "user" else ("ink", "  ")
         return [
-            *(Content.assemble((edge, "$kind-user"), (cut(r, width - 2), style)) for r in rows),
-            Content(""),
+            *(Line((Span(edge, "user"), Span(cut(row, width - 2), style))) for row in rows),
+            BLANK,
         ]
 
 
@@ -332,7 +285,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     """
 
     AUTO_FOCUS = ""
-    SHEETS = sheets("sessions")
+    SHEETS = sheets("rows", "sessions")
     HELP_TITLE = "Sessions"
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -420,11 +373,11 @@ class SessionsScreen(AskingScreen[Launch | None]):
         here = await asyncio.to_thread(catalog.folders, everywhere=False)
         everywhere = await asyncio.to_thread(catalog.folders, everywhere=True)
         self._n_here, self._n_all = len(here), len(everywhere)
-        self.list.empty_words = ""
+        self.list.model.empty_words = ""
         self.list.begin(folders=self._everywhere)
         own = set(here)
         await self._describe(catalog, everywhere if self._everywhere else here, own)
-        self.list.empty_words = self._nothing_words()
+        self.list.model.empty_words = self._nothing_words()
         self.list.refresh()
         self._update()
         if self._found:
@@ -479,7 +432,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             if found := await asyncio.to_thread(catalog.search, batch, parts):
                 self.list.update_matches(found)
                 self._update()
-        self.list.empty_words = self._nothing_words()
+        self.list.model.empty_words = self._nothing_words()
         self.list.refresh()
 
     @on(SessionList.Moved)
@@ -571,7 +524,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             await self.seen.answer_with(event, None)
         keys = ("up", "down", "pageup", "pagedown")
         if self._input.has_focus and self._field != "rename" and event.key in keys:
-            self.list.move(event.key)
+            self.list.press(event.key)
             event.stop()
 
     def on_descendant_focus(self) -> None:
@@ -765,7 +718,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         """Update the count at the right of the header, and the keys in the footer."""
         count = f"{self._n_here:,} here, {self._n_all:,} in all" if self._n_all else " "
         if self._found.strip():
-            count = f"{self.list.n_shown:,} found"
+            count = f"{len(self.list.model):,} found"
         where = "all folders" if self._everywhere else short(self._launch.work_dir)
         self._header.heading = Heading(title="Sessions", folder=where, words=count)
         self._footer.hints = self._hints()

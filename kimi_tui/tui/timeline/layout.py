@@ -196,6 +196,9 @@ def _checkpoint_spans(
     number_at = _text_column(lanes, columns)
     number_width = columns.number_width - (number_at - columns.number)
     number = f"#{checkpoint.id}".rjust(max(number_width, len(str(checkpoint.id)) + 1))
+    if is_said:
+        # A number is on one row only: that of its checkpoint.
+        number = " " * len(number)
     spans: list[StyledText] = [
         *lanes,
         (" " * max(0, number_at - spans_width(lanes) - 1), "line"),

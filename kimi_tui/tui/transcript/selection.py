@@ -238,7 +238,8 @@ def with_selection(
     if span is None:
         return strip
     text = text_of(row)
-    first, last = (cell_len(text[:place]) for place in span)
+    # An end of -1 is that of the row.
+    first, last = (cell_len(text if place < 0 else text[:place]) for place in span)
     style = painter.allowed(widget.screen.get_component_rich_style("screen--selection"))
     chosen = [
         Segment(one.text, one.style + style if one.style else style)

@@ -10,7 +10,6 @@ from support.chat_server import ChatServer
 from support.screens import desk
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.content import Content
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
 from textual.selection import SELECT_ALL
@@ -50,11 +49,7 @@ async def test_only_the_rows_on_view_are_painted(
         painted.add(y)
         return render_line(self, y)
 
-    def whole(self: TextRows) -> Content:
-        raise AssertionError("all rows are made into one text")
-
     monkeypatch.setattr(TextRows, "render_line", noted)
-    monkeypatch.setattr(TextRows, "render", whole)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         # A scroll that is animated passes by every row.
@@ -75,7 +70,7 @@ async def test_it_begins_with_the_place_that_has_the_keys(home: Path) -> None:
             return ""
         text = shown.query_one(TextRows)
         at = shown.query_one(VerticalScroll).scroll_offset.y
-        return text.rows(text.size.width)[at].plain if text.size.width else ""
+        return text.lines(text.size.width)[at].text if text.size.width else ""
 
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -140,8 +135,8 @@ async def test_no_row_is_wider_than_the_frame(home: Path, size: tuple[int, int])
         await one.pilot.press("f1")
         await one.sees("Prompt")
         text = one.app.screen.query_one(TextRows)
-        rows = text.rows(text.content_size.width)
-        assert max(row.cell_length for row in rows) <= text.content_size.width
+        rows = text.lines(text.content_size.width)
+        assert max(row.width for row in rows) <= text.content_size.width
         assert len(rows) == text.size.height
 
 
@@ -235,7 +230,7 @@ async def test_a_second_click_selects_a_word_and_a_third_the_row(home: Path) -> 
         await one.pilot.press("f1")
         await one.sees("put back what was cut")
         rows = one.app.screen.query_one(TextRows)
-        lines = [line.plain for line in rows.rows(rows.content_size.width)]
+        lines = [line.text for line in rows.lines(rows.content_size.width)]
         y, row = next((y, row) for y, row in enumerate(lines) if "put back" in row)
         at = (row.index("what") + 1, y)
         await one.pilot.click(rows, offset=at, times=2)

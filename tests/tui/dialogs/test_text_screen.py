@@ -16,7 +16,7 @@ def test_only_the_newest_summary_is_edited_and_a_whole_one_is_not_rewound_to() -
 def test_figures_stand_in_columns_and_sentences_are_wrapped() -> None:
     parts = [WindowPart("tools", 4_100, 12), WindowPart("answers", 181, 5), WindowPart("x", 30)]
     figures = [*window_pairs(parts), ("note", "a sentence " * 4)]
-    assert [row.plain for row in figure_rows("", figures, 40)] == [
+    assert [row.text for row in figure_rows("", figures, 40)] == [
         "tools (12)    ~4.1k  95%",
         "answers (5)    ~181   4%",
         "x               ~30  <1%",

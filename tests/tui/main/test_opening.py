@@ -24,6 +24,7 @@ from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.errors import CannotOpen
 from kimi_tui.soul.opening import provider_of
 from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
+from kimi_tui.tui.formatting import session_words
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.wire.events import EventRecord
 
@@ -144,6 +145,12 @@ def asks(one: Desk) -> bool:
     """Whether a key would answer the offer."""
     screen = one.app.screen
     return isinstance(screen, OpenElsewhereScreen) and screen.seen.is_open
+
+
+def test_a_session_without_a_title_has_words_for_it() -> None:
+    assert session_words("") == "The session"
+    assert session_words("Fix it") == "“Fix it”"
+    assert OpenElsewhereScreen("", "process 7")._title == "The session"  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_session_that_is_open_elsewhere_can_be_forked(

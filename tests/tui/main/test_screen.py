@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.chat_server import ChatServer, call, gate, say, stall, status
 from support.screens import Desk, desk
+from textual import events
 from textual.await_remove import AwaitRemove
 
 from kimi_tui.config.settings import Config
@@ -700,6 +701,10 @@ async def test_ctrl_c_quits_as_long_as_it_says_so(
         await one.until(lambda: "again quits" not in one.text())
         await one.pilot.press("ctrl+c")
         await one.sees("Ctrl+C again quits.")
+        assert one.app.return_code is None
+        # Something else is done in between, with the mouse.
+        await one.app.on_event(events.MouseDown(None, 9, 9, 0, 0, 1, False, False, False))
+        await one.until(lambda: "again quits" not in one.text())
         assert one.app.return_code is None
 
 

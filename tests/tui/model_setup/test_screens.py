@@ -395,8 +395,8 @@ async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(h
         assert "Watch the demo" in shown
         # Both are on their way before the first one is heard.
         ways = running.screen.query_one(StartOptions)
-        ways.post_message(StartOptions.Chosen(0))
-        ways.post_message(StartOptions.Chosen(0))
+        ways.post_message(StartOptions.Picked(ways))
+        ways.post_message(StartOptions.Picked(ways))
         # More servers than rows: that there are more is said.
         await one.sees(f"1 to 8 of {len(SERVERS)}")
         await pilot.press("end")

@@ -60,6 +60,22 @@ def test_a_dmail_that_was_not_sent_says_so_in_the_narrowest_row(width: int) -> N
     assert "D-Mail not sent" in row
 
 
+@each("width", (30, 38, 60))
+def test_a_number_is_on_one_row_only(width: int) -> None:
+    t = Teller()
+    t.turn("One")
+    t.step()
+    t.turn("Two")
+    t.step()
+    t.dmail(1, "only line 412 matters", carried=("Two", "And three"))
+    t.step()
+    t.steer("Rather four")
+    rows = painted(model_of(t), width)
+    numbered = [word for row in rows for word in row.split() if word.startswith("#")]
+    assert [numbered.count(number) for number in ("#0", "#1", "#2")] == [1, 1, 1], rows
+    assert sum("Two" in row or "three" in row or "four" in row for row in rows) >= 3
+
+
 def test_the_story_at_its_full_width() -> None:
     assert painted(model_of(whole_story()), 38) == [
         "●   #16 now                 47.5k ▂",

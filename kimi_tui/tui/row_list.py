@@ -1,0 +1,432 @@
+"""Widgets that paint rows (`Line`), and the one list in which an entry is chosen with keys, clicks and the wheel.
+
+`ListState` says which entry is chosen and which are on view; it needs no widget. `RowList` draws the rows that its `RowModel`
+gives, and tells what was chosen. `PaintedRows` is what both have in common with widgets in which nothing is chosen: their
+colours, selecting text with the mouse, and copying it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol, Self
+
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
+from kimi_tui.tui.painter import INKS, Painter
+from kimi_tui.tui.rows import BLANK, Line, Span
+from kimi_tui.tui.transcript.selection import select_piece, with_selection
+
+ROW_STYLES = (
+    *INKS,
+    *("ok", "warn", "lost", "user", "line", "added", "removed"),
+    *("code-keyword", "code-string", "code-comment"),
+    *("page", "raised", "band", "select"),
+)
+"""The styles of rows, in `rows.tcss`: each screen with such a widget names that sheet."""
+_LETTER_STEPS = {"k": -1, "j": 1}
+
+
+@dataclass(slots=True)
+class ListState:
+    """Which entry of a list is chosen, and which entries are on view.
+
+    Attributes:
+        count: the number of entries.
+        chosen: the index of the chosen one; None where none is.
+        top: the index of the first one on view.
+    """
+
+    count: int = 0
+    chosen: int | None = None
+    top: int = 0
+
+    def choose(self, index: int) -> bool:
+        """Choose an entry, or the nearest one there is. Returns whether the choice changed."""
+        before = self.chosen
+        self.chosen = max(0, min(index, self.count - 1)) if self.count else None
+        return self.chosen != before
+
+    def moved(self, step: int) -> int:
+        """The index so many entries on, which may be none; where none is chosen, of the first or the last entry."""
+        if self.chosen is None:
+            return 0 if step > 0 else self.count - 1
+        return self.chosen + step
+
+    def step_of(self, key: str, page: int, *, letters: bool = False) -> int | None:
+        """By how many entries a key moves the choice; None for a key that does not.
+
+        Args:
+            key: the name of the key.
+            page: entries that Page Up and Page Down move by.
+            letters: whether j and k move as well.
+        """
+        steps = {"up": -1, "down": 1, "pageup": -page, "pagedown": page}
+        steps |= {"home": -self.count, "end": self.count}
+        return (steps | _LETTER_STEPS if letters else steps).get(key)
+
+    def window(self, room: int) -> range:
+        """The entries on view in a room for so many: the chosen one among them, and no room left free that could be used."""
+        if self.chosen is not None:
+            self.top = max(self.chosen - room + 1, min(self.top, self.chosen))
+        self.top = max(0, min(self.top, self.count - room))
+        return range(self.top, max(self.top, min(self.count, self.top + room)))
+
+
+class Look(NamedTuple):
+    """The parameters by which a list is drawn.
+
+    Attributes:
+        width: cells of a row.
+        glyphs: the set of signs.
+        on_view: the entries to draw.
+        chosen: the entry that stands out as the chosen one; None for none.
+        focused: whether keys act on the list.
+    """
+
+    width: int
+    glyphs: Glyphs
+    on_view: range
+    chosen: int | None
+    focused: bool
+
+
+class RowModel(Protocol):
+    """What a list offers. A list draws the edge of the chosen entry into the first cell of its rows, which is left free."""
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        ...
+
+    def rows(self, look: Look) -> Sequence[Sequence[Line]]:
+        """The rows of each entry on view."""
+        ...
+
+    def heading(self, look: Look) -> str:
+        """The text of a row over the entries; empty for none."""
+        del look
+        return ""
+
+    def footing(self, look: Look) -> str:
+        """The text of a row below the entries; empty for none."""
+        del look
+        return ""
+
+    def empty(self, look: Look) -> Sequence[Line]:
+        """The rows in place of entries where there are none."""
+        del look
+        return ()
+
+
+def plain(text: str, style: str = "ink") -> Line:
+    """A row in one style."""
+    return Line((Span(text, style),))
+
+
+class PaintedRows(Widget):
+    """A widget of rows. Those on view are painted, text in them can be selected with the mouse, and copied."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in ROW_STYLES}
+
+    def __init__(self, *, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
+        self._painter = Painter(self, "rows")
+        self._laid_out: tuple[object, Sequence[Line]] = None, ()
+        """The size and focus that the rows were made for, and the rows."""
+
+    @property
+    def room(self) -> int:
+        """The number of rows that there is room for."""
+        return self.content_size.height
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Make the rows for a width in cells: called again when they are refreshed, or the size or the focus has changed."""
+        raise NotImplementedError
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The rows for a width."""
+        made_for = width, self.room, self.has_focus
+        if self._laid_out[0] != made_for:
+            self._laid_out = made_for, self.lay_out(width)
+        return self._laid_out[1]
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Make and draw the rows again."""
+        self._laid_out = None, ()
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """All rows."""
+        return len(self.lines(width))
+
+    def notify_style_update(self) -> None:
+        """Forget the colours of the painter: called by Textual when they may have changed."""
+        super().notify_style_update()
+        self._painter.clear()
+
+    def render_line(self, y: int) -> Strip:
+        """One row, its characters marked with their places for a selection with the mouse."""
+        try:
+            strip = self.painted(y, self.size.width)
+            return with_selection(self, self._painter, strip, y, self.text_of).apply_offsets(0, y)
+        except Exception:
+            return blank_strips("a row", Region(0, y, self.size.width, 1))[0]
+
+    def painted(self, y: int, width: int) -> Strip:
+        """One row without what is selected in it."""
+        lines = self.lines(width)
+        return self._painter.strip(lines[y].spans if y < len(lines) else (), width)
+
+    def text_of(self, y: int) -> str:
+        """The text of a row; empty where there is none."""
+        lines = self.lines(self.content_size.width)
+        return lines[y].text if 0 <= y < len(lines) else ""
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, for the clipboard."""
+        lines = self.lines(self.content_size.width)
+        return selection.extract("\n".join(line.text.rstrip() for line in lines)), "\n"
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the word at a second click, the row at a third."""
+        event.prevent_default()
+        at = event.get_content_offset(self)
+        if at is not None:
+            select_piece(self, event, self.text_of(at.y), at)
+
+
+class RowList(PaintedRows, can_focus=True):
+    """A list in which one entry is chosen.
+
+    Args:
+        model: what it offers.
+        most: entries on view at once; None for as many as the widget is high.
+        seen: whether Enter, or a click, was pressed when the list could be seen; else it picks nothing. None: all counts.
+        widget_id: the widget's id.
+
+    Attributes:
+        model: as above.
+        most: as above.
+        state: the choice, and what is on view.
+    """
+
+    LETTERS: ClassVar[bool] = False
+    """Whether j and k move the choice."""
+    SECOND_CLICK: ClassVar[bool] = False
+    """Whether a click picks only the entry that is chosen already."""
+    GAP: ClassVar[int] = 0
+    """Blank rows between two entries."""
+    KEEPS_LOOK: ClassVar[bool] = False
+    """Whether the chosen entry has an edge and a background also while keys act elsewhere."""
+
+    class Moved(Message):
+        """The choice moved, or the offered entries changed."""
+
+        def __init__(self, picks: RowList) -> None:
+            super().__init__()
+            self.picks = picks
+
+        @property
+        def control(self) -> RowList:
+            """The list."""
+            return self.picks
+
+    class Picked(Moved):
+        """An entry was picked by Enter or a click."""
+
+    def __init__(
+        self,
+        model: RowModel,
+        *,
+        most: int | None = None,
+        seen: SeenQuestion | None = None,
+        widget_id: str | None = None,
+    ) -> None:
+        super().__init__(widget_id=widget_id)
+        self.model = model
+        self.most = most
+        self.state = ListState(len(model), 0 if len(model) else None)
+        self._seen = seen
+        self._came_early = False
+        """Whether it is to be said that something was pressed too early."""
+        self._hovered: int | None = None
+        self._entries: list[int | None] = []
+        """The entry of each row."""
+
+    # --- choosing
+
+    @property
+    def room(self) -> int:
+        """The most entries on view."""
+        return max(1, self.content_size.height if self.most is None else self.most)
+
+    @property
+    def page(self) -> int:
+        """Entries that Page Up and Page Down move by."""
+        return self.room
+
+    @property
+    def on_view(self) -> range:
+        """The entries on view."""
+        return self.state.window(self.room)
+
+    def offered(self, chosen: int | None) -> None:
+        """Draw the model again, which offers other entries now, with one of them chosen."""
+        self.state.count = len(self.model)
+        self.state.chosen = None
+        if chosen is not None:
+            self.state.choose(chosen)
+        self._changed()
+
+    def select(self, index: int) -> None:
+        """Choose an entry, or the nearest one there is, and tell it."""
+        if self.state.choose(index):
+            self.post_message(self.Moved(self))
+        self._changed()
+
+    def move(self, step: int) -> None:
+        """Move the choice by so many entries."""
+        self.select(self.state.moved(step))
+
+    def press(self, key: str) -> bool:
+        """Move the choice by a key; False for a key that does not."""
+        step = self.state.step_of(key, self.page, letters=self.LETTERS)
+        if step is not None:
+            self._hovered = None
+            self.move(step)
+        return step is not None
+
+    def on_key(self, event: events.Key) -> None:
+        """Move the choice, or pick an entry."""
+        early, self._came_early = self._came_early, False
+        if event.key == "enter":
+            if self._accepts(event.time) and self.state.chosen is not None:
+                self.post_message(self.Picked(self))
+        elif not self.press(event.key):
+            self._came_early = early
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _accepts(self, at: float) -> bool:
+        """Whether what was pressed at a monotonic time may pick an entry; else that is said."""
+        self._came_early = self._seen is not None and not self._seen.accepts(at)
+        self._changed()
+        return not self._came_early
+
+    def refuses_click(self, event: events.MouseUp) -> bool:
+        """Whether a click comes too early, by when it was read."""
+        return not self._accepts(event.time)
+
+    def entry_at(self, y: int) -> int | None:
+        """The entry in a row of the content."""
+        n_lines = len(self.lines(self.content_size.width))
+        return self._entries[y] if 0 <= y < n_lines else None
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the entry under the pointer, and pick it. It may be clicked twice in a row: no word is selected then."""
+        event.prevent_default()
+        at = event.get_content_offset(self)
+        index = self.entry_at(at.y) if at is not None else None
+        if index is None:
+            return
+        event.stop()
+        was_chosen = self.state.chosen == index
+        self.select(index)
+        if self.state.chosen == index and (was_chosen or not self.SECOND_CLICK):
+            self.post_message(self.Picked(self))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Have the entry under the pointer stand out."""
+        at = event.get_content_offset(self)
+        self._hover(self.entry_at(at.y) if at is not None else None)
+
+    def on_leave(self) -> None:
+        """The pointer is elsewhere."""
+        self._hover(None)
+
+    def _hover(self, index: int | None) -> None:
+        if index != self._hovered:
+            self._hovered = index
+            self.refresh()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Choose the entry above."""
+        self._wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Choose the entry below."""
+        self._wheel(event, 1)
+
+    def _wheel(self, event: events.MouseEvent, step: int) -> None:
+        # A list that is all on view stands in something that scrolls.
+        if self.most is None or len(self.on_view) < self.state.count:
+            event.stop()
+            self._hovered = None
+            self.move(step)
+
+    # --- drawing
+
+    @property
+    def is_focused(self) -> bool:
+        """Whether keys act on the list: one without a focus of its own is moved in by keys of its screen."""
+        return self.has_focus or not self.can_focus
+
+    def on_focus(self) -> None:
+        """Draw the chosen entry as the one that keys act on."""
+        self._changed()
+
+    def on_blur(self) -> None:
+        """Draw the chosen entry without what says that keys act on it."""
+        self._changed()
+
+    def _changed(self) -> None:
+        self.refresh(layout=self.most is not None)
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """The rows of the entries on view, and what stands over and below them."""
+        on_view = self.on_view
+        look = Look(width, glyphs_of(self), on_view, self.state.chosen, self.is_focused)
+        heading = TOO_EARLY.capitalize() if self._came_early else self.model.heading(look)
+        footing = self.model.footing(look)
+        rows: list[tuple[int | None, Line]] = []
+        if heading:
+            rows.append((None, plain(f"  {heading}", "quiet")))
+        if not on_view:
+            rows += [(None, line) for line in self.model.empty(look)]
+        for index, lines in zip(on_view, self.model.rows(look), strict=True):
+            gap = self.GAP if index > on_view.start else 0
+            rows += [(None, BLANK)] * gap + [(index, line) for line in lines]
+        if footing:
+            rows.append((None, plain(f"  {footing}", "quiet")))
+        self._entries = [index for index, _ in rows]
+        return [line for _, line in rows]
+
+    def painted(self, y: int, width: int) -> Strip:
+        """One row, with what shows that it is chosen, or under the pointer."""
+        lines, index = self.lines(width), self.entry_at(y)
+        spans = lines[y].spans if y < len(lines) else ()
+        ground = edge = ""
+        if index is not None and index == self.state.chosen:
+            if self.is_focused:
+                ground, edge = "select", "accent"
+            elif self.KEEPS_LOOK:
+                ground, edge = "band", "quiet"
+        elif index is not None and index == self._hovered:
+            ground = "band"
+        strip = self._painter.strip(spans, width, ground)
+        return self._painter.with_edge(strip, glyphs_of(self).edge, edge) if edge else strip
