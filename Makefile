@@ -11,7 +11,7 @@ TESTS ?= tests
 TYPES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-all models lint format types imports tests snapshots bench journeys clean venv-run venv-dev
+.PHONY: help run test test-fast test-all models lint format types imports tests snapshots bench journeys dist clean venv-run venv-dev
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -65,6 +65,9 @@ bench: venv-dev ## measure all that has a goal, a quarter of an hour
 
 journeys: venv-dev ## count the files and functions that one thing passes through
 	$(BIN)/python -m bench.journeys
+
+dist: venv-dev ## build wheel and sdist into dist/, and try the wheel in an empty environment
+	@$(BIN)/python scripts/check_dist.py
 
 clean: ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

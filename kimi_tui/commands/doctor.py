@@ -57,12 +57,14 @@ _LAST_ANSWER = re.compile(rb"\x1b\[\?([0-9;]*)c")
 
 
 class CheckResult(NamedTuple):
-    """A line of doctor's report: what was looked at, whether it works, what was seen, and what to do."""
+    """A line of doctor's report: what was looked at, whether it works, what was seen, and what to do. `kind` is the kind of an
+    error whose words, which are in `seen`, came from a server."""
 
     about: str
     state: State
     seen: str
     advice: str = ""
+    kind: str = ""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -73,17 +75,28 @@ def run(arguments: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--offline", action="store_true", help="do not ask the model's server")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument(
+        "--report",
+        action="store_true",
+        help="print a report without secrets, as Markdown, to paste into an issue",
+    )
     options = parser.parse_args(arguments)
+    launch, found = _configuration()
     findings: list[CheckResult] = []
-    for one in _findings(os.environ, offline=options.offline):
+    for one in _findings(os.environ, launch, found, offline=options.offline):
         findings.append(one)
-        if not options.json:
+        if not (options.json or options.report):
             print(_wrapped(f"{one.state:<4}  {one.about:<13}  ", one.seen))
             if one.advice:
                 print(_wrapped(" " * _INDENT, one.advice))
     if options.json:
         print_json([one._asdict() for one in findings])
+    if options.report:
+        from kimi_tui.commands.doctor_report import report
+
+        print(*report(findings, launch, os.environ), sep="\n")
     return FAILED if any(one.state == "bad" for one in findings) else DONE
 
 
@@ -103,9 +116,14 @@ def _wrapped(head: str, words: str) -> str:
     )
 
 
-def _findings(environ: Mapping[str, str], *, offline: bool) -> Iterator[CheckResult]:
+def _findings(
+    environ: Mapping[str, str],
+    launch: Launch | None,
+    found: Sequence[CheckResult],
+    *,
+    offline: bool,
+) -> Iterator[CheckResult]:
     work = Path.cwd()
-    launch, found = _configuration()
     config = launch.config if launch is not None else Config()
     yield _python()
     yield from _terminal(environ, work, config)
@@ -263,7 +281,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
     name = f"{choice.model or 'the only one'} at {shown_url(choice.base_url)}"
     if offline:
         return CheckResult("model", "ok", f"{name}, not asked")
-    from kimi_tui.llm.errors import LLMError
+    from kimi_tui.llm.errors import APIStatusError, LLMError
     from kimi_tui.llm.models import ChatModels, chat_models
 
     async def ask() -> ChatModels:
@@ -274,7 +292,9 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
     try:
         listed = asyncio.run(ask())
     except LLMError as error:
-        return CheckResult("model", "bad", f"{name}: {error.message}", error.advice)
+        status = f" {error.status}" if isinstance(error, APIStatusError) else ""
+        kind = f"{type(error).__name__}{status}"
+        return CheckResult("model", "bad", f"{name}: {error.message}", error.advice, kind)
     except TimeoutError:
         return CheckResult(
             "model", "bad", f"{name}: no answer", "Is the server up, is a proxy set?"
