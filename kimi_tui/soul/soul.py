@@ -6,24 +6,14 @@ and offers only that. `KimiSoul` is the soul of this program; its parts are clas
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from kimi_tui.agent_parts import PART_WORDS, PARTS, PartName
 from kimi_tui.soul.errors import SoulError
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
     from kimi_tui.wire.queue import Wire
-
-PartName = Literal["travel", "lines", "marks", "tasks", "dmails"]
-"""Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user."""
-PARTS: frozenset[PartName] = frozenset(get_args(PartName))
-_WORDS: dict[PartName, str] = {
-    "travel": "time travel",
-    "lines": "world lines",
-    "marks": "bookmarks and pins",
-    "tasks": "commands in the background",
-    "dmails": "D-Mails",
-}
 
 
 @runtime_checkable
@@ -87,7 +77,7 @@ class PartMissing(SoulError):
     """Something was asked of a soul that lacks the part for it."""
 
     def __init__(self, part: PartName) -> None:
-        super().__init__(f"This agent has no {_WORDS[part]}.")
+        super().__init__(f"This agent has no {PART_WORDS[part]}.")
 
 
 def parts_of(soul: object) -> frozenset[PartName]:

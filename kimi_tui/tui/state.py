@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kimi_tui.agent_parts import PARTS, PartName
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.soul.soul import PARTS, PartName
 from kimi_tui.tool_cards import card_of
 from kimi_tui.tui.formatting import cut
 

@@ -33,6 +33,7 @@ from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.state import MainState, Queued, title_of
 
 if TYPE_CHECKING:
+    from kimi_tui.agent_parts import PartName
     from kimi_tui.config.settings import Config
     from kimi_tui.demo import Demo
     from kimi_tui.images import Image
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
-    from kimi_tui.soul.soul import PartName
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice

@@ -7,7 +7,7 @@ from typing import Literal
 
 from textual.binding import Binding
 
-from kimi_tui.soul.soul import PARTS, PartName
+from kimi_tui.agent_parts import PARTS, PartName
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs

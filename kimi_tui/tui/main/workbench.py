@@ -20,9 +20,9 @@ from textual import events
 from textual.geometry import Size
 from textual.screen import Screen
 
+from kimi_tui.agent_parts import PARTS
 from kimi_tui.app_paths import data_dir
 from kimi_tui.launch import Launch
-from kimi_tui.soul.soul import PARTS
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import Footer, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
@@ -38,7 +38,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from kimi_tui.soul.soul import PartName
+    from kimi_tui.agent_parts import PartName
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.image_chips import ImageChips

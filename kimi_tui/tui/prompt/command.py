@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kimi_tui.soul.soul import PartName
+from kimi_tui.agent_parts import PartName
 
 LIKENESS = 0.7
 """The least similarity (0 to 1, as difflib has it) of a mistyped word to the command that is suggested for it."""

@@ -11,8 +11,9 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
+from kimi_tui.agent_parts import PARTS
 from kimi_tui.soul import assembly
-from kimi_tui.soul.soul import PARTS, Soul, parts_of
+from kimi_tui.soul.soul import Soul, parts_of
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.main.commands.table import COMMANDS
 
@@ -75,7 +76,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         await one.sees("Help")
         help_page = one.app.screen
         assert isinstance(help_page, HelpScreen)
-        rows = "\n".join(row.plain for row in help_page._rows(100))  # pyright: ignore[reportPrivateUsage]
+        rows = "\n".join(row.text for row in help_page._rows(100))  # pyright: ignore[reportPrivateUsage]
         assert "/usage" in rows
         for words in ("/rewind", "/jobs", "Ctrl+B  ", "see what a rewind takes", "pin it"):
             assert words not in rows
