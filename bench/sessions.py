@@ -68,7 +68,9 @@ async def _open(home: Path, work: Path) -> tuple[float, float, float, float]:
             screen.action_field("find")
             screen._input.value = needle  # pyright: ignore[reportPrivateUsage]
             parts = (needle,)
-            await _until(lambda parts=parts: screen.list.parts == parts and screen.list.n_shown > 0)
+            await _until(
+                lambda parts=parts: screen.list.parts == parts and bool(screen.list.model.shown)
+            )
             found.append(time.perf_counter() - start)
         return first_s, all_s, found[0], found[1]
 
