@@ -11,11 +11,20 @@ from typing import Literal, get_args
 PartName = Literal["travel", "lines", "marks", "tasks", "dmails"]
 """Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user."""
 PARTS: frozenset[PartName] = frozenset(get_args(PartName))
-PART_WORDS: dict[PartName, str] = {
+_WORDS: dict[PartName, str] = {
     "travel": "time travel",
     "lines": "world lines",
     "marks": "bookmarks and pins",
     "tasks": "commands in the background",
     "dmails": "D-Mails",
 }
-"""What each is called where one reads that an agent lacks it."""
+
+
+def missing_words(part: PartName) -> str:
+    """The sentence that says that an agent lacks a part."""
+    return f"This agent has no {_WORDS[part]}."
+
+
+def parts_of(soul: object) -> frozenset[PartName]:
+    """The parts that a soul has: those attributes of these names that are not None."""
+    return frozenset(name for name in PARTS if getattr(soul, name, None) is not None)

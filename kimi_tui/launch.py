@@ -215,3 +215,23 @@ def _work_dir(given: str | None) -> Path:
     if not resolved.is_dir():
         raise ConfigError(f"--work-dir: {given} is not a folder")
     return resolved
+
+
+class CannotOpen(Exception):
+    """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DiskRefuses(CannotOpen):
+    """The disk does not take or give what the session needs, and may do so when it is asked again."""
+
+
+class NoModelNamed(CannotOpen):
+    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
+
+    def __init__(self, message: str, code: int, *, listed: bool) -> None:
+        super().__init__(message, code)
+        self.listed = listed

@@ -23,7 +23,7 @@ from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
-from kimi_tui.launch import FORKED, NEWEST, Launch
+from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
@@ -32,7 +32,7 @@ from kimi_tui.session.lock import holder_of
 from kimi_tui.session.prompt_history import history_file, read_history
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.errors import CannotOpen, DiskRefuses, NoModelNamed, UnknownCompaction
+from kimi_tui.soul.errors import UnknownCompaction
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.git_branch import branch_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from kimi_tui.agent_parts import PART_WORDS, PARTS, PartName
+from kimi_tui.agent_parts import PartName, missing_words
 from kimi_tui.soul.errors import SoulError
 
 if TYPE_CHECKING:
@@ -77,9 +77,4 @@ class PartMissing(SoulError):
     """Something was asked of a soul that lacks the part for it."""
 
     def __init__(self, part: PartName) -> None:
-        super().__init__(f"This agent has no {PART_WORDS[part]}.")
-
-
-def parts_of(soul: object) -> frozenset[PartName]:
-    """The parts that a soul has: those attributes of these names that are not None."""
-    return frozenset(name for name in PARTS if getattr(soul, name, None) is not None)
+        super().__init__(missing_words(part))

@@ -87,7 +87,7 @@ def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     terminal.key("escape")
     terminal.wait_gone("only with")
     terminal.key("escape")
-    terminal.wait_gone("dmail.review")
+    terminal.wait_gone("─ Settings ─")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     assert "[dmail]\nreview = true" in (configured.home / "config.toml").read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.launch import NEWEST, Launch
+from kimi_tui.launch import NEWEST, CannotOpen, Launch
 from kimi_tui.llm.message import user_message
 from kimi_tui.session import moved_folder
 from kimi_tui.session.errors import SessionLocked
@@ -15,7 +15,6 @@ from kimi_tui.session.metadata import SessionState, read_state
 from kimi_tui.session.moved_folder import former_folders, take_along
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.errors import CannotOpen
 from kimi_tui.soul.opening import open_session
 from kimi_tui.tui.sessions.catalog import SessionCatalog
 

@@ -944,7 +944,9 @@ async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Pa
         await history.settled()
         made = SnapshotLog(stored)._snapshots[n_before:]  # pyright: ignore[reportPrivateUsage]
         # Nothing was taken for someone else's, who would be in the way of a rewind.
-        assert [(one.by, one.author) for one in made] == [("agent", "explorer"), ("agent", "")]
+        assert [(one.by, one.author) for one in made] == [("agent", "explorer"), ("agent", "")], [
+            (one.by, sorted(one.changed)) for one in made
+        ]
         lines = stored.read_text().splitlines()
         assert ["author" in json.loads(line) for line in lines[-2:]] == [True, False]
         outcome = await on.soul.travel.rewind(Target(0), "restore")

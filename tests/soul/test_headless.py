@@ -13,17 +13,17 @@ import pytest
 from support.chat_server import ChatServer, call, gate, say, status
 from support.soul import launch_at, stage
 
-from kimi_tui.agent_parts import PARTS
+from kimi_tui.agent_parts import PARTS, parts_of
 from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.config.settings import Config, LoopControl
 from kimi_tui.images import Image
-from kimi_tui.launch import NEWEST, Launch
+from kimi_tui.launch import NEWEST, CannotOpen, Launch
 from kimi_tui.llm.errors import LLMError, LLMNotSet, LLMNotSupported
-from kimi_tui.soul.errors import CannotOpen, MaxStepsReached, RunCancelled, SoulError, TurnFailed
+from kimi_tui.soul.errors import MaxStepsReached, RunCancelled, SoulError, TurnFailed
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.opening import open_session
-from kimi_tui.soul.soul import Soul, parts_of
+from kimi_tui.soul.soul import Soul
 from kimi_tui.wire import events as ev
 
 # -- the caller: what a command that runs one turn comes to

@@ -13,10 +13,9 @@ from support.soul import launch_at
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
-from kimi_tui.launch import Launch
+from kimi_tui.launch import CannotOpen, Launch
 from kimi_tui.session.kimi_cli_import import find_sessions, import_session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.errors import CannotOpen
 from kimi_tui.soul.opening import open_session, provider_of
 from kimi_tui.soul.rewind_values import Target
 

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
+from kimi_tui.agent_parts import parts_of
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.launch import FORKED, Launch
+from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.soul.errors import CannotOpen
-from kimi_tui.soul.soul import PartMissing, parts_of
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.keyboard import SeenQuestion
@@ -278,6 +277,9 @@ class Conversation:
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
         if needs is not None and needs not in self.state.parts:
+            # Not before the first paint, with the engine.
+            from kimi_tui.soul.soul import PartMissing
+
             raise PartMissing(needs)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()

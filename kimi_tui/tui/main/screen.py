@@ -16,11 +16,10 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
+from kimi_tui.agent_parts import missing_words
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
-from kimi_tui.launch import Launch
-from kimi_tui.soul.errors import CannotOpen, DiskRefuses, NoModelNamed
-from kimi_tui.soul.soul import PartMissing
+from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.tui.frame import Header
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
@@ -298,7 +297,7 @@ class MainScreen(Screen[None]):
         if name not in self.commands:
             # Its key is pressed, and the agent lacks what it needs.
             if (needs := COMMANDS[name].needs) is not None:
-                self.bench.tell(PartMissing(needs).message)
+                self.bench.tell(missing_words(needs))
             return
         command = self.commands[name]
         if command.needs_argument and not argument:

@@ -16,12 +16,11 @@ from support.screens import Desk, desk
 from support.soul import launch_at
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.launch import NEWEST
+from kimi_tui.launch import NEWEST, CannotOpen
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul import assembly, opening, rebuilt_history
 from kimi_tui.soul.approval import Mode
-from kimi_tui.soul.errors import CannotOpen
 from kimi_tui.soul.opening import provider_of
 from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
 from kimi_tui.tui.formatting import session_words

@@ -11,9 +11,9 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
-from kimi_tui.agent_parts import PARTS
+from kimi_tui.agent_parts import PARTS, parts_of
 from kimi_tui.soul import assembly
-from kimi_tui.soul.soul import Soul, parts_of
+from kimi_tui.soul.soul import Soul
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.main.commands.table import COMMANDS
 

@@ -812,12 +812,12 @@ async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: 
         await one.idle()
         shown = await one.sees("D-Mail from")
         pane = [line[82:] for line in shown.split("\n")]
-        rows = [line for line in pane if "#1 " in line or "─◊" in line]
+        rows = [row for row in pane if "#1 " in row or "● │" in row or "─◊" in row]
         said = [next(w for w in ("D-Mail", "plums", "pears", "◊") if w in row) for row in rows]
-        # Newest first; the D-Mail stands behind what it carried over.
+        # Newest first; the D-Mail stands behind what it carried over, and has the number of all three.
         assert said == ["D-Mail", "plums", "pears", "◊"], pane
         await one.pilot.press("ctrl+t")
-        await one.sees("▌● │  #1 Tell me of plums")
+        await one.sees("▌● │     Tell me of plums")
         await one.pilot.press("left_square_bracket", "enter")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         preview = await one.sees("● Tell me of plums")
