@@ -932,6 +932,9 @@ async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Pa
         before, uid = files(on), on.soul.session.context.checkpoints[-1].uid
         history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
         stored = on.session.dir / "files" / "snapshots.jsonl"
+        # The first scan may have come before the file was written.
+        history.after_change(await history.before_change(None), uid, "none:0")
+        await history.settled()
         n_before = len(SnapshotLog(stored))
         command = await history.before_change(None)
         (on.work / "a").write_text("by a command of the session's agent\n")
