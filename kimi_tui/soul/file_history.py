@@ -521,7 +521,7 @@ class FileHistory:
                 self._tracker.command_ran()
                 return
         if any(one.author != change.author for one in self._under_way):
-            # What the tool of another agent has changed until now is not someone else's; the scan at its end tells.
+            # A scan now would take the changes of the other agent's tool for someone else's; the scan at that tool's end tells them.
             return
         if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
             await self._scan(self._others)

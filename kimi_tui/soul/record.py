@@ -156,7 +156,7 @@ class Recorder:
         event = record.event
         match event:
             case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress():
-                # Of this run alone.
+                # These events say something of this run alone.
                 return
             case ToolsChanged(added=(), removed=()):
                 return

@@ -777,7 +777,7 @@ class TerminalInput(LinuxDriver):
         is_gone = False
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
-            # What is there already was typed while the terminal had lines edited, and made a line feed of Enter.
+            # Bytes that are there already were typed before raw mode began; until then the terminal makes a line feed of Enter.
             is_from_before = bool(selector.select(0))
             while not self.exit_event.is_set():
                 is_ready = bool(selector.select(BURST_S if bursts.waits else _LOOK_S))

@@ -468,7 +468,7 @@ def _decode_approval(data: Json) -> Event | None:
         words_offer=_text(data, "words_offer"),
         no_offer=_text(data, "no_offer"),
         stops=data.get("stops") is not False,
-        # Where that is left out, the name of the tool says it, as it did in older records.
+        # Older records leave the field out; the card of the tool says it there.
         changeable=data.get("changeable", card_of(tool).is_command) is True,
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
     )

@@ -297,7 +297,6 @@ class Conversation:
             self._show_model()
         choice, info = self.launch.choice, provider.info
         if isinstance(choice, Choice) and not (info.window_estimated or choice.window):
-            await asyncio.to_thread(import_module, "kimi_tui.config.learned_windows")
             from kimi_tui.config.learned_windows import note_window
 
             await asyncio.to_thread(
@@ -695,7 +694,7 @@ class Conversation:
         from kimi_tui.llm.dialects import DEFAULT, UNSET, thinking_in_words
         from kimi_tui.llm.errors import LLMError
 
-        # What the model takes may depend on what its server says of itself, which it has mostly said by now.
+        # The server may say what its model takes; mostly it has answered by now.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_S):
                 await provider.prepare()

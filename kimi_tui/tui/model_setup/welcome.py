@@ -275,7 +275,7 @@ class WelcomeScreen(Screen[None]):
 
     @on(StartOptions.Moved)
     def _moved(self) -> None:
-        # What was said of a paste is read.
+        # The user has read the words about a paste.
         self.query_one(Footer).urgent = ""
 
     def _paste_a_key(self, base_url: str, *, pasted: tuple[str, float] | None = None) -> None:
