@@ -781,6 +781,10 @@ class TranscriptModel:
     # What the user queued, and what they should know
 
     def _queued(self, event: SteerQueued, at: float) -> Change:
+        waiting = self.blocks[self._list.end :]
+        is_told = any(isinstance(one, UserBlock) and one.steer == event.id for one in waiting)
+        if is_told or event.when != "now":
+            return NOTHING
         block = self._list.new(UserBlock, at)
         block.write(event.text)
         block.images = event.images

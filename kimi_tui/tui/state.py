@@ -32,10 +32,12 @@ NO_SANDBOX = "no sandbox"
 
 
 class Queued(NamedTuple):
-    """A message typed while the agent works, not yet taken."""
+    """A message, or a command, that the user said and that waits."""
 
     id: str
     text: str
+    is_later: bool = False
+    """Whether it is for after the turn."""
 
 
 class Prospect(NamedTuple):
@@ -178,8 +180,10 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
             return state._replace(approvals=left)
         case wire.ModeChanged(mode=mode):
             return state._replace(mode=next((one for one in MODE_WORDS if one == mode), "ask"))
-        case wire.SteerQueued(id=steer_id, text=text):
-            return state._replace(queued=(*state.queued, Queued(steer_id, text)))
+        case wire.SteerQueued(id=said_id, text=text, when=when):
+            if any(one.id == said_id for one in state.queued):
+                return state
+            return state._replace(queued=(*state.queued, Queued(said_id, text, when != "now")))
         case wire.ToolStarted(key=key, name=name) if card_of(name).is_command:
             # The agent's come with a step.
             own = state.own_command or not state.step
