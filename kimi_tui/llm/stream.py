@@ -667,7 +667,7 @@ _SHARE_OF_OTHERS = 0.6
 """A server whose figures never exceeded this share of our estimate counts in another way: words, or not everything."""
 
 
-class Arrivals:
+class BatchedBytes:
     """The bytes of a response, joined as far as they have arrived: many servers send each token in a piece of its own.
 
     Reading one token through the HTTP library costs as much as drawing it. So where tokens arrive one by one (several small
@@ -838,7 +838,7 @@ class AnswerReader:
         events = SSEDecoder()
         first = b""
         wait, began = self._wait, time.perf_counter()
-        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+        async with aclosing(BatchedBytes(self._response.aiter_bytes())) as arrivals:
             while (data := await self._next(arrivals)) is not None:
                 if isinstance(data, Overdue):
                     yield data
@@ -878,7 +878,7 @@ class AnswerReader:
             for item in items:
                 yield item
 
-    async def _next(self, arrivals: Arrivals) -> bytes | Overdue | None:
+    async def _next(self, arrivals: BatchedBytes) -> bytes | Overdue | None:
         """The next bytes, or what is overdue; None at the end.
 
         Once the answer is whole only figures and the end of the stream are waited for, and not for long; they are read
@@ -896,7 +896,7 @@ class AnswerReader:
         """The items of a response in one piece: of a server that does not stream, or an error with status 200."""
         pieces: list[bytes] = []
         size = 0
-        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+        async with aclosing(BatchedBytes(self._response.aiter_bytes())) as arrivals:
             while (data := await self._wait.next(arrivals.take)) is not None:
                 if isinstance(data, Overdue):
                     yield data

@@ -73,7 +73,7 @@ class WorldLine:
     left_before: tuple[JournalEntry, ...] = ()
 
 
-class WorldLines:
+class StoredWorldLines:
     """The world lines of one session, read from its folder.
 
     Args:
@@ -219,10 +219,10 @@ def infer_revert(storage: Storage, left: Path, followed: Path) -> JournalEntry:
         OSError: One of them cannot be read.
     """
     with storage.opened(left) as old, storage.opened(followed) as new:
-        return _compare(_Reader(storage, old), _Reader(storage, new))
+        return _compare(_RecordReader(storage, old), _RecordReader(storage, new))
 
 
-class _Reader:
+class _RecordReader:
     """The readable records of a file, one after another, with the name that a checkpoint has by its bytes."""
 
     def __init__(self, storage: Storage, fd: int) -> None:
@@ -258,7 +258,7 @@ class _Reader:
                 yield record
 
 
-def _compare(old: _Reader, new: _Reader) -> JournalEntry:
+def _compare(old: _RecordReader, new: _RecordReader) -> JournalEntry:
     split: _Point | None = None
     only_beginning = True
     # Whether the new line has nothing after its last checkpoint yet: then it was just made there.
@@ -302,7 +302,7 @@ def _compare(old: _Reader, new: _Reader) -> JournalEntry:
     )
 
 
-def _beginning(new: _Reader) -> tuple[str, str, int]:
+def _beginning(new: _RecordReader) -> tuple[str, str, int]:
     """What kind of message the new line begins with after the split, its text, and the first tokens counted there."""
     kind, text = "", ""
     while (record := new.next()) is not None:
@@ -328,7 +328,7 @@ class _Rest:
     calls: int = 0
 
 
-def _rest(old: _Reader) -> _Rest:
+def _rest(old: _RecordReader) -> _Rest:
     """What the old line holds from the split on."""
     rest = _Rest()
     while (record := old.next()) is not None:

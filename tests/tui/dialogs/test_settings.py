@@ -12,7 +12,7 @@ from support.screens import Desk, desk
 from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.config.file import THEMES, read_config
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import GivenValue, Launch
 from kimi_tui.tui.app import KimiApp
@@ -142,7 +142,7 @@ async def test_picture(
     monkeypatch.setattr(MainScreen, "_open", lambda self: self.bench.views)
     monkeypatch.setenv("HOME", str(home))
     config = Config(theme="light" if size == (80, 24) else "dark", reduced_motion=True)
-    choice = Choice("test", "http://127.0.0.1:9/v1", "kimi-test")
+    choice = ModelChoice("test", "http://127.0.0.1:9/v1", "kimi-test")
     app = KimiApp(Launch(home, home / "config.toml", config, choice))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

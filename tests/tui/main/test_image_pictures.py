@@ -13,7 +13,7 @@ from support.story import Teller
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.images import Image, read_image
 from kimi_tui.launch import Launch
@@ -91,7 +91,7 @@ def app(home: Path) -> KimiApp:
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
             config=Config(theme="dark", reduced_motion=True, hints=False),
-            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
+            choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
         )
     )
 
