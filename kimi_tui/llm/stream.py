@@ -668,7 +668,7 @@ _SHARE_OF_OTHERS = 0.6
 """A server whose figures never exceeded this share of our estimate counts in another way: words, or only part of the prompt."""
 
 
-class Arrivals:
+class BatchedBytes:
     """The bytes of a response, joined as far as they have arrived: many servers send each token in a piece of its own.
 
     Reading one token through the HTTP library costs as much as drawing it. So tokens that arrive one by one (several small
@@ -839,7 +839,7 @@ class AnswerReader:
         events = SSEDecoder()
         first = b""
         wait, began = self._wait, time.perf_counter()
-        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+        async with aclosing(BatchedBytes(self._response.aiter_bytes())) as arrivals:
             while (data := await self._next(arrivals)) is not None:
                 if isinstance(data, Overdue):
                     yield data
@@ -879,7 +879,7 @@ class AnswerReader:
             for item in items:
                 yield item
 
-    async def _next(self, arrivals: Arrivals) -> bytes | Overdue | None:
+    async def _next(self, arrivals: BatchedBytes) -> bytes | Overdue | None:
         """Return the next bytes, or the limit that was reached; None at the end.
 
         After the whole answer only figures and the end of the stream can come. They are awaited for a short time, so that the
@@ -897,7 +897,7 @@ class AnswerReader:
         """Yield the items of a response in one piece, from a server that does not stream or that reports an error with status 200."""
         pieces: list[bytes] = []
         size = 0
-        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+        async with aclosing(BatchedBytes(self._response.aiter_bytes())) as arrivals:
             while (data := await self._wait.next(arrivals.take)) is not None:
                 if isinstance(data, Overdue):
                     yield data

@@ -25,7 +25,7 @@ from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import describe
-from kimi_tui.session.metadata import MARKS_NAME, Summary, read_state, write_state
+from kimi_tui.session.metadata import MARKS_NAME, SessionSummary, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.schema import count_of
 
@@ -88,7 +88,7 @@ def fork_session(
             title=_title(folder, checkpoint_id, world_line, after),
             archived=False,
             forked_from=folder.name,
-            summary=Summary(
+            summary=SessionSummary(
                 size=size,
                 messages=index.counts(0, n_messages)[0],
                 tokens=usage[0] if usage else 0,

@@ -32,7 +32,7 @@ _TITLE_MESSAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SessionSummary:
     """The figures of a session for lists, so that they need not read it. They are valid for a context of exactly `size` bytes."""
 
     size: int = -1
@@ -57,7 +57,7 @@ class SessionState:
     moved_from: str = ""
     forked_from: str = ""
     imported_from: str = ""
-    summary: Summary = field(default_factory=Summary)
+    summary: SessionSummary = field(default_factory=SessionSummary)
     other: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -83,7 +83,7 @@ def read_state(folder: Path) -> SessionState:
         moved_from=lenient_json.text(record.pop("moved_from", None)),
         forked_from=lenient_json.text(record.pop("forked_from", None)),
         imported_from=lenient_json.text(record.pop("imported_from", None)),
-        summary=Summary(
+        summary=SessionSummary(
             size=-1 if size is None else size,
             messages=count_of(kept.get("messages")) or 0,
             tokens=count_of(kept.get("tokens")) or 0,

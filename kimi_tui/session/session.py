@@ -24,7 +24,7 @@ from kimi_tui.session.metadata import (
     STATE_NAME,
     Marks,
     SessionState,
-    Summary,
+    SessionSummary,
     folder_inode,
     read_marks,
     read_state,
@@ -33,7 +33,7 @@ from kimi_tui.session.metadata import (
     write_state,
 )
 from kimi_tui.session.rotation import LIVE_NAME
-from kimi_tui.session.world_lines import WorldLines
+from kimi_tui.session.world_lines import StoredWorldLines
 
 if TYPE_CHECKING:
     from kimi_tui.session.images import ImageStore
@@ -63,7 +63,7 @@ class Session:
         self.report: OpeningReport | None = None
         self.notes: list[str] = []
         """Further sentences for the user, from readers of those parts of the session that are not read here."""
-        self._world_lines: WorldLines | None = None
+        self._world_lines: StoredWorldLines | None = None
         self._made = False
 
     @cached_property
@@ -90,10 +90,10 @@ class Session:
         return title_of(self.context.messages) or self.state.summary.title or first_title(self.dir)
 
     @property
-    def world_lines(self) -> WorldLines:
+    def world_lines(self) -> StoredWorldLines:
         """The lines that were left. Its methods read files, so call them in a thread."""
         if self._world_lines is None:
-            self._world_lines = WorldLines(self.dir, self.context.journal, self.storage)
+            self._world_lines = StoredWorldLines(self.dir, self.context.journal, self.storage)
         return self._world_lines
 
     def world_line(self, n: int) -> WorldLineContent:
@@ -272,7 +272,7 @@ class Session:
             self.remove_traces()
             return
         if self.context.trouble is None and self.context.index.n_messages:
-            summary = Summary(
+            summary = SessionSummary(
                 size=self.context.size_bytes,
                 messages=self.context.index.counts(0)[0],
                 tokens=self.context.token_count,

@@ -74,7 +74,7 @@ class WorldLine:
     left_before: tuple[JournalEntry, ...] = ()
 
 
-class WorldLines:
+class StoredWorldLines:
     """The world lines of one session, read from its folder.
 
     Args:
@@ -220,10 +220,10 @@ def infer_revert(storage: Storage, left: Path, followed: Path) -> JournalEntry:
         OSError: One of the files cannot be read.
     """
     with storage.opened(left) as old, storage.opened(followed) as new:
-        return _compare(_Reader(storage, old), _Reader(storage, new))
+        return _compare(_RecordReader(storage, old), _RecordReader(storage, new))
 
 
-class _Reader:
+class _RecordReader:
     """The readable records of a file, one after another; computes the names that checkpoints have by their bytes."""
 
     def __init__(self, storage: Storage, fd: int) -> None:
@@ -259,7 +259,7 @@ class _Reader:
                 yield record
 
 
-def _compare(old: _Reader, new: _Reader) -> JournalEntry:
+def _compare(old: _RecordReader, new: _RecordReader) -> JournalEntry:
     split: _Point | None = None
     only_beginning = True
     # Whether the new line has nothing after its last checkpoint yet, because it was just made there.
@@ -303,7 +303,7 @@ def _compare(old: _Reader, new: _Reader) -> JournalEntry:
     )
 
 
-def _beginning(new: _Reader) -> tuple[str, str, int]:
+def _beginning(new: _RecordReader) -> tuple[str, str, int]:
     """Return the kind of message with which the new line begins after the split, its text, and the first tokens counted there."""
     kind, text = "", ""
     while (record := new.next()) is not None:
@@ -329,7 +329,7 @@ class _Rest:
     calls: int = 0
 
 
-def _rest(old: _Reader) -> _Rest:
+def _rest(old: _RecordReader) -> _Rest:
     """Read the old line from the split on."""
     rest = _Rest()
     while (record := old.next()) is not None:

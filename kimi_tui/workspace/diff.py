@@ -14,7 +14,14 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.text_encoding import UTF8, as_shown, encoding_of
 from kimi_tui.workspace.restore import FileChange, as_file
-from kimi_tui.workspace.snapshots import FOREIGN, By, Entry, Manifest, SnapshotLog, was_looked_for
+from kimi_tui.workspace.snapshots import (
+    FOREIGN,
+    By,
+    Manifest,
+    ManifestEntry,
+    SnapshotLog,
+    was_looked_for,
+)
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
 
 CONTEXT_LINES = 2
@@ -29,7 +36,7 @@ Outcome = Literal["same", "changed", "new", "gone"]
 Authors = Literal["agent", "others", "both"]
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """One row of a diff. `number` is the line's number on its own side, counted from 1."""
 
     sign: Literal[" ", "-", "+"]
@@ -43,7 +50,7 @@ class LineDiff:
 
     added: int
     removed: int
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
 
 
 def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff:
@@ -87,25 +94,25 @@ def _rows(
     old: Sequence[str],
     new: Sequence[str],
     max_rows: int | None,
-) -> tuple[Row, ...]:
-    rows: list[Row] = []
+) -> tuple[DiffRow, ...]:
+    rows: list[DiffRow] = []
     shown_to = 0
     for position, (i1, i2, j1, j2) in enumerate(changes):
         start = max(shown_to, j1 - CONTEXT_LINES)
-        rows += [Row(" ", j + 1, new[j]) for j in range(start, j1)]
-        rows += [Row("-", i + 1, old[i]) for i in range(i1, i2)]
-        rows += [Row("+", j + 1, new[j]) for j in range(j1, j2)]
+        rows += [DiffRow(" ", j + 1, new[j]) for j in range(start, j1)]
+        rows += [DiffRow("-", i + 1, old[i]) for i in range(i1, i2)]
+        rows += [DiffRow("+", j + 1, new[j]) for j in range(j1, j2)]
         following = changes[position + 1][2] if position + 1 < len(changes) else len(new)
         shown_to = min(j2 + CONTEXT_LINES, following)
-        rows += [Row(" ", j + 1, new[j]) for j in range(j2, shown_to)]
+        rows += [DiffRow(" ", j + 1, new[j]) for j in range(j2, shown_to)]
         if max_rows is not None and len(rows) >= max_rows:
             return tuple(rows[:max_rows])
     return tuple(rows)
 
 
-def _replaced(old: Sequence[str], new: Sequence[str], head: int) -> tuple[Row, ...]:
-    removed = [Row("-", head + i + 1, text) for i, text in enumerate(old)]
-    added = [Row("+", head + j + 1, text) for j, text in enumerate(new)]
+def _replaced(old: Sequence[str], new: Sequence[str], head: int) -> tuple[DiffRow, ...]:
+    removed = [DiffRow("-", head + i + 1, text) for i, text in enumerate(old)]
+    added = [DiffRow("+", head + j + 1, text) for j, text in enumerate(new)]
     return (*removed, *added)
 
 
@@ -143,7 +150,7 @@ class StoredTexts:
     def __init__(self, store: BlobStore) -> None:
         self._store = store
 
-    def of(self, entry: Entry | None) -> str | None:
+    def of(self, entry: ManifestEntry | None) -> str | None:
         """Return the text of a file's state, empty if there is no file; None if it is not text or too large to show."""
         if entry is None:
             return ""
@@ -156,7 +163,7 @@ class StoredTexts:
         return text_of(content)
 
     def compared(
-        self, before: Entry | None, after: Entry | None, max_rows: int | None
+        self, before: ManifestEntry | None, after: ManifestEntry | None, max_rows: int | None
     ) -> LineDiff | None:
         """Return the difference of two states of a file, or None if they are not text or too large to show.
 
@@ -254,7 +261,7 @@ def find_divergence(
     return Divergence(tuple(files), tuple(log.notes_at(end)))
 
 
-def _is_known(manifest: Mapping[str, Entry], path: str) -> bool:
+def _is_known(manifest: Mapping[str, ManifestEntry], path: str) -> bool:
     """Whether the contents of a path, or its absence, are known."""
     entry = manifest.get(path)
     return was_looked_for(manifest, path) if entry is None else entry.is_known
@@ -262,8 +269,8 @@ def _is_known(manifest: Mapping[str, Entry], path: str) -> bool:
 
 def _side(
     texts: StoredTexts | None,
-    before: Entry | None,
-    after: Entry | None,
+    before: ManifestEntry | None,
+    after: ManifestEntry | None,
     by: Sequence[By],
     room: int,
 ) -> SideChange:

@@ -265,7 +265,7 @@ class _Rule:
 
 
 @dataclass(slots=True)
-class _Table:
+class _RuleTable:
     """Rules that are found by looking up a text: the last one for a folder, and the last one for any file."""
 
     folders: dict[bytes, _Rule] = field(default_factory=dict[bytes, _Rule])
@@ -303,7 +303,7 @@ class IgnoreFile:
 
     def __init__(self, text: str, n_expressions: int = MOST_EXPRESSIONS) -> None:
         self._text = text
-        self._names, self._paths, self._suffixes = _Table(), _Table(), _Table()
+        self._names, self._paths, self._suffixes = _RuleTable(), _RuleTable(), _RuleTable()
         others: list[tuple[_Rule, GlobPattern, bool]] = []
         lines = text.encode("utf-8", "surrogateescape").removeprefix(_BOM).split(b"\n")
         for number, line in enumerate(lines):

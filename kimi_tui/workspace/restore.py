@@ -33,10 +33,10 @@ from kimi_tui.workspace.snapshots import (
     FOREIGN,
     REST,
     By,
-    Entry,
     Kind,
     Limits,
     Manifest,
+    ManifestEntry,
     ancestors,
     new_id,
     parse_entry,
@@ -90,8 +90,8 @@ class FileChange:
 
     path: str
     change: Change
-    now: Entry | None
-    then: Entry | None
+    now: ManifestEntry | None
+    then: ManifestEntry | None
     reason: str = ""
     would: Change = "skip"
     stays: str = ""
@@ -240,14 +240,18 @@ def left_out(root: Path, now: Manifest, since: float) -> tuple[tuple[str, str], 
 
 
 def _not_covered(
-    path: str, before: Entry | None, after: Entry | None, then: Manifest, now: Manifest
+    path: str,
+    before: ManifestEntry | None,
+    after: ManifestEntry | None,
+    then: Manifest,
+    now: Manifest,
 ) -> str | None:
     """Say why a path cannot be restored: the reason (empty if it need not be shown); None if it can be restored."""
     remark = next((one for one in (after, before) if one is not None and not one.is_known), None)
     if remark is None and after is not None and secrets().rule_in(path.split("/")):
         # The file may have been kept before its name was on a list, or by another program; a scan would not see it once it
         # is restored.
-        remark = Entry("secret")
+        remark = ManifestEntry("secret")
     if remark is not None:
         is_missed = (before is not None and before.kept) or (after is not None and after.kept)
         return why_not(remark.kind) if is_missed else ""
@@ -258,7 +262,7 @@ def _not_covered(
     return None
 
 
-def _lost(path: str, before: Entry | None, after: Entry | None) -> str:
+def _lost(path: str, before: ManifestEntry | None, after: ManifestEntry | None) -> str:
     """Say why a file is gone or was replaced although no snapshot ever held its contents; empty if neither is so."""
     if after is None or after.is_known or path.rpartition("/")[2] == REST:
         return ""
@@ -275,18 +279,18 @@ def _was_empty_folder(path: str, then: Manifest) -> bool:
     return entry is not None and entry.kind == "folder" and not is_of_git
 
 
-def stands(entry: Entry | None, then: Entry | None) -> bool:
+def stands(entry: ManifestEntry | None, then: ManifestEntry | None) -> bool:
     """Whether a scan found the state at a path that a restore should bring there."""
     return entry == then or as_file(entry) == then
 
 
-def _would(before: Entry | None, after: Entry | None) -> Change:
+def _would(before: ManifestEntry | None, after: ManifestEntry | None) -> Change:
     if after is None:
         return "delete"
     return "create" if before is None else "restore"
 
 
-def as_file(entry: Entry | None) -> Entry | None:
+def as_file(entry: ManifestEntry | None) -> ManifestEntry | None:
     """Return the entry of a path if it is a file; an empty folder is not one."""
     return None if entry is None or entry.kind == "folder" else entry
 
@@ -432,7 +436,7 @@ def _write(name: str, temporary: str, content: bytes, one: FileChange, folder: i
         raise _ChangedSince from error
 
 
-def current(name: str, folder: int | None = None) -> Entry | None:
+def current(name: str, folder: int | None = None) -> ManifestEntry | None:
     """Read the entry of a name in an open folder; None if there is nothing.
 
     Raises:
@@ -441,7 +445,7 @@ def current(name: str, folder: int | None = None) -> Entry | None:
     return current_content(name, folder)[0]
 
 
-def current_content(name: str, folder: int | None = None) -> tuple[Entry | None, bytes]:
+def current_content(name: str, folder: int | None = None) -> tuple[ManifestEntry | None, bytes]:
     """Read the entry of a name, and its contents; None for the entry of contents that are too large to be kept.
 
     Raises:
@@ -453,18 +457,18 @@ def current_content(name: str, folder: int | None = None) -> tuple[Entry | None,
         return None, b""
     if stat.S_ISLNK(status.st_mode):
         target = os.fsencode(os.readlink(name, dir_fd=folder))
-        return Entry("link", hash_of(target), 0, len(target)), target
+        return ManifestEntry("link", hash_of(target), 0, len(target)), target
     if not stat.S_ISREG(status.st_mode):
-        return Entry("special"), b""
+        return ManifestEntry("special"), b""
     if status.st_size > _MAX_FILE_BYTES:
-        return Entry("large", size=status.st_size), b""
+        return ManifestEntry("large", size=status.st_size), b""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     handle = os.open(name, flags, dir_fd=folder)
     try:
         content = read_whole(handle, status.st_size)
     finally:
         os.close(handle)
-    entry = Entry("file", hash_of(content), permission_bits(status.st_mode), len(content))
+    entry = ManifestEntry("file", hash_of(content), permission_bits(status.st_mode), len(content))
     return entry, content
 
 

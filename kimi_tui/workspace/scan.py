@@ -20,9 +20,9 @@ from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read
 from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.snapshots import (
     REST,
-    Entry,
     Limits,
     Manifest,
+    ManifestEntry,
     ancestors,
     permission_bits,
 )
@@ -40,9 +40,13 @@ _SORTED_NAMES = 10_000
 _CHECKED_FILES = 4096
 _GONE = "the work folder is gone"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_IGNORED, _OVER, _UNREADABLE = Entry("ignored"), Entry("over"), Entry("unreadable")
-_EMPTY = Entry("folder")
-_SECRET = Entry("secret")
+_IGNORED, _OVER, _UNREADABLE = (
+    ManifestEntry("ignored"),
+    ManifestEntry("over"),
+    ManifestEntry("unreadable"),
+)
+_EMPTY = ManifestEntry("folder")
+_SECRET = ManifestEntry("secret")
 _LEFT_OUT = (_IGNORED, _SECRET)
 """Entries that are known as soon as a folder is listed."""
 
@@ -83,7 +87,7 @@ class _FileReader:
             return stamp.size <= self._limits.max_file_bytes
         return stat.S_ISLNK(stamp.mode)
 
-    def entry(self, name: str, folder: int, stamp: Stamp, budget: _Budget) -> Entry:
+    def entry(self, name: str, folder: int, stamp: Stamp, budget: _Budget) -> ManifestEntry:
         """Read the entry of a name. If it cannot be kept, the entry is a remark, never an error.
 
         Args:
@@ -99,31 +103,31 @@ class _FileReader:
             if stat.S_ISLNK(stamp.mode):
                 content, mode = os.fsencode(os.readlink(name, dir_fd=folder)), 0
             elif not stat.S_ISREG(stamp.mode):
-                return Entry("special")
+                return ManifestEntry("special")
             elif stamp.size > self._limits.max_file_bytes:
-                return Entry("large", size=stamp.size)
+                return ManifestEntry("large", size=stamp.size)
             else:
                 content, mode = _content(name, folder, stamp), permission_bits(stamp.mode)
         except OSError:
-            return Entry("unreadable", size=stamp.size)
+            return ManifestEntry("unreadable", size=stamp.size)
         return self._keep("link" if stat.S_ISLNK(stamp.mode) else "file", content, mode, budget)
 
     def _keep(
         self, kind: Literal["file", "link"], content: bytes, mode: int, budget: _Budget
-    ) -> Entry:
-        entry = Entry(kind, hash_of(content), mode, len(content))
+    ) -> ManifestEntry:
+        entry = ManifestEntry(kind, hash_of(content), mode, len(content))
         if self._store.has(entry.blob):
             return entry
         if budget.stored_bytes + len(content) > self._limits.max_snapshot_bytes:
             megabytes = self._limits.max_snapshot_bytes >> 20
             budget.full = budget.full or f"More than {megabytes} MiB changed at once."
         if budget.full:
-            return Entry("over", size=len(content))
+            return ManifestEntry("over", size=len(content))
         try:
             self._store.put(content, entry.blob)
         except StoreFull as error:
             budget.full = str(error)
-            return Entry("over", size=len(content))
+            return ManifestEntry("over", size=len(content))
         budget.stored_bytes += len(content)
         return entry
 
@@ -150,7 +154,7 @@ class Folder:
     inside: IgnoreStack
     files: tuple[str, ...]
     folders: tuple[str, ...]
-    entries: dict[str, Entry]
+    entries: dict[str, ManifestEntry]
     stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
 
 
@@ -173,7 +177,9 @@ class ScanPass:
     also: frozenset[str] = frozenset()
     """Paths, and the folders above them, that are scanned even if there is no room for more files."""
     folders: dict[str, Folder] = field(default_factory=dict[str, Folder])
-    changed: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
+    changed: dict[str, ManifestEntry | None] = field(
+        default_factory=dict[str, ManifestEntry | None]
+    )
     gone: list[str] = field(default_factory=list[str])
     budget: _Budget = field(default_factory=_Budget)
     too_many: str = ""
@@ -224,7 +230,7 @@ class Scanner:
         self._cancelled = cancelled
         self._outer = IgnoreStack()
         self._folders: dict[str, Folder] = {}
-        self._manifest: dict[str, Entry] = {}
+        self._manifest: dict[str, ManifestEntry] = {}
         self._adopted = False
         self._n_kept = 0
 
@@ -262,7 +268,7 @@ class Scanner:
         self._take(now)
         return Scan(tuple(sorted(now.changed)), full=now.budget.full or now.too_many)
 
-    def adopt(self, manifest: Mapping[str, Entry]) -> None:
+    def adopt(self, manifest: Mapping[str, ManifestEntry]) -> None:
         """Use a stored manifest as the previous scan, so that the next scan reports only changes since then."""
         self._folders = {}
         self._manifest = dict(manifest)
@@ -366,7 +372,7 @@ class Scanner:
         prefix = f"{path}/" if path else ""
         files: list[str] = []
         folders: list[str] = []
-        left_out: dict[str, Entry] = {}
+        left_out: dict[str, ManifestEntry] = {}
         secret = secrets()
         with os.scandir(handle) as listing:
             for item in listing:
@@ -394,7 +400,7 @@ class Scanner:
             left_out,
         )
 
-    def _note(self, path: str, entry: Entry, folder: Folder, now: ScanPass) -> None:
+    def _note(self, path: str, entry: ManifestEntry, folder: Folder, now: ScanPass) -> None:
         """Record an entry for a folder itself, among the entries of the folder above."""
         above, _, name = path.rpartition("/")
         now.folders[above].entries[name] = entry
@@ -482,7 +488,7 @@ class Scanner:
             return
         if is_new and (now.budget.full or self._cancelled()):
             # The budget is used up or the scan is cancelled: a file is not read only to be omitted.
-            entry = Entry("over", size=stamp.size)
+            entry = ManifestEntry("over", size=stamp.size)
         else:
             entry = self._reader.entry(name, handle, stamp, now.budget)
         now.room -= int(is_new and entry.kept)

@@ -1,6 +1,6 @@
 """Snapshots of the working files: the values in them, and `SnapshotLog`, a session's list of them in `snapshots.jsonl`.
 
-An `Entry` describes one path; a `Manifest` holds all entries of one scan, possibly fifty thousand. In the log the first
+An `ManifestEntry` describes one path; a `Manifest` holds all entries of one scan, possibly fifty thousand. In the log the first
 record is complete, and every other one has only the changes. A record says who made the change: the agent's tools, or others
 in between. Marks between the records say which checkpoint was made after which snapshot. The contents are in the store.
 `Tracker.take_snapshot` takes one. Everything blocks and belongs in one thread.
@@ -38,7 +38,7 @@ REST = "."
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """One path at one time. `blob` is the SHA-256 of the contents (for a link: of its target's text), `mode` the permission
     bits, `size` the number of bytes.
     """
@@ -59,24 +59,24 @@ class Entry:
         return self.kind in KEPT or self.kind == "folder"
 
 
-Manifest = Mapping[str, Entry]
+Manifest = Mapping[str, ManifestEntry]
 """All paths of a scan, relative to the work folder with `/`: kept ones, and the top-most of the omitted ones. If files of a
 folder were omitted because there are too many, `REST` stands in that folder.
 """
 
 
-class Extent(NamedTuple):
+class ScanExtent(NamedTuple):
     """The number of files that a scan met; `is_more` is true if it omitted some because they are too many or too large in sum."""
 
     n_files: int
     is_more: bool
 
 
-def extent(manifest: Manifest) -> Extent:
+def extent(manifest: Manifest) -> ScanExtent:
     """Return the number of files in a manifest, including those that are too large to be kept."""
     kinds = [entry.kind for entry in manifest.values()]
     n_files = sum(1 for kind in kinds if kind in KEPT or kind in ("large", "secret"))
-    return Extent(n_files, "over" in kinds)
+    return ScanExtent(n_files, "over" in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Snapshot:
     id: str
     at: float
     by: By
-    changed: Mapping[str, Entry | None]
+    changed: Mapping[str, ManifestEntry | None]
     note: str = ""
     author: str = ""
 
@@ -151,7 +151,9 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def delta(before: Manifest, after: Manifest, paths: Iterable[str]) -> dict[str, Entry | None]:
+def delta(
+    before: Manifest, after: Manifest, paths: Iterable[str]
+) -> dict[str, ManifestEntry | None]:
     """Return the changes of `paths` from one manifest to the next."""
     return {path: after.get(path) for path in paths if before.get(path) != after.get(path)}
 
@@ -169,7 +171,7 @@ class SnapshotLog:
         self._snapshots: list[Snapshot] = []
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
-        self._latest: dict[str, Entry] = {}
+        self._latest: dict[str, ManifestEntry] = {}
         self._joins_line = False
         self.root = ""
         """The folder of the snapshots; they are never restored into another one."""
@@ -263,7 +265,7 @@ class SnapshotLog:
 
     def add(
         self,
-        changed: Mapping[str, Entry | None],
+        changed: Mapping[str, ManifestEntry | None],
         *,
         by: By,
         at: float,
@@ -281,16 +283,18 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
-    def manifest_at(self, snapshot: Snapshot) -> dict[str, Entry]:
+    def manifest_at(self, snapshot: Snapshot) -> dict[str, ManifestEntry]:
         """Return the files as that snapshot has them."""
-        manifest: dict[str, Entry] = {}
+        manifest: dict[str, ManifestEntry] = {}
         for one in self._snapshots[: self._position[snapshot.id] + 1]:
             _apply(manifest, one.changed)
         return manifest
 
-    def manifest_before(self, snapshot: Snapshot, paths: Iterable[str]) -> dict[str, Entry | None]:
+    def manifest_before(
+        self, snapshot: Snapshot, paths: Iterable[str]
+    ) -> dict[str, ManifestEntry | None]:
         """Return the entries of some paths before that snapshot."""
-        found: dict[str, Entry | None] = dict.fromkeys(paths)
+        found: dict[str, ManifestEntry | None] = dict.fromkeys(paths)
         wanted = set(found)
         for one in reversed(self._snapshots[: self._position[snapshot.id]]):
             known = one.changed.keys() & wanted
@@ -374,7 +378,7 @@ class SnapshotLog:
             self._take(snapshot)
 
 
-def _apply(manifest: dict[str, Entry], changed: Mapping[str, Entry | None]) -> None:
+def _apply(manifest: dict[str, ManifestEntry], changed: Mapping[str, ManifestEntry | None]) -> None:
     for path, entry in changed.items():
         if entry is None:
             manifest.pop(path, None)
@@ -397,12 +401,12 @@ def _stored(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def stored_entry(entry: Entry) -> list[object]:
+def stored_entry(entry: ManifestEntry) -> list[object]:
     """Return an entry as it is stored."""
     return [entry.kind, entry.blob, entry.mode, entry.size]
 
 
-def parse_entry(value: object) -> Entry:
+def parse_entry(value: object) -> ManifestEntry:
     """Parse a stored entry.
 
     Raises:
@@ -410,13 +414,13 @@ def parse_entry(value: object) -> Entry:
         TypeError: the value is no entry.
     """
     kind, blob, mode, size = cast("list[Any]", value)
-    entry = Entry(cast("Kind", str(kind)), str(blob), permission_bits(int(mode)), int(size))
+    entry = ManifestEntry(cast("Kind", str(kind)), str(blob), permission_bits(int(mode)), int(size))
     if entry.kept and not _BLOB.fullmatch(entry.blob):
         raise ValueError("a content has no name")
     return entry
 
 
-def parse_path(value: object, *said: Entry | None) -> str:
+def parse_path(value: object, *said: ManifestEntry | None) -> str:
     """Parse a stored path. It is not trusted, so it is checked like a path from a model.
 
     Args:

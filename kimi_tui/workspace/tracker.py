@@ -38,10 +38,10 @@ from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import (
     FOREIGN,
     By,
-    Entry,
-    Extent,
     Limits,
     Manifest,
+    ManifestEntry,
+    ScanExtent,
     Snapshot,
     SnapshotLog,
     delta,
@@ -113,7 +113,9 @@ class PreScanBackups:
     no file. Hold `lock` while reading them.
     """
 
-    entries: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
+    entries: dict[str, ManifestEntry | None] = field(
+        default_factory=dict[str, ManifestEntry | None]
+    )
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def keep(self, root: Path, store: BlobStore, paths: Iterable[str]) -> None:
@@ -127,7 +129,7 @@ class PreScanBackups:
                 if path in self.entries:
                     continue
                 if secrets().rule_in(path.split("/")):
-                    self.entries[path] = Entry("secret") if (root / path).exists() else None
+                    self.entries[path] = ManifestEntry("secret") if (root / path).exists() else None
                     continue
                 entry, content = restore.current_content(str(root / path))
                 if entry is not None and entry.kept:
@@ -174,7 +176,7 @@ class Tracker:
         if any(path.is_symlink() for path in (folder, folder / STORE_NAME)):
             self.refusal = "The folder of the snapshots is a link, so the files are not followed."
         self.full = ""
-        self.extent: Extent | None = None
+        self.extent: ScanExtent | None = None
 
     # -- scanning --------------------------------------------------------------------------------
 
