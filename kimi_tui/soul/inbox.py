@@ -137,7 +137,7 @@ class Inbox:
 
     def publish_waiting(self) -> None:
         """Publish what has to wait and was not published yet, and keep it on the disk."""
-        self._at_once.clear()
+        self._at_once.difference_update(one.id for one in self._waiting)
         for one in self._waiting:
             if self._wire is not None and one.id not in self._published:
                 self._publish(one.queued)
@@ -178,6 +178,8 @@ class Inbox:
         """Take one for the turn that begins with it, whose `TurnBegin` tells of it, or to carry it out."""
         self.take([said])
         self._publish_gone(said)
+        # All else has to wait now.
+        self.publish_waiting()
 
     def arrived(self, steers: Sequence[Said] | None = None, place: int = 0) -> None:
         """What was taken is in the context.

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from hypothesis import Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.chat_server import call, gate, say
@@ -476,5 +476,5 @@ class TalkingUser(RuleBasedStateMachine):
         self._folder.cleanup()
 
 
-TalkingUser.TestCase.settings = settings(stateful_step_count=25, phases=[Phase.generate])
+TalkingUser.TestCase.settings = settings(stateful_step_count=25)
 test_at_random = TalkingUser.TestCase
