@@ -189,6 +189,7 @@ class Inbox:
             place: the number of the first one's message behind the newest checkpoint.
         """
         self._going = tuple(one for one in self._going if steers is not None and one not in steers)
+        self._at_once.intersection_update(one.id for one in (*self._going, *self._waiting))
         for number, one in enumerate(steers or (), place):
             taken = SteerTaken(one.id, one.text, number=number, images=one.image_blocks)
             self._publish(taken)
@@ -198,7 +199,9 @@ class Inbox:
         """Queue steers that could not be put into the context again, before what was said since."""
         self._going = tuple(one for one in self._going if one not in steers)
         self._waiting[:0] = steers
-        self.publish_waiting()
+        if steers:
+            self.publish_waiting()
+        self._stirred.set()
 
     # -- taking it back --------------------------------------------------------------------------
 
@@ -247,11 +250,10 @@ class Inbox:
                 waits on, as the user may try again.
         """
         self._is_held = end.reason != "done"
-        lost, self._going = self._going, ()
+        # What never came into the context is not lost with the turn that began with it.
+        self.put_back(self._going)
         if self._is_held and hands_back:
-            left = (one for one in self._waiting if one.when == "now" or end.reason != "error")
-            self.hand_back((*lost, *left))
-        self._stirred.set()
+            self.hand_back([o for o in self._waiting if o.when == "now" or end.reason != "error"])
 
     # -- on the disk -----------------------------------------------------------------------------
 

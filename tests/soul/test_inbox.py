@@ -106,6 +106,19 @@ async def test_after_an_error_it_waits_and_after_a_stop_it_is_handed_back(tmp_pa
         assert not on.soul.inbox.waiting
 
 
+async def test_a_message_that_could_not_be_put_in_is_handed_back(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.soul.set_provider(None)
+        await attended(on)
+        heard = on.soul.wire.subscribe()
+        on.soul.say("first")
+        on.soul.say("later", when="after the turn")
+        assert (await next_event(heard, ev.TurnEnd)).error == "No model is set."
+        assert (await next_event(heard, ev.SteerTaken)).handed_back
+        assert [one.text for one in on.soul.inbox.waiting] == ["later"]
+        assert not on.session.context.messages
+
+
 async def test_images_that_a_model_cannot_take_are_handed_back(tmp_path: Path) -> None:
     image = read_image(saved(flat(4, 3)), "x.png")
     inbox = Inbox()
