@@ -1,8 +1,8 @@
 """Comparisons in bounded time: lines of two texts, two contents of the store, and the files of two world lines.
 
-Of two texts the common beginning and end are cut off first; where the rest is too long to be compared in bounded time, all of
-it counts as replaced. Of two world lines (the one that was left, at its end, and the live one, now) both sides are compared
-with the files at their fork, so that it is known which side changed a file.
+The common beginning and end of two texts are cut off first; if the rest is too long to be compared in bounded time, all of it
+counts as replaced. Two world lines (the one that was left, at its end, and the live one, now) are each compared with the
+files at their fork, which shows which side changed a file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DiffRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineDiff:
-    """A change of one text. `rows` may be cut; the counts are of the whole change."""
+    """The change of one text. `rows` may be shortened; the counts are of the whole change."""
 
     added: int
     removed: int
@@ -54,16 +54,16 @@ class LineDiff:
 
 
 def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff:
-    """The change from one text to another.
+    """Return the change from one text to another.
 
     Args:
-        before: the old text, whole.
-        after: the new one.
-        max_rows: how many rows to keep; None for all of them.
+        before: the whole old text.
+        after: the whole new text.
+        max_rows: the largest number of rows to keep; None for all of them.
     """
     old, new = _lines(before), _lines(after)
     if before.endswith("\n") != after.endswith("\n") and old and new:
-        # The one difference that lines do not show: an empty last row stands for the final newline.
+        # Lines do not show a difference in the final newline, so an empty last row stands for it.
         (old if before.endswith("\n") else new).append("")
     head = _common_head(old, new)
     tail = _common_tail(old, new, head)
@@ -83,7 +83,7 @@ def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff
 
 
 def text_of(content: bytes) -> str | None:
-    """The content as text, or None where it is not text."""
+    """Return the content as text, or None if it is not text."""
     if encoding_of(content) == UTF8 and b"\0" in content[:_PROBE_BYTES]:
         return None
     return as_shown(content)
@@ -141,17 +141,17 @@ def _common_tail(old: Sequence[str], new: Sequence[str], head: int) -> int:
 
 
 class StoredTexts:
-    """Reads texts from the store and compares them. Blocking; belongs in the one thread that uses the store.
+    """Reads texts from the store and compares them. It blocks, and belongs in the one thread that uses the store.
 
     Args:
-        store: has the contents.
+        store: the store of the contents.
     """
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
 
     def of(self, entry: ManifestEntry | None) -> str | None:
-        """The text of a state of a file, empty where there is none; None where it is no text or too large to show."""
+        """Return the text of a file's state, empty if there is no file; None if it is not text or too large to show."""
         if entry is None:
             return ""
         if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
@@ -165,18 +165,18 @@ class StoredTexts:
     def compared(
         self, before: ManifestEntry | None, after: ManifestEntry | None, max_rows: int | None
     ) -> LineDiff | None:
-        """The difference of two states of a file, or None where they are no texts or too large to show.
+        """Return the difference of two states of a file, or None if they are not text or too large to show.
 
         Args:
-            before: None where there was no file.
-            after: None where there is none.
-            max_rows: at most so many rows are listed, None for all; the counts are whole anyway.
+            before: the old state; None if there was no file.
+            after: the new state; None if there is no file.
+            max_rows: the largest number of rows to list, None for all; the counts are always of the whole change.
         """
         old, new = self.of(before), self.of(after)
         return None if old is None or new is None else diff_lines(old, new, max_rows)
 
     def compared_all(self, changes: Sequence[FileChange], most_rows: int) -> list[LineDiff | None]:
-        """Compare each change of a plan, before with after; `most_rows` rows are listed of all of them together."""
+        """Compare each change of a plan, before with after; at most `most_rows` rows are listed for all of them together."""
         found: list[LineDiff | None] = []
         room = most_rows
         for one in changes:
@@ -188,7 +188,7 @@ class StoredTexts:
 
 @dataclass(frozen=True, slots=True)
 class SideChange:
-    """How a file differs from the fork on one side, and who changed it. `diff` is None where it is no text, or too large to show."""
+    """A file's difference from the fork on one side, and who changed it. `diff` is None if the file is not text or too large to show."""
 
     outcome: Outcome
     authors: Authors = "agent"
@@ -197,7 +197,7 @@ class SideChange:
 
 @dataclass(frozen=True, slots=True)
 class DivergedFile:
-    """A file that differs from the fork on one of the sides. `alike` is true where it is the same on both."""
+    """A file that differs from the fork on at least one side. `alike` is true if it is the same on both."""
 
     path: str
     left: SideChange
@@ -221,14 +221,14 @@ def find_divergence(
     begins: Sequence[str],
     newest: Sequence[str],
 ) -> Divergence:
-    """What changed on a line that was left, and what changed until now, since the two diverged.
+    """Find the changes on a line that was left, and the changes until now, since the two diverged.
 
     Args:
-        log: the snapshots, with one of `now`.
-        texts: reads contents.
+        log: the snapshots, including one of `now`.
+        texts: the reader of contents.
         now: a fresh scan.
-        begins: the names of the first checkpoints that are on one side only; the one that was made first is at the fork.
-        newest: the names of the newest checkpoint of the line that was left, the best first.
+        begins: the uids of the first checkpoints that are on one side only; the one that was made first is at the fork.
+        newest: the uids of the newest checkpoint of the line that was left, the preferred one first.
     """
     fork = log.at_first_of(begins)
     end = next((found for uid in newest if (found := log.after_checkpoint(uid)) is not None), None)
@@ -262,7 +262,7 @@ def find_divergence(
 
 
 def _is_known(manifest: Mapping[str, ManifestEntry], path: str) -> bool:
-    """Whether it is known what a path held, or that there was nothing."""
+    """Whether the contents of a path, or its absence, are known."""
     entry = manifest.get(path)
     return was_looked_for(manifest, path) if entry is None else entry.is_known
 
@@ -282,7 +282,7 @@ def _side(
 
 
 def _authors(by: Sequence[By]) -> Authors:
-    """Who changed a file since the last restore of it."""
+    """Return who changed a file since its last restore."""
     since = by[len(by) - by[::-1].index("restore") :] if "restore" in by else by
     if not since or FOREIGN.isdisjoint(since):
         return "agent"

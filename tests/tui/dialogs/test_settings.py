@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer
-from support.pictures import PictureExtension
+from support.pictures import Pictures
 from support.screens import Desk, desk
-from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.config.file import read_config
 from kimi_tui.config.model_choice import ModelChoice
@@ -135,7 +134,7 @@ async def test_what_an_argument_says_goes_before(home: Path) -> None:
 async def test_picture(
     home: Path,
     size: tuple[int, int],
-    snapshot: SnapshotAssertion,
+    picture: Pictures,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # No engine, whose figures would stand behind it.
@@ -151,4 +150,4 @@ async def test_picture(
         await pilot.pause()
         await pilot.press(*"sandbox", "down", "down")
         await pilot.pause()
-        assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
+        picture(app)
