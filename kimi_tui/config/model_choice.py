@@ -117,7 +117,7 @@ def choose_model(
     if wanted and not (model and wanted in (model.name, model.model)):
         model = None
     name = model.model if model else wanted or _default_model(provider)
-    thinking = config.thinking
+    thinking = config.default_thinking
     if overrides.thinking is not None:
         thinking = "on" if overrides.thinking else "off"
     return ModelChoice(
@@ -276,7 +276,8 @@ def in_folder(config: Config, here: FolderModel | None) -> Config:
     if here is None or (here.model and here.model not in config.models):
         return config
     return config._replace(
-        default_model=here.model or config.default_model, thinking=here.thinking or config.thinking
+        default_model=here.model or config.default_model,
+        default_thinking=here.thinking or config.default_thinking,
     )
 
 

@@ -19,6 +19,7 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -31,7 +32,7 @@ from kimi_tui.llm.message import ContentPart, Message, TextPart
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
-    StreamItem,
+    PromptRead,
     TextDelta,
     ToolSpec,
     Usage,
@@ -405,10 +406,6 @@ def figures_when_full(conversation: Conversation, window: int) -> str:
     return f"about {used:,} of {window:,} tokens ({', '.join(parts)})"
 
 
-class _SaidEnough(Exception):
-    """A summary is much longer than requested."""
-
-
 def _at_sentence_end(text: str) -> str:
     """Return a text that was cut anywhere without its last incomplete sentence."""
     end = max(text.rfind("\n"), text.rfind(". ") + 1)
@@ -719,37 +716,29 @@ class Compactor:
         collector = Collector(provider.info.provider, provider.info.model)
         most = round(summary_tokens(provider.info.window) * _CUT_SUMMARY_AT)
         said = 0
-
-        def on_item(item: StreamItem) -> None:
-            nonlocal said
-            self._conversation.publish_progress(item)
-            if most and isinstance(item, TextDelta):
-                said += text_tokens(item.text)
-                if said > most:
-                    raise _SaidEnough
-
-        def on_retry(notice: RetryNotice) -> None:
-            nonlocal said
-            said = 0
-            self._conversation.publish_retry(step, notice)
-
-        try:
-            return await self._conversation.model.ask(
-                provider,
-                system,
-                tools,
-                history,
-                on_item=on_item,
-                on_retry=on_retry,
-                collector=collector,
-            )
-        except _SaidEnough:
-            answer = await asyncio.to_thread(collector.message, True)
-            text = "" if answer is None else answer.text
-            # A fast server sends many pieces at once, so the text is cut afterwards.
-            text = _at_sentence_end(text[: len(text) * most // said])
-            cut = Message(role="assistant", content=text)
-            return Completion(cut, Usage(self._asked, said, estimated=True), "length")
+        asked = self._conversation.model.ask(provider, system, tools, history, collector)
+        async with aclosing(asked) as items:
+            async for item in items:
+                match item:
+                    case Completion():
+                        return item
+                    case RetryNotice():
+                        said = 0
+                        self._conversation.publish_retry(step, item)
+                    case TextDelta() if most:
+                        said += text_tokens(item.text)
+                        if said > most:
+                            break
+                    case PromptRead():
+                        self._conversation.publish_progress(item)
+                    case _:
+                        pass
+        answer = await asyncio.to_thread(collector.message, True)
+        text = "" if answer is None else answer.text
+        # A quick server's pieces come many at once.
+        text = _at_sentence_end(text[: len(text) * most // said])
+        cut = Message(role="assistant", content=text)
+        return Completion(cut, Usage(self._asked, said, estimated=True), "length")
 
     # -- changing the context --------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
+from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import ImagePart, Message, user_message
 from kimi_tui.llm.provider import ChatProvider, Completion
@@ -749,7 +750,10 @@ class UserDMails:
             text = await asyncio.to_thread(conversation_text, undone, max(500, room))
             question = Message(role="user", content=f"{text}\n\n---\n\n{task}")
             try:
-                return await self.conversation.model.ask(provider, system, (), (question,))
+                asked = self.conversation.model.ask(
+                    provider, system, (), (question,), patient=False
+                )
+                return await complete(asked)
             except ContextOverflowError:
                 if attempt == _DRAFT_TRIES - 1:
                     raise

@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kimi_tui.config.settings import DMailConfig, LoopControl
-from kimi_tui.llm.completion import Collector, OnOverdue, RetryNotice, RetryPolicy, complete
+from kimi_tui.llm.completion import AnswerItem, Collector, RetryPolicy, stream_answer
 from kimi_tui.llm.errors import LLMNotSet
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import ChatProvider, Completion, ModelInfo, StreamItem, ToolSpec
+from kimi_tui.llm.provider import ChatProvider, Completion, ModelInfo, Overdue, ToolSpec
 from kimi_tui.session.images import ImageStore
 
 log = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ class LoopLimits(NamedTuple):
         return max(1, min(by_ratio, window - self.reserve(window)))
 
 
-def _ignore(_: object) -> None:
-    """A callback for calls whose answer is used only when it is complete."""
+OnOverdue = Callable[[Overdue], Coroutine[Any, Any, bool]]
+"""Decides whether an answer that is overdue is waited on."""
 
 
 class ModelSlot:
@@ -120,43 +120,42 @@ class ModelSlot:
         system: str,
         tools: Sequence[ToolSpec],
         history: Sequence[Message],
-        *,
-        on_item: Callable[[StreamItem], None] = _ignore,
-        on_retry: Callable[[RetryNotice], None] | None = None,
         collector: Collector | None = None,
-    ) -> Completion:
-        """Ask a provider from `call`; repeat the call if that may help.
+        *,
+        patient: bool = True,
+    ) -> AsyncGenerator[AnswerItem]:
+        """Ask a provider that `call` gave; see `stream_answer`.
 
         Args:
             provider: the provider.
             system: the system prompt.
             tools: the tools that the model may call.
             history: the messages.
-            on_item: called with every part of the answer as it streams.
-            on_retry: called for every failed attempt, whose streamed items are void. Without it neither an overload nor an
-                overdue answer is waited out.
-            collector: collects the items of the running attempt, for a caller that may be cancelled.
+            collector: filled with what the running attempt has streamed, for a caller that may be cancelled.
+            patient: whether an overload is waited out, and an overdue answer if the user wants that.
 
         Raises:
             LLMError: the call failed finally.
         """
         if "image_in" in provider.info.capabilities:
             history = await asyncio.to_thread(self._images.expanded, history)
-        done = await complete(
+        answer = stream_answer(
             provider,
             system,
             tools,
             history,
-            on_item=on_item,
-            on_retry=on_retry or _ignore,
-            policy=self._policy if on_retry else replace(self._policy, patience_s=0.0),
+            collector,
+            policy=self._policy if patient else replace(self._policy, patience_s=0.0),
             retry_now=self._retry_now,
-            collector=collector,
             known=self._answered is provider,
-            on_overdue=self.on_overdue if on_retry else None,
         )
-        self._answered = provider
-        return done
+        async with aclosing(answer) as items:
+            async for item in items:
+                if isinstance(item, Completion):
+                    self._answered = provider
+                elif isinstance(item, Overdue) and patient and self.on_overdue is not None:
+                    item.decision = asyncio.create_task(self.on_overdue(item), name="overdue")
+                yield item
 
     def retry_now(self) -> None:
         """End the wait before the next attempt of the call under way."""

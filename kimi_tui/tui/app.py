@@ -32,9 +32,9 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
-from kimi_tui.config.file import AUTO, THEMES, save_setting
+from kimi_tui.config.file import save_setting
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import ConfigError, why_not_saved
+from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.compositor import draw_all
