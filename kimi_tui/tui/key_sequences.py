@@ -246,7 +246,7 @@ def _two(alternates: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 def _key(name: str, sign: str, character: str, bits: int) -> events.Key:
     """A key by its name or character; Shift and Alt are part of the written character."""
-    name = name or _named(sign)
+    name = name or _key_name(sign)
     held: list[str] = []
     if name not in MODIFIER_FUNCTIONAL_KEYS:
         if bits & _SHIFT and (not character or character.isspace()):
@@ -257,7 +257,7 @@ def _key(name: str, sign: str, character: str, bits: int) -> events.Key:
     return events.Key("+".join([*sorted(held), name]), character or None)
 
 
-def _named(sign: str) -> str:
+def _key_name(sign: str) -> str:
     """The name of a key by its character; keys such as Enter have names of their own."""
     code = ord(sign) if len(sign) == 1 else 0
     return FUNCTIONAL_KEYS.get(f"{code}u", "") or _character_to_key(sign)

@@ -286,14 +286,14 @@ class KeyParser(XTermParser):
             yield from super().feed(data)  # the end, to Textual
             return
         for piece in self._sequences.feed(data, time.monotonic()):
-            yield from self._read(piece)
+            yield from self._messages_of_piece(piece)
 
     def tick(self) -> Iterable[Message]:
         """The keys whose sequence could have been the beginning of another one."""
         for piece in self._sequences.let_go(time.monotonic()):
-            yield from self._read(piece)
+            yield from self._messages_of_piece(piece)
 
-    def _read(self, piece: str) -> Iterable[Message]:
+    def _messages_of_piece(self, piece: str) -> Iterable[Message]:
         if piece[0] != ESC:
             return super().feed(piece)
         if piece == ESC:

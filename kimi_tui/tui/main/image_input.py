@@ -160,7 +160,7 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
             continue
         taken = [*map(_is_image, paths)]
         if all(taken):
-            return [_read(path) for path in paths]
+            return [_read_image_file(path) for path in paths]
         # A user who drags a file with an image's name means its picture.
         refused = [p for p, is_taken in zip(paths, taken, strict=True) if not is_taken]
         if all(map(_is_file, paths)) and refused[0].suffix.lower() in IMAGE_ENDINGS:
@@ -216,6 +216,6 @@ def _is_image(path: Path) -> bool:
         os.close(handle)
 
 
-def _read(path: Path) -> Image:
+def _read_image_file(path: Path) -> Image:
     check_size(path.stat().st_size, path.name)
     return read_image(read_regular(path, MAX_FILE_BYTES, links=True), path.name)

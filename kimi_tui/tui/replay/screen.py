@@ -106,9 +106,9 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
     def _open(self) -> None:
-        self.run_worker(reported(self, self._read), name="read the session")
+        self.run_worker(reported(self, self._read_session), name="read the session")
 
-    async def _read(self) -> None:
+    async def _read_session(self) -> None:
         try:
             recorded = await asyncio.to_thread(load_session, self._launch, self._session)
         except Exception as error:
