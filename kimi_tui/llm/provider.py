@@ -205,6 +205,11 @@ class ChatProvider(Protocol):
         """What `set_thinking` takes of this model: `on`, `off` and efforts; empty where nothing can be set."""
         return ()
 
+    @property
+    def thinking_setting(self) -> str:
+        """The setting of thinking that the user made; empty for none."""
+        return ""
+
     def set_thinking(self, word: str) -> None:
         """Set from the next call on whether the model thinks: `on`, `off`, or an effort (`low`, `high` ...).
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from kimi_tui.agent_parts import Mode
 from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
@@ -502,9 +503,50 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class ModeChanged:
-    """What is asked from now on is another thing, by an answer to a plan. Of this run alone, and not recorded."""
+    """The approval mode is another one, whoever changed it. Of this run of the program alone, and not recorded."""
 
-    mode: str
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class TitleChanged:
+    """The session is called `title` from now on. Where nobody named it (`named` is false), that is how it began; until one
+    of these comes, it is called as the first message in it begins."""
+
+    title: str
+    named: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChanged:
+    """The model in use is another one, or something else is known of it or asked of it.
+
+    Attributes:
+        name: as its server calls it; empty while none is set.
+        window: its context size in tokens.
+        thinking: how it is asked to think: `on`, an effort, or empty where it is not.
+        choices: the settings of thinking that it takes.
+        setting: the setting that the user made; empty for none.
+    """
+
+    name: str
+    window: int = 0
+    thinking: str = ""
+    choices: tuple[str, ...] = ()
+    setting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarksChanged:
+    """All names and pins of the session, by the uids that checkpoints have now and by those that they had first.
+
+    Attributes:
+        names: each as a checkpoint's uid and its name, which is also that of a world line.
+        pins: the pinned messages, each as a checkpoint's uid and its number behind that.
+    """
+
+    names: tuple[tuple[str, str], ...] = ()
+    pins: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,11 +558,13 @@ class ToolsChanged:
             recorded, which it is only with a tool that came or left.
         added: the tools that came into the session, by name.
         removed: those that left it. A tool of both has become another one.
+        names: all tools of the session, also while they are off. Of this run alone, as `form` is.
     """
 
     form: Literal["", "on", "lean", "off"] = ""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,6 +602,9 @@ Event = (
     | FilesRestored
     | LineChanged
     | ModeChanged
+    | TitleChanged
+    | ModelChanged
+    | MarksChanged
     | ToolsChanged
     | JobsChanged
     | PromptProgress
@@ -565,6 +612,8 @@ Event = (
 )
 
 
+SESSION_FACTS = TitleChanged | ModelChanged | MarksChanged
+"""Events that tell of the whole session and are recorded wherever it stands: they belong to no step."""
 STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
 """Events that only bring more of a text: while an answer is written, or a tool runs, there are many a second."""
 
@@ -576,12 +625,14 @@ class EventRecord(NamedTuple):
         seq: counts from 1 within a session.
         at: seconds since 1970.
         foreign: whether another program (kimi-cli) recorded it: then no checkpoint is told of beside it.
+        source: the name of an agent beside that of the session whose event it is; empty for the session's own.
     """
 
     seq: int
     at: float
     event: Event
     foreign: bool = False
+    source: str = ""
 
 
 def iso_seconds(iso: str, otherwise: float = 0.0) -> float:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 import pytest
 from support.chat_app import ChatApp
-from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fields, slow_import
+from support.conversation import (
+    LETTER,
+    TOKENIZER_DIFF,
+    Conversation,
+    pinned,
+    quoted_fields,
+    slow_import,
+)
 from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.tool_cards import BriefBlock, ShellBlock
@@ -149,7 +156,7 @@ async def test_compacted(picture: SnapshotAssertion) -> None:
         app = ChatApp(theme=theme)
         async with app.run_test(size=size) as pilot:
             app.transcript.apply(compacted().records)
-            app.transcript.pins = frozenset({("uid0-1'", 0)})
+            app.transcript.apply([pinned(("uid0-1'", 0))])
             await pilot.pause()
             assert app.export_screenshot() == picture(name=theme)
 
