@@ -13,8 +13,8 @@ from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_h
 from kimi_tui.config.file import read_config
 from kimi_tui.config.kimi_cli_guards import not_run_notice
 from kimi_tui.config.model_choice import (
-    Choice,
     FolderModel,
+    ModelChoice,
     NeedsChoice,
     Overrides,
     choose_model,
@@ -76,7 +76,7 @@ class Launch(NamedTuple):
     work_dir: Path
     config_path: Path
     config: Config = Config()
-    choice: Choice | NeedsChoice = NeedsChoice()
+    choice: ModelChoice | NeedsChoice = NeedsChoice()
     resume: str | None = None
     picks: bool = False
     fork: bool = False
@@ -134,7 +134,7 @@ def launch_of(options: Options) -> Launch:
         ),
         notices=(
             *config.notices,
-            *(choice.remarks if isinstance(choice, Choice) else ()),
+            *(choice.remarks if isinstance(choice, ModelChoice) else ()),
             *([words] if (words := _lost_model(options, config, here, choice)) else []),
             *([words] if here is None and (words := folder_model_trouble(work_dir)) else []),
             *([words] if (words := no_home_notice()) else []),
@@ -144,7 +144,7 @@ def launch_of(options: Options) -> Launch:
 
 
 def _given(
-    options: Options, choice: Choice | NeedsChoice, here: FolderModel | None
+    options: Options, choice: ModelChoice | NeedsChoice, here: FolderModel | None
 ) -> dict[str, GivenValue]:
     """What arguments, the environment and what was chosen for the folder say in the place of the configuration."""
     found: dict[str, GivenValue] = {}
@@ -171,12 +171,12 @@ def _given(
 
 
 def _lost_model(
-    options: Options, config: Config, here: FolderModel | None, choice: Choice | NeedsChoice
+    options: Options, config: Config, here: FolderModel | None, choice: ModelChoice | NeedsChoice
 ) -> str:
     """That the model of this folder is gone from the configuration; empty where it is there, or another one is asked for."""
     if here is None or here.model in ("", *config.models) or options.model or options.base_url:
         return ""
-    if not isinstance(choice, Choice) or os.environ.get("KIMI_MODEL_NAME"):
+    if not isinstance(choice, ModelChoice) or os.environ.get("KIMI_MODEL_NAME"):
         return ""
     return f"{here.model[:80]}, which this folder uses, is no longer in the configuration: {choice.model} is used."
 

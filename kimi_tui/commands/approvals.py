@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from kimi_tui.commands.console import DONE, USAGE, Parser, complain, print_json, say
+from kimi_tui.commands.console import DONE, USAGE, CommandLineParser, complain, print_json, say
 from kimi_tui.tools.command_groups import judge
 
 _LONGEST_LINE = 64 * 1024
@@ -19,7 +19,7 @@ _LONGEST_LINE = 64 * 1024
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui approvals ARGUMENTS`; returns the exit code."""
-    parser = Parser(
+    parser = CommandLineParser(
         prog="kimi-tui approvals",
         usage="%(prog)s explain [--approved COMMAND]... [--json] (--batch | -- COMMAND)",
         description="Say whether a command would be asked about in this folder, outside the sandbox, and why. Nothing is run.",

@@ -29,7 +29,7 @@ _MOST_PADDED = 80
 """Cells to which shorter texts of a column are padded where nothing is cut."""
 
 
-class Parser(ArgumentParser):
+class CommandLineParser(ArgumentParser):
     """An argument parser that reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -37,9 +37,9 @@ class Parser(ArgumentParser):
         self.exit(USAGE, f"kimi-tui: {one_line(message)}; see {self.prog} --help\n")
 
 
-def command(name: str, description: str) -> Parser:
+def command(name: str, description: str) -> CommandLineParser:
     """The parser of `kimi-tui NAME`, which is about one session and can answer in JSON."""
-    parser = Parser(prog=f"kimi-tui {name}", description=description, allow_abbrev=False)
+    parser = CommandLineParser(prog=f"kimi-tui {name}", description=description, allow_abbrev=False)
     parser.add_argument(
         "--session", metavar="ID", help="which session (default: the newest of this folder)"
     )

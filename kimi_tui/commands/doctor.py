@@ -20,8 +20,8 @@ from textwrap import fill
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import config_file, data_dir, hints_file, no_home_notice, short
-from kimi_tui.commands.console import DONE, FAILED, Parser, print_json
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.commands.console import DONE, FAILED, CommandLineParser, print_json
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch, Options, launch_of
@@ -69,7 +69,7 @@ class CheckResult(NamedTuple):
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui doctor ARGUMENTS`; the exit code is 1 where something is bad."""
-    parser = Parser(
+    parser = CommandLineParser(
         prog="kimi-tui doctor",
         description="Say what of this machine and configuration works, and what to do about the rest.",
         allow_abbrev=False,
@@ -271,10 +271,10 @@ def _network(base_url: str, environ: Mapping[str, str]) -> list[CheckResult]:
 
 def _model(launch: Launch, *, offline: bool) -> CheckResult:
     choice = launch.choice
-    if not isinstance(choice, Choice) and choice.base_url:
+    if not isinstance(choice, ModelChoice) and choice.base_url:
         words = f"the key of {choice.base_url} is missing"
         return CheckResult("model", "bad", words, "Start kimi-tui to paste it.")
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         return CheckResult("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
     from kimi_tui.base_url import shown_url
 

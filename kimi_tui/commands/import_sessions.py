@@ -14,7 +14,7 @@ from kimi_tui.commands.console import (
     DONE,
     FAILED,
     USAGE,
-    Parser,
+    CommandLineParser,
     complain,
     print_json,
     print_table,
@@ -87,8 +87,8 @@ def run(arguments: Sequence[str]) -> int:
     return FAILED if any(row.error for row in rows) else DONE
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def _parser() -> CommandLineParser:
+    parser = CommandLineParser(
         prog="kimi-tui import",
         description="Take over the sessions that kimi-cli has of this folder. The originals stay as they are.",
         allow_abbrev=False,

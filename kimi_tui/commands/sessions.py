@@ -17,7 +17,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.commands.console import (
     DONE,
     FAILED,
-    Parser,
+    CommandLineParser,
     command,
     complain,
     confirmed,
@@ -82,17 +82,17 @@ def run(arguments: Sequence[str]) -> int:
             return _list(store, options)
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def _parser() -> CommandLineParser:
+    parser = CommandLineParser(
         prog="kimi-tui sessions",
         description="Look after the sessions on disk. Without a verb, list those of this folder.",
         allow_abbrev=False,
     )
     parser.set_defaults(verb="list", all=False, archived=False, json=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=CommandLineParser)
 
-    def verb(name: str, about: str, *, session: bool = True) -> Parser:
+    def verb(name: str, about: str, *, session: bool = True) -> CommandLineParser:
         made = verbs.add_parser(name, help=about, description=about, allow_abbrev=False)
         if session:
             made.add_argument("session", metavar="ID", help="a session's id, or its beginning")

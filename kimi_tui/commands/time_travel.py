@@ -19,7 +19,7 @@ from kimi_tui.commands.console import (
     DONE,
     FAILED,
     USAGE,
-    Parser,
+    CommandLineParser,
     checkpoint_number,
     command,
     complain,
@@ -55,7 +55,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
     return asyncio.run(_travel(options))
 
 
-def _rewind_parser() -> Parser:
+def _rewind_parser() -> CommandLineParser:
     parser = command(
         "rewind", "Go back to before checkpoint N. What is left behind becomes a world line."
     )
@@ -63,7 +63,7 @@ def _rewind_parser() -> Parser:
     return _with_files(parser)
 
 
-def _with_files(parser: Parser, *, only: bool = True) -> Parser:
+def _with_files(parser: CommandLineParser, *, only: bool = True) -> CommandLineParser:
     more = ", or bring back only them" if only else ""
     parser.add_argument(
         "--files",
@@ -75,7 +75,7 @@ def _with_files(parser: Parser, *, only: bool = True) -> Parser:
     return parser
 
 
-def _jump_parser() -> Parser:
+def _jump_parser() -> CommandLineParser:
     parser = command("jump", "Make a line that was left the live one. It stays.")
     parser.add_argument(
         "place",
@@ -86,7 +86,7 @@ def _jump_parser() -> Parser:
     return _with_files(parser)
 
 
-def _dmail_parser() -> Parser:
+def _dmail_parser() -> CommandLineParser:
     parser = command(
         "dmail",
         "Go back to checkpoint N with a D-Mail, which the agent reads in its next turn. No model is asked now.",

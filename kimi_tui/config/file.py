@@ -18,7 +18,7 @@ from typing import Any, cast
 from kimi_tui.app_paths import make_private, short
 from kimi_tui.base_url import clean_url, is_url
 from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
-from kimi_tui.config.model_choice import Choice, provider_type
+from kimi_tui.config.model_choice import ModelChoice, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
     Config,
@@ -504,7 +504,7 @@ def _meant(key: str, known: Collection[str]) -> str:
 # --- writing
 
 
-def save_choice(path: Path, choice: Choice, *, default: bool = True) -> Config:
+def save_choice(path: Path, choice: ModelChoice, *, default: bool = True) -> Config:
     """Add `choice` to the file at `path`; blocks on the disk, so call it in a thread.
 
     Args:
@@ -608,7 +608,7 @@ def _document(path: Path) -> MutableMapping[str, Any]:
 
 
 def _edited(
-    path: Path, provider_name: str, model_name: str, choice: Choice, default_model: str
+    path: Path, provider_name: str, model_name: str, choice: ModelChoice, default_model: str
 ) -> str:
     import tomlkit
 
@@ -648,7 +648,7 @@ def _table(
     return cast("MutableMapping[str, Any]", entry)
 
 
-def _provider_name(config: Config, choice: Choice) -> str:
+def _provider_name(config: Config, choice: ModelChoice) -> str:
     """A name for the provider: its own, unless that one belongs to another server."""
     taken = config.providers.get(choice.provider)
     if taken is None or taken.base_url == choice.base_url:
@@ -661,7 +661,7 @@ def _provider_name(config: Config, choice: Choice) -> str:
     return f"{choice.provider}-{number}"
 
 
-def _model_name(config: Config, provider_name: str, choice: Choice) -> str:
+def _model_name(config: Config, provider_name: str, choice: ModelChoice) -> str:
     taken = config.models.get(choice.model)
     if taken is None or taken.provider == provider_name:
         return choice.model
@@ -669,7 +669,7 @@ def _model_name(config: Config, provider_name: str, choice: Choice) -> str:
 
 
 def _check(
-    after: Config, provider_name: str, model_name: str, choice: Choice, default_model: str
+    after: Config, provider_name: str, model_name: str, choice: ModelChoice, default_model: str
 ) -> None:
     provider = after.providers.get(provider_name)
     model = after.models.get(model_name)

@@ -59,7 +59,7 @@ class Overrides(NamedTuple):
     thinking: bool | None = None
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """The model to use. `model` is empty where the server is to be asked for its models; `remarks` are notices for the user."""
 
     provider: str
@@ -80,7 +80,7 @@ class Choice(NamedTuple):
         return (self.api_key, *self.headers.values())
 
     def __repr__(self) -> str:
-        return f"Choice({self.provider!r}, {self.base_url!r}, {self.model!r})"
+        return f"ModelChoice({self.provider!r}, {self.base_url!r}, {self.model!r})"
 
 
 class NeedsChoice(NamedTuple):
@@ -92,7 +92,7 @@ class NeedsChoice(NamedTuple):
 
 def choose_model(
     config: Config, overrides: Overrides, environ: Mapping[str, str]
-) -> Choice | NeedsChoice:
+) -> ModelChoice | NeedsChoice:
     """The model that file, environment and command line agree on.
 
     Raises:
@@ -120,7 +120,7 @@ def choose_model(
     thinking = config.thinking
     if overrides.thinking is not None:
         thinking = "on" if overrides.thinking else "off"
-    return Choice(
+    return ModelChoice(
         provider=provider.name,
         base_url=provider.base_url,
         api_key=provider.api_key,

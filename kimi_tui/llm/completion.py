@@ -3,8 +3,9 @@
 `complete` is the one way to ask a model. It fills a `Collector`, which a caller that may be interrupted passes in, so that
 what was streamed until then can be stored.
 
-Which failures are retried: a 429, 503 or 529 (and a server that cannot be reached, if it has answered before) for a time
-(`RetryPolicy.patience_s`); every other failure that may pass a number of times. `Retry-After` is respected in both cases.
+Retried failures: a 429, 503 or 529 (and a server that cannot be reached, if it has answered before) for
+`RetryPolicy.patience_s` seconds; every other temporary failure for a number of attempts. `Retry-After` is respected in both
+cases.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REASONING = 2_048
-"""Tokens that a model is given to think about an answer of one line."""
+"""Tokens that a model may spend on reasoning before an answer of one line."""
 _CHARS_OF_TOKEN = 8
-"""More than a token has on average in any language."""
+"""More characters than a token has on average in any language."""
 
 OnOverdue = Callable[[Overdue], Coroutine[Any, Any, bool]]
 """Decides whether an answer that is overdue is waited on."""
@@ -75,11 +76,11 @@ class _DetailDraft:
     """An entry of `reasoning_details` that is still growing."""
 
     _fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    # Kept in pieces: joined at each of them, a long thought would be copied once for every word of it.
+    # The texts are lists of pieces: joining them at every piece would copy a long thought once for each of its words.
     _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def continues(self, entry: Mapping[str, Any]) -> bool:
-        """Whether the entry is more of this one: same type and index, and no other id."""
+        """Whether the entry continues this one: it has the same type and index, and no other id."""
         known = self._fields
         return (
             known.get("type") == entry.get("type")
@@ -111,14 +112,14 @@ class _DetailDraft:
 
 @dataclass(slots=True)
 class _PartDraft:
-    """A part of the content that is still growing. `key` is None for text, else what the reasoning came under."""
+    """A part of the content that is still growing. `key` is None for text, else the field in which the reasoning came."""
 
     key: str | None
     pieces: list[str] = field(default_factory=list[str])
     details: list[_DetailDraft] = field(default_factory=list[_DetailDraft])
 
     def add_detail(self, entry: Mapping[str, Any]) -> None:
-        """Join the entry to the last one where it continues that, else begin another."""
+        """Join the entry to the last one if it continues that one, else start another."""
         if not self.details or not self.details[-1].continues(entry):
             self.details.append(_DetailDraft())
         self.details[-1].add(entry)
@@ -139,11 +140,11 @@ class Collector:
 
     Args:
         provider: stored with the reasoning, which is only sent back to the provider and model that wrote it.
-        model: likewise.
+        model: stored with the reasoning, as the provider is.
 
     Attributes:
-        usage: the server's figures, once they came.
-        finish: the end of the stream, once it came.
+        usage: the server's figures; None until they came.
+        finish: the end of the stream; None until it came.
     """
 
     def __init__(self, provider: str = "", model: str = "") -> None:
@@ -189,7 +190,7 @@ class Collector:
         return "".join(chain.from_iterable(part.pieces for part in self._parts if part.key))
 
     def _take_as_thought(self) -> None:
-        """Make all text so far reasoning, which is one part with what was known as that before."""
+        """Turn all text so far into one part of reasoning, together with the reasoning that came before it."""
         whole = next((part for part in self._parts if part.key), _PartDraft("think_tag"))
         whole.pieces = [piece for part in self._parts for piece in part.pieces]
         whole.details = [one for part in self._parts for one in part.details]
@@ -201,11 +202,11 @@ class Collector:
             last = _PartDraft(key)
             self._parts.append(last)
         elif key == "reasoning_details":
-            last.key = key  # the details decide, whichever chunk brought them
+            last.key = key  # the details decide on the key, whichever chunk brought them
         return last
 
     async def whole(self, *, interrupted: bool = False) -> Message | None:
-        """The `message`, once nothing is added any more: thousands of calls, which take tens of milliseconds, in a thread."""
+        """Return `message(...)`, in a thread if it is long: an answer with thousands of calls takes tens of milliseconds."""
         make = partial(self.message, interrupted)
         return await asyncio.to_thread(make) if len(self._calls) > MANY else make()
 
@@ -213,8 +214,7 @@ class Collector:
         """The message so far, or None if there is nothing to store.
 
         Args:
-            interrupted: the stream was stopped: the message is marked, and calls whose arguments are not whole are
-                dropped.
+            interrupted: the stream was stopped; the message is marked, and calls with incomplete arguments are dropped.
         """
         parts: list[ContentPart] = []
         for part in self._parts:
@@ -251,7 +251,7 @@ class Collector:
 
 
 def _empty_thought_first(parts: list[ContentPart]) -> list[ContentPart]:
-    """Empty reasoning is only known at the end of a stream, but belongs at the beginning."""
+    """Move an empty part of reasoning to the beginning: it is only known at the end of a stream."""
     empty = [part for part in parts if isinstance(part, ThinkPart) and not part.think]
     empty = [part for part in empty if not part.details]
     return [*empty, *(part for part in parts if part not in empty)] if empty else parts
@@ -261,7 +261,7 @@ def _empty_thought_first(parts: list[ContentPart]) -> list[ContentPart]:
 class RetryNotice:
     """A failed attempt that will be tried again after `wait_s` seconds; its partial text is discarded.
 
-    `left_s` is how much longer an overload is waited out; 0 where attempts are counted instead.
+    `left_s` is the number of seconds for which an overload is still waited out; 0 if attempts are counted instead.
     """
 
     attempt: int
@@ -277,7 +277,7 @@ class RetryPolicy:
     """How often a call is repeated, and the exponential backoff: from `initial_s` doubling to `max_s`, plus jitter to `jitter_s`.
 
     An overload is waited out for `patience_s` instead, with waits that grow to `longest_wait_s`. Where the server asks for a
-    longer wait than that, or than what is left of `patience_s`, the call fails.
+    longer wait than `longest_wait_s`, or than the rest of `patience_s`, the call fails.
     """
 
     max_attempts: int = 3
@@ -311,12 +311,12 @@ def is_overload(error: BaseException, *, known: bool = True) -> bool:
 
 
 class Retries:
-    """The failed attempts of one call of a model, and what is left of its policy.
+    """The failed attempts of one model call, and the rest of its retry policy.
 
     Args:
         policy: the number of attempts, and the waits between them.
         model: the name of the model, for the log.
-        known: whether the server has answered before. One that never did is not waited for where it cannot be reached.
+        known: whether the server has answered before. A server that never did is not waited for if it cannot be reached.
         on_retry: called before each wait, and again with `wait_s` 0 where the wait is cut short.
         retry_now: setting it cuts a wait short.
     """
@@ -340,7 +340,7 @@ class Retries:
         self._until = 0.0
 
     def attempts(self) -> AsyncRetrying:
-        """The attempts of the call, to be iterated with `async for`; the last error is raised as it came."""
+        """Return the attempts of the call, to be iterated with `async for`; the last error is raised unchanged."""
         from tenacity import AsyncRetrying, retry_if_exception
 
         return AsyncRetrying(
@@ -353,8 +353,8 @@ class Retries:
         )
 
     def final_error(self, error: APIStatusError) -> APIStatusError:
-        """The error to raise for the last one: where the server asks for too long a wait, not retryable any more, with that
-        wait as its advice; else the same.
+        """Return the error to raise for the last failure: unchanged, or not retryable and with the wait as its advice if the
+        server asks for too long a wait.
         """
         if not self._is_wait_too_long(error):
             return error
@@ -370,7 +370,9 @@ class Retries:
         )
 
     def _left_s(self, error: BaseException) -> float | None:
-        """Seconds for which an overload is waited out from now on, counted from the first one; None for any other failure."""
+        """Return the seconds for which an overload is waited out from now on, counted from the first overload; None for any
+        other failure.
+        """
         if not self._policy.patience_s or not is_overload(error, known=self._known):
             return None
         now = time.monotonic()
@@ -378,13 +380,13 @@ class Retries:
         return max(0.0, self._until - now)
 
     def _may_help(self, error: BaseException) -> bool:
-        """Whether the call is to be repeated: the failure may pass, and the server does not ask for too long a wait."""
+        """Whether to repeat the call: the failure is temporary, and the server does not ask for too long a wait."""
         return is_retryable(error) and not self._is_wait_too_long(error)
 
     def _wait_s(self, state: RetryCallState) -> float:
         """Seconds to wait before the next attempt: doubled with each failure, at least what the server asked for.
 
-        0 where the user asked for the attempt, which is not counted.
+        The wait is 0 if the user asked for the attempt; such an attempt is not counted.
         """
         error, policy = _failure(state), self._policy
         if isinstance(error, AnswerOverdueError):
@@ -481,18 +483,18 @@ async def complete(
     Args:
         provider: the model.
         system: the system prompt.
-        tools: what it may call.
+        tools: the tools it may call.
         history: the stored messages.
-        on_item: called with every item as it comes; an `on_retry` discards those that came before it.
+        on_item: called with every item as it comes; a call of `on_retry` discards all items before it.
         on_retry: called before each wait, and again with `wait_s` 0 when one is cut short.
         policy: number of attempts, and the waits between them.
         retry_now: setting it ends a wait at once.
-        collector: collects what the running attempt streams; after a cancel it holds what came until then.
-            Empty while a retry is waited for.
-        known: the server has answered before. One that never did most likely has another address: a failed connection to it
-            is not waited out.
-        on_overdue: decides whether an answer that is overdue is waited on, or asked for again; it is cancelled where that
-            comes meanwhile. None for neither: the call has failed then.
+        collector: collects the items of the running attempt; after a cancellation it holds the items until then. It is empty
+            between attempts.
+        known: the server has answered before. A server that never did most likely has another address, so a failed connection
+            to it is not waited out.
+        on_overdue: decides whether an overdue answer is awaited further or asked for again; cancelled if the answer comes
+            meanwhile. Without it an overdue answer fails the call.
 
     Raises:
         LLMError: the last attempt failed, or the failure is one that a retry does not help.
@@ -502,7 +504,7 @@ async def complete(
     answer = collector or Collector(info.provider, info.model)
 
     def forget(notice: RetryNotice) -> None:
-        answer.clear()  # of the failed attempt; before the listener, who may look into it
+        answer.clear()  # forget the failed attempt before the listener is called, as it may read the collector
         on_retry(notice)
 
     retries = Retries(policy, info.model, known, forget, retry_now)
@@ -537,11 +539,11 @@ async def _ask_once(
                     item.decision = asyncio.create_task(on_overdue(item), name="overdue")
                 continue
             answer.add(item)
-            # Reasoning that stayed empty is stored, but there is nothing to show.
+            # Empty reasoning is stored, but there is nothing to show of it.
             if not (isinstance(item, ThinkDelta) and not item.text):
                 on_item(item)
     finally:
-        # A generator that is merely dropped would keep its connection until it is collected.
+        # A generator that is merely dropped keeps its connection until it is garbage-collected.
         if hasattr(stream, "aclose"):
             await cast("AsyncGenerator[StreamItem, None]", stream).aclose()
     finish = answer.finish
@@ -571,9 +573,9 @@ async def _ask_once(
 async def first_line(
     provider: ChatProvider, system: str, question: Message, *, most_tokens: int
 ) -> tuple[str, Usage]:
-    """Ask once, without tools, for an answer of one line: the stream is ended behind the first one.
+    """Ask once, without tools, for an answer of one line; the stream is closed after the first line.
 
-    A model that spends all of the limit on reasoning is asked once more, with room for that.
+    A model that spends the whole limit on reasoning is asked once more, with a limit that has room for it.
 
     Args:
         provider: the model.
@@ -582,7 +584,7 @@ async def first_line(
         most_tokens: the limit of the answer.
 
     Returns:
-        the line, empty where there is none, and what it cost.
+        the line (empty if there is none), and its usage.
 
     Raises:
         LLMError: the model could not be asked.
@@ -599,7 +601,7 @@ async def first_line(
 async def _line(
     provider: ChatProvider, system: str, question: Message, most_tokens: int
 ) -> tuple[str, Usage, bool]:
-    """The first line of an answer, what it cost, and whether the limit cut it."""
+    """Return the first line of an answer, its usage, and whether the limit cut the answer off."""
     info = provider.info
     answer = Collector(info.provider, info.model)
     line, n_chars = "", 0
@@ -613,7 +615,7 @@ async def _line(
             if isinstance(item, TextDelta):
                 line = (line + item.text).lstrip()
             if isinstance(item, TextDelta | ThinkDelta):
-                # A server that does not know the limit is held to it here.
+                # Some servers ignore the limit, so it is enforced here.
                 n_chars += len(item.text)
             if "\n" in line or n_chars > most_tokens * _CHARS_OF_TOKEN:
                 break
@@ -633,7 +635,7 @@ async def _usage(
     """The usage of one call, with estimates in the place of figures that the server did not send or sent as zero.
 
     Args:
-        reported: what the server sent, if it sent any.
+        reported: the server's usage; None if it sent none.
         system: the system prompt of the request.
         tools: the tools of the request.
         history: the messages of the request.
@@ -649,5 +651,5 @@ async def _usage(
         guess = tokens.estimate_request(system, tools, history)
         return Usage(guess, output, estimated=True, input_estimated=True)
 
-    # Megabytes of history take tens of milliseconds to count.
+    # Counting megabytes of history takes tens of milliseconds.
     return await asyncio.to_thread(count)

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from kimi_tui.foreign_text import shown_name
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_tree import Checkpoint, Future
+from kimi_tui.projection.timeline_tree import CheckpointNode, Future
 from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
@@ -473,7 +473,7 @@ class UpcomingCheckpoints:
     """
 
     def __init__(self, records: Sequence[EventRecord]) -> None:
-        self._checkpoints: list[Checkpoint] = []
+        self._checkpoints: list[CheckpointNode] = []
         self._positions: list[int] = []
         self._eras: list[tuple[int, int]] = [(0, 0)]
         """The positions of compactions, after which numbers begin anew, each with the number of steps until the next one."""
@@ -500,7 +500,7 @@ class UpcomingCheckpoints:
         first = 1 if len(self._eras) > 1 else 0
         self._eras[-1] = (self._eras[-1][0], event.id + 1 - first)
         key = len(self._checkpoints)
-        point = Checkpoint(key, event.id, event.uid, event.kind, key, at, tokens=tokens)
+        point = CheckpointNode(key, event.id, event.uid, event.kind, key, at, tokens=tokens)
         # The curve marks only where the context is cut.
         point.saved = 0 if event.kind in ("dmail", "compaction", "summary") else None
         self._checkpoints.append(point)
@@ -610,7 +610,7 @@ class Replay:
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
         keyframe = self._keyframes[index]
         # One reader for all pieces: what was read before is referred to by those that follow.
-        reader = _Reader(io.BytesIO(keyframe.state), self._texts)
+        reader = _StateUnpickler(io.BytesIO(keyframe.state), self._texts)
         read: list[Any] = []
         for _ in range(keyframe.n_pieces):
             read.append(reader.load())
@@ -625,7 +625,7 @@ class Replay:
 
     def _keep_keyframe(self, moment: ReplayState, numbers: dict[int, int]) -> None:
         buffer = io.BytesIO()
-        writer = _Writer(buffer, self._texts, numbers)
+        writer = _StatePickler(buffer, self._texts, numbers)
         n_pieces = 0
         for piece in moment.pieces():
             writer.dump(piece)
@@ -633,7 +633,7 @@ class Replay:
         self._keyframes.append(_Keyframe(moment.position, buffer.getvalue(), n_pieces))
 
 
-class _Writer(pickle.Pickler):
+class _StatePickler(pickle.Pickler):
     """Pickles a state without its long texts: each is kept once for all states that have it."""
 
     def __init__(self, buffer: io.BytesIO, texts: list[str], numbers: dict[int, int]) -> None:
@@ -653,8 +653,8 @@ class _Writer(pickle.Pickler):
         return number
 
 
-class _Reader(pickle.Unpickler):
-    """Unpickles what `_Writer` wrote in this process; it never reads data from outside."""
+class _StateUnpickler(pickle.Unpickler):
+    """Unpickles what `_StatePickler` wrote in this process; it never reads data from outside."""
 
     def __init__(self, buffer: io.BytesIO, texts: list[str]) -> None:
         super().__init__(buffer)

@@ -16,12 +16,12 @@ from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
     NOT_SENT,
-    Call,
-    Checkpoint,
+    CallNode,
+    CheckpointNode,
     Key,
     Revert,
     Tree,
-    WorldLine,
+    WorldLineNode,
 )
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import target
@@ -60,8 +60,8 @@ _LATEST = 50
 
 @dataclass(slots=True)
 class _OpenCall:
-    checkpoint: Checkpoint
-    call: Call
+    checkpoint: CheckpointNode
+    call: CallNode
     parts: list[str] = field(default_factory=list[str])
 
 
@@ -72,7 +72,7 @@ class StepTracker:
         self._said = ""
         self._open: dict[str, _OpenCall] = {}
         self._files: set[str] = set()
-        self._dmails: list[Call] = []
+        self._dmails: list[CallNode] = []
         """The D-Mails of the running step, while they may still be delivered."""
 
     def begin(self) -> None:
@@ -89,7 +89,7 @@ class StepTracker:
         if len(self._said) < 2 * LABEL_LIMIT:
             self._said += text[: 2 * LABEL_LIMIT]
 
-    def settle(self, head: Checkpoint | None) -> Checkpoint | None:
+    def settle(self, head: CheckpointNode | None) -> CheckpointNode | None:
         """End the step: its text becomes the label where no tool was called."""
         said, self._said = self._said, ""
         if head is None or not said or head.words or head.calls:
@@ -97,7 +97,7 @@ class StepTracker:
         head.words = one_line(said)[:LABEL_LIMIT]
         return head
 
-    def undelivered(self, head: Checkpoint | None) -> Checkpoint | None:
+    def undelivered(self, head: CheckpointNode | None) -> CheckpointNode | None:
         """End the step without a revert: its D-Mails were not delivered."""
         unsent, self._dmails = self._dmails, []
         for call in unsent:
@@ -109,7 +109,7 @@ class StepTracker:
         """Forget the step: its D-Mails were delivered, and the line was reverted."""
         self._dmails = []
 
-    def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
+    def drop_attempt(self, head: CheckpointNode | None) -> CheckpointNode | None:
         """Drop what the model call had streamed: it is retried."""
         self._said = ""
         self._open.clear()
@@ -118,12 +118,12 @@ class StepTracker:
         head.calls = None
         return head
 
-    def call(self, event: ToolCall, head: Checkpoint | None) -> Checkpoint | None:
+    def call(self, event: ToolCall, head: CheckpointNode | None) -> CheckpointNode | None:
         """Add a tool call; its target is read from the arguments."""
         if head is None or event.key in self._open:
             return None
         card = card_of(event.name, event.card)
-        call = Call(short_name(event.name, card)[:40], card)
+        call = CallNode(short_name(event.name, card)[:40], card)
         if head.calls is None:
             head.calls = []
         head.calls.append(call)
@@ -136,7 +136,7 @@ class StepTracker:
         if known is not None and len(known.parts) < _PARTS_LIMIT:
             known.parts.append(event.arguments)
 
-    def waits(self, key: str) -> Checkpoint | None:
+    def waits(self, key: str) -> CheckpointNode | None:
         """Note that the call waits for approval: its arguments are complete, so its target is set."""
         known = self._open.get(key)
         if known is None or known.call.target:
@@ -144,7 +144,7 @@ class StepTracker:
         known.call.target = target(known.call.card, "".join(known.parts))[:LABEL_LIMIT]
         return known.checkpoint
 
-    def started(self, event: ToolStarted, head: Checkpoint | None) -> Checkpoint | None:
+    def started(self, event: ToolStarted, head: CheckpointNode | None) -> CheckpointNode | None:
         """Note that a tool runs: its arguments are complete."""
         if event.key not in self._open:
             self.call(ToolCall(event.key, event.name), head)
@@ -155,7 +155,7 @@ class StepTracker:
         known.call.target = target(known.call.card, event.arguments)[:LABEL_LIMIT]
         return known.checkpoint
 
-    def changed(self, event: FilesChanged, live: Sequence[Checkpoint]) -> Checkpoint | None:
+    def changed(self, event: FilesChanged, live: Sequence[CheckpointNode]) -> CheckpointNode | None:
         """Note files that a step changed, by a tool or a command."""
         for checkpoint in reversed(live[-_LATEST:]):
             if checkpoint.uid == event.uid:
@@ -165,7 +165,7 @@ class StepTracker:
                 return checkpoint
         return None
 
-    def result(self, event: ToolResult, head: Checkpoint | None) -> Checkpoint | None:
+    def result(self, event: ToolResult, head: CheckpointNode | None) -> CheckpointNode | None:
         """Note that a tool has ended."""
         known = self._open.pop(event.key, None)
         if known is None:
@@ -220,7 +220,7 @@ class TimelineModel:
         self.revision: int = 0
         self.bookmarks: dict[str, str] = {}
         self.pins: frozenset[str] = frozenset()
-        self._world_lines = WorldLines[Checkpoint]()
+        self._world_lines = WorldLines[CheckpointNode]()
         self.tree = Tree(self._world_lines, self.bookmarks)
         self.rows = TimelineRows(self.tree)
         self.running = False
@@ -230,7 +230,7 @@ class TimelineModel:
         self.estimated = True
         self._figures = CheckpointTokens()
         # The lines that D-Mails and compactions left, by the uids of their checkpoints.
-        self._left_by: dict[str, LeftLine[Checkpoint]] = {}
+        self._left_by: dict[str, LeftLine[CheckpointNode]] = {}
         self.limit = 0
         self.trigger = 0
         self.per_step = 0
@@ -240,8 +240,8 @@ class TimelineModel:
         self._settled = (0, 0)
         self._steps = StepTracker()
         self._last_cut: ContextReverted | None = None
-        self._compaction: Checkpoint | None = None
-        self._edited: Checkpoint | None = None
+        self._compaction: CheckpointNode | None = None
+        self._edited: CheckpointNode | None = None
         # The number of the first message behind the newest checkpoint that is no word of the program.
         self._first = 0
 
@@ -329,7 +329,7 @@ class TimelineModel:
         was_new, self.is_revert_new = self.is_revert_new, False
         return was_new
 
-    def _relabel(self, checkpoint: Checkpoint | None) -> None:
+    def _relabel(self, checkpoint: CheckpointNode | None) -> None:
         if checkpoint is not None:
             checkpoint.touch()
             if checkpoint is self.tree.head:
@@ -359,7 +359,7 @@ class TimelineModel:
                 head.ended_at = head.ended_at or when
             head.state = "done" if head.state == "open" else head.state
             head.touch()
-        checkpoint = Checkpoint(
+        checkpoint = CheckpointNode(
             key=key,
             id=event.id,
             uid=uid,
@@ -406,12 +406,12 @@ class TimelineModel:
             if checkpoint.kind == "step":
                 self._measure_previous(checkpoint)
 
-    def _known(self, uid: str) -> Checkpoint | None:
+    def _known(self, uid: str) -> CheckpointNode | None:
         """The checkpoint with this uid, on the live line or one that was left."""
         index = self.find(uid, -1)
         return self.tree.find_left(uid) if index is None else self.tree.live[index]
 
-    def _link(self, checkpoint: Checkpoint) -> None:
+    def _link(self, checkpoint: CheckpointNode) -> None:
         """Set the line that a D-Mail or a compaction left, at its checkpoint."""
         cut, self._last_cut = self._last_cut, None
         if checkpoint.is_summary:
@@ -431,7 +431,7 @@ class TimelineModel:
             checkpoint.before = cut.tokens_before
             checkpoint.saved = cut.tokens_after - cut.tokens_before
 
-    def _leaves(self, checkpoint: Checkpoint, world_line: int) -> None:
+    def _leaves(self, checkpoint: CheckpointNode, world_line: int) -> None:
         """Note at a checkpoint which line its operation left."""
         left = self._world_lines.left.get(world_line)
         if left is not None:
@@ -485,7 +485,7 @@ class TimelineModel:
             line.tokens_after += more
             line.after_measured = figure is not None and figure.measured
 
-    def _measure_previous(self, head: Checkpoint) -> None:
+    def _measure_previous(self, head: CheckpointNode) -> None:
         if head.measured and head.index > 0:
             previous = self.tree.live[head.index - 1]
             if not previous.is_heading:
@@ -516,7 +516,7 @@ class TimelineModel:
 
     def _edit(
         self, event: ContextReverted | CompactionEnd | LineChanged, at: float
-    ) -> LineEdit[Checkpoint] | None:
+    ) -> LineEdit[CheckpointNode] | None:
         """Update token figures and world lines by an event; returns the edit of the live line, None where there is none."""
         self._settled = (0, 0)
         self._figures.apply(event)
@@ -543,7 +543,7 @@ class TimelineModel:
             head.touch()
         line = self.tree.attach(edit)
         if line is None:
-            line = WorldLine(0, event.reason, at, list(edit.gone))
+            line = WorldLineNode(0, event.reason, at, list(edit.gone))
             self.rows.reset(min(edit.kept, self.tree.lay()))
         self.rows.cut(edit.kept)
         self.is_revert_new = True
@@ -588,7 +588,7 @@ class TimelineModel:
         """The index on the live line of the checkpoint with this uid, else of the one with this id; None where there is neither."""
         return self._world_lines.find(uid, checkpoint_id)
 
-    def path_of(self, world_line: int) -> Sequence[Checkpoint]:
+    def path_of(self, world_line: int) -> Sequence[CheckpointNode]:
         """All checkpoints of a line by its number (0: the live one), those shared with other lines included."""
         if not world_line:
             return self._world_lines.live.points
@@ -620,9 +620,9 @@ class TimelineModel:
         """The name that the live line from a checkpoint on will have once it is left; empty where there is none."""
         index = self.find("", checkpoint_id)
         own = self.tree.live[index:] if index is not None else []
-        return self.tree.name_of(WorldLine(0, "", 0.0, own))
+        return self.tree.name_of(WorldLineNode(0, "", 0.0, own))
 
-    def frees(self, checkpoint: Checkpoint) -> int:
+    def frees(self, checkpoint: CheckpointNode) -> int:
         """The number of tokens that a rewind to this checkpoint of the live line frees."""
         return max(0, self.used - checkpoint.tokens)
 
@@ -689,7 +689,7 @@ class TimelineModel:
         self.rows.refold(heading)
         return heading.row_key
 
-    def reveal(self, checkpoint: Checkpoint) -> Key | None:
+    def reveal(self, checkpoint: CheckpointNode) -> Key | None:
         """Unfold the compacted line so that a checkpoint has a row; returns the key of that row."""
         live = self.tree.live
         base = self.tree.base(live[0]) if live else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
-from kimi_tui.projection.timeline_tree import Checkpoint, Key, Tree, WorldLine
+from kimi_tui.projection.timeline_tree import CheckpointNode, Key, Tree, WorldLineNode
 
 RowKind = Literal["checkpoint", "said", "gap", "line", "foot", "base", "more"]
 
@@ -36,8 +36,8 @@ class TimelineRow:
     kind: RowKind
     order: int
     lanes: str = ""
-    checkpoint: Checkpoint | None = None
-    line: WorldLine | None = None
+    checkpoint: CheckpointNode | None = None
+    line: WorldLineNode | None = None
     is_tip: bool = False
     hidden: int = 0
     said: int = -1
@@ -84,7 +84,7 @@ class Builder:
         live = tree.live
         if start == 0:
             yield from self._forks(tree.root, "", -1)
-        fold: Checkpoint | None = None
+        fold: CheckpointNode | None = None
         for index in range(start, min(end, len(live))):
             checkpoint = live[index]
             if checkpoint.begins_turn:
@@ -101,7 +101,7 @@ class Builder:
             yield from self.own(checkpoint)
             yield from self._forks(checkpoint.key, "", 2 * index + 1)
 
-    def own(self, checkpoint: Checkpoint) -> Iterator[TimelineRow | None]:
+    def own(self, checkpoint: CheckpointNode) -> Iterator[TimelineRow | None]:
         """The rows of a live checkpoint itself, without the lines that branch off."""
         index, live = checkpoint.index, self._tree.live
         is_first = index == 0 or live[index - 1].is_summary
@@ -143,7 +143,7 @@ class Builder:
         key = tree.live[index - 1].key if index > 0 else tree.root
         yield from self._forks(key, "", 2 * index - 1)
 
-    def _filtered(self, checkpoint: Checkpoint) -> Iterator[TimelineRow | None]:
+    def _filtered(self, checkpoint: CheckpointNode) -> Iterator[TimelineRow | None]:
         order = 2 * checkpoint.index
         if checkpoint.is_summary:
             yield from self._base(checkpoint, "", order - 1)
@@ -170,7 +170,9 @@ class Builder:
             if not is_named and self._finds(line):
                 yield TimelineRow("line", order, lanes, line=line)
 
-    def _base(self, checkpoint: Checkpoint, lanes: str, order: int) -> Iterator[TimelineRow | None]:
+    def _base(
+        self, checkpoint: CheckpointNode, lanes: str, order: int
+    ) -> Iterator[TimelineRow | None]:
         """The rows of the line that a compaction replaced, below it: its name is the topmost."""
         line = self._tree.base(checkpoint)
         if line is None:
@@ -183,11 +185,11 @@ class Builder:
         if is_found:
             yield TimelineRow("base", order, lanes, line=line)
 
-    def _finds(self, line: WorldLine) -> bool:
+    def _finds(self, line: WorldLineNode) -> bool:
         """Whether the filter matches the name of a line."""
         return self.needle in self._tree.name_of(line).lower()
 
-    def _inside(self, line: WorldLine, lanes: str, order: int) -> Iterator[TimelineRow | None]:
+    def _inside(self, line: WorldLineNode, lanes: str, order: int) -> Iterator[TimelineRow | None]:
         if len(lanes) > MAX_DEPTH:
             return
         checkpoints = line.checkpoints
@@ -307,7 +309,7 @@ class TimelineRows:
             yield from self._builder.branches_at(start)
         yield from self._builder.live(start, len(live))
 
-    def appended(self, checkpoint: Checkpoint) -> None:
+    def appended(self, checkpoint: CheckpointNode) -> None:
         """Add the row of a checkpoint that was appended to the live line."""
         self._changes += 1
         if checkpoint.begins_turn:
@@ -336,7 +338,7 @@ class TimelineRows:
         if heading is not None and heading.folded and not self.needle:
             self._recount(heading)
 
-    def _recount(self, heading: Checkpoint) -> None:
+    def _recount(self, heading: CheckpointNode) -> None:
         """Update the row of the newest turn, which is folded: its number of steps has changed."""
         at = self.index_of_checkpoint(heading)
         if at is not None:
@@ -347,7 +349,7 @@ class TimelineRows:
         # What branches off before everything belongs to the first checkpoint's rows.
         del self._rows[bisect_left(self._rows, order if order > 0 else -1, key=_order) :]
 
-    def relabelled(self, checkpoint: Checkpoint) -> None:
+    def relabelled(self, checkpoint: CheckpointNode) -> None:
         """Update the row of a live checkpoint whose label changed, as the filter may match another text now."""
         heading = self.heading_of(checkpoint.index)
         is_hidden = heading is not None and heading is not checkpoint and heading.folded
@@ -360,7 +362,7 @@ class TimelineRows:
 
     # --- folding
 
-    def refold(self, heading: Checkpoint) -> None:
+    def refold(self, heading: CheckpointNode) -> None:
         """Rebuild the rows of one turn."""
         position = bisect_right(self._headings, heading.index)
         end = self._headings[position] if position < len(self._headings) else len(self._tree.live)
@@ -407,7 +409,7 @@ class TimelineRows:
 
     # --- finding
 
-    def heading_of(self, index: int) -> Checkpoint | None:
+    def heading_of(self, index: int) -> CheckpointNode | None:
         """The checkpoint that begins the turn of the live checkpoint at `index`."""
         position = bisect_right(self._headings, index) - 1
         return self._tree.live[self._headings[position]] if position >= 0 else None
@@ -416,7 +418,7 @@ class TimelineRows:
         """The index of the first row with this order or a later one; the number of rows where there is none."""
         return bisect_left(self._whole(), order, key=_order)
 
-    def index_of_checkpoint(self, checkpoint: Checkpoint) -> int | None:
+    def index_of_checkpoint(self, checkpoint: CheckpointNode) -> int | None:
         """The index of the row of a checkpoint of the live line; None where it has none."""
         order, rows = 2 * checkpoint.index, self._whole()
         at = bisect_left(rows, order, key=_order)

@@ -41,7 +41,7 @@ _LOOKED_AT = 20
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class CallNode:
     """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls."""
 
     name: str
@@ -52,7 +52,7 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class Checkpoint:
+class CheckpointNode:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
     `tokens` are the tokens in the window there, `tokens_end` those at the next checkpoint; both are estimates until their
@@ -69,7 +69,7 @@ class Checkpoint:
     index: int
     at: float
     words: str = ""
-    calls: list[Call] | None = None
+    calls: list[CallNode] | None = None
     tokens: int = 0
     tokens_end: int = 0
     measured: bool = False
@@ -157,7 +157,7 @@ class Checkpoint:
             self.n_carried = len(self.said)
         self.touch()
 
-    def take_over(self, old: Checkpoint) -> None:
+    def take_over(self, old: CheckpointNode) -> None:
         """Copy everything of `old`, which this checkpoint replaces under another number."""
         self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
         self.calls, self.files, self.state = old.calls, old.files, old.state
@@ -194,7 +194,7 @@ class Checkpoint:
         return needle in self._search
 
 
-def _renumbered(call: Call) -> Call:
+def _renumbered(call: CallNode) -> CallNode:
     """A call of a checkpoint that has another number now: the number that its D-Mail names is of the time before."""
     if not call.card.is_letter or not call.target:
         return call
@@ -206,7 +206,7 @@ _KIND_WORDS = {"dmail": "D-Mail", "compaction": "Compacted", "summary": "Compact
 
 
 @dataclass(slots=True, eq=False)
-class WorldLine:
+class WorldLineNode:
     """A world line that was left. `checkpoints` are its own, from where it branches off.
 
     `parent` is the key of the checkpoint after which it branches off, or of a root where it shares no checkpoint with the live
@@ -216,7 +216,7 @@ class WorldLine:
     n: int
     reason: str
     at: float
-    checkpoints: list[Checkpoint] = field(default_factory=list[Checkpoint])
+    checkpoints: list[CheckpointNode] = field(default_factory=list[CheckpointNode])
     parent: int = 0
     root: int = 0
     is_base: bool = False
@@ -277,7 +277,7 @@ class Future:
         awaited: the uid of the next D-Mail or compaction among them; empty for none.
     """
 
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[CheckpointNode, ...]
     awaited: str = ""
 
 
@@ -292,7 +292,7 @@ class Revert:
     """
 
     reason: str
-    line: WorldLine
+    line: WorldLineNode
     serial: int
 
 
@@ -312,25 +312,25 @@ class Tree:
     """
 
     def __init__(
-        self, world_lines: WorldLines[Checkpoint], marks: Mapping[str, str] | None = None
+        self, world_lines: WorldLines[CheckpointNode], marks: Mapping[str, str] | None = None
     ) -> None:
         self._all = world_lines
         self._marks: Mapping[str, str] = {} if marks is None else marks
-        self.lines: dict[int, WorldLine] = {}
+        self.lines: dict[int, WorldLineNode] = {}
         self.root = _root(0)
         self._next_key = 1
-        self._forks: dict[int, list[WorldLine]] = {}
-        self._bases: dict[int, WorldLine] = {}
-        self._held: dict[int, Checkpoint] = {}
+        self._forks: dict[int, list[WorldLineNode]] = {}
+        self._bases: dict[int, WorldLineNode] = {}
+        self._held: dict[int, CheckpointNode] = {}
         """The checkpoints after which lines branch off, by key."""
 
     @property
-    def live(self) -> list[Checkpoint]:
+    def live(self) -> list[CheckpointNode]:
         """The live line, oldest first."""
         return self._all.live.points
 
     @property
-    def head(self) -> Checkpoint | None:
+    def head(self) -> CheckpointNode | None:
         """The newest checkpoint of the live line."""
         live = self._all.live.points
         return live[-1] if live else None
@@ -341,15 +341,15 @@ class Tree:
         self._next_key += 1
         return key
 
-    def name_of(self, line: WorldLine) -> str:
+    def name_of(self, line: WorldLineNode) -> str:
         """The name of a world line: the user's, else its own first words; empty where it has neither."""
         return self._marks.get(line.mark) or line.own_words
 
-    def forks(self, key: int) -> list[WorldLine]:
+    def forks(self, key: int) -> list[WorldLineNode]:
         """The lines that branch off after a checkpoint or root, by its key, oldest first."""
         return self._forks.get(key, [])
 
-    def base(self, checkpoint: Checkpoint) -> WorldLine | None:
+    def base(self, checkpoint: CheckpointNode) -> WorldLineNode | None:
         """The line that this compaction replaced whole; None where there is none."""
         return self._bases.get(checkpoint.key)
 
@@ -357,7 +357,7 @@ class Tree:
         """The parent key of lines that branch off before the live checkpoint at `index`."""
         return self.live[index - 1].key if index > 0 else self.root
 
-    def find_left(self, uid: str) -> Checkpoint | None:
+    def find_left(self, uid: str) -> CheckpointNode | None:
         """The checkpoint with this uid on the line that was left last of those that have it; None where none has."""
         replaced = self._all.replaced
         paths = [line.path for line in reversed(self._all.left.values())]
@@ -367,11 +367,11 @@ class Tree:
                     return checkpoint
         return None
 
-    def before_now(self) -> list[Checkpoint]:
+    def before_now(self) -> list[CheckpointNode]:
         """The checkpoints that compactions of the live line have replaced, oldest first."""
         return self._all.before_now()
 
-    def attach(self, edit: LineEdit[Checkpoint]) -> WorldLine | None:
+    def attach(self, edit: LineEdit[CheckpointNode]) -> WorldLineNode | None:
         """Attach the line that a revert of the live line left; returns it, or None where it is no new one."""
         left = self._all.left.get(edit.left)
         if left is None or edit.left in self.lines or not edit.gone:
@@ -409,13 +409,13 @@ class Tree:
         # Something else that changed is within a line that may be attached anywhere.
         return min(places, default=len(self.live)) if len(places) == len(others) else 0
 
-    def _hold(self, line: WorldLine, checkpoint: Checkpoint) -> None:
+    def _hold(self, line: WorldLineNode, checkpoint: CheckpointNode) -> None:
         """Note that a line branches off after this checkpoint."""
         line.parent = checkpoint.key
         self._held[checkpoint.key] = checkpoint
 
     def _lay_line(
-        self, left: LeftLine[Checkpoint], taken: _Taken, lines: Mapping[int, WorldLine]
+        self, left: LeftLine[CheckpointNode], taken: _Taken, lines: Mapping[int, WorldLineNode]
     ) -> None:
         """Find where a line branches off, and its own checkpoints."""
         path = left.path
@@ -444,10 +444,10 @@ class Tree:
 
     def _lay_base(
         self,
-        summary: Checkpoint,
-        base: Path[Checkpoint],
+        summary: CheckpointNode,
+        base: Path[CheckpointNode],
         taken: _Taken,
-        lines: Mapping[int, WorldLine],
+        lines: Mapping[int, WorldLineNode],
     ) -> None:
         """Place the line that a compaction replaced below it, unless it branches off from another line itself."""
         if base.origin in taken.origins:
@@ -457,7 +457,7 @@ class Tree:
         left = next((one for one in held if one.path.begins(base)), held[0] if held else None)
         if left is None:
             # It has no number before the compaction has ended.
-            line = WorldLine(0, "compaction", summary.at, list(base.points))
+            line = WorldLineNode(0, "compaction", summary.at, list(base.points))
         else:
             line = self._drawn(left, list(left.path.points), lines.get(left.n))
         line.root, line.is_base = _root(base.origin), True
@@ -469,10 +469,13 @@ class Tree:
             self._lay_base(base.points[0], base.base, taken, lines)
 
     def _drawn(
-        self, left: LeftLine[Checkpoint], own: list[Checkpoint], known: WorldLine | None = None
-    ) -> WorldLine:
-        """The `WorldLine` of a line that was left: the same object each time, since rows refer to it."""
-        line = known or WorldLine(left.n, left.reason, left.at)
+        self,
+        left: LeftLine[CheckpointNode],
+        own: list[CheckpointNode],
+        known: WorldLineNode | None = None,
+    ) -> WorldLineNode:
+        """The `WorldLineNode` of a line that was left: the same object each time, since rows refer to it."""
+        line = known or WorldLineNode(left.n, left.reason, left.at)
         line.checkpoints, line.reason, line.at = own, left.reason, left.at
         line.parent = line.root = 0
         line.is_base = line.at_root = False
@@ -503,21 +506,21 @@ def _root(origin: int) -> int:
 class _Taken:
     """The checkpoints and roots that were placed in the tree so far."""
 
-    def __init__(self, live: Path[Checkpoint]) -> None:
+    def __init__(self, live: Path[CheckpointNode]) -> None:
         self._live = live.points
         self._keys: set[int] = set()
         self.origins = {live.origin}
 
-    def is_live(self, checkpoint: Checkpoint) -> bool:
+    def is_live(self, checkpoint: CheckpointNode) -> bool:
         """Whether a checkpoint is on the live line."""
         live, index = self._live, checkpoint.index
         return index < len(live) and live[index] is checkpoint
 
-    def has(self, checkpoint: Checkpoint) -> bool:
+    def has(self, checkpoint: CheckpointNode) -> bool:
         """Whether a checkpoint was placed."""
         return self.is_live(checkpoint) or checkpoint.key in self._keys
 
-    def rest(self, path: Path[Checkpoint]) -> list[Checkpoint]:
+    def rest(self, path: Path[CheckpointNode]) -> list[CheckpointNode]:
         """The checkpoints at the end of a line that were not placed yet."""
         points = path.points
         count = len(points)
@@ -525,7 +528,7 @@ class _Taken:
             count -= 1
         return points[count:]
 
-    def take(self, path: Path[Checkpoint], own: Sequence[Checkpoint]) -> None:
+    def take(self, path: Path[CheckpointNode], own: Sequence[CheckpointNode]) -> None:
         """Mark these checkpoints as placed."""
         self._keys.update(one.key for one in own)
         self.origins.add(path.origin)

@@ -50,7 +50,7 @@ from kimi_tui.workspace.restore import (
     Restored,
     RestorePlan,
 )
-from kimi_tui.workspace.snapshots import By, Extent, Limits, Snapshot
+from kimi_tui.workspace.snapshots import By, Limits, ScanExtent, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
 P = ParamSpec("P")
@@ -460,7 +460,7 @@ class FileHistory:
         """The files that two world lines changed since their fork; see `workspace.divergence`."""
         return await self._found(Divergence, self._tracker.divergence, begins, newest)
 
-    async def extent(self) -> Extent | None:
+    async def extent(self) -> ScanExtent | None:
         """How much the first scan met, once it has ended; None where there was none."""
         await self.ready()
         return self._tracker.extent

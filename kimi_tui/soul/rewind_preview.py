@@ -18,7 +18,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import number_if_left
 from kimi_tui.session.schema import Checkpoint, MessageKind
-from kimi_tui.session.world_lines import WorldLines
+from kimi_tui.session.world_lines import StoredWorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.messages import (
     Segment,
@@ -124,7 +124,7 @@ def preview_of_files(conversation: Conversation) -> RewindPreview:
 
 
 async def preview_of_jump(
-    conversation: Conversation, world_lines: WorldLines, target: Target
+    conversation: Conversation, world_lines: StoredWorldLines, target: Target
 ) -> RewindPreview:
     """What a jump to a checkpoint of another world line, or its end, would do: what only the live one has dropped.
 
@@ -157,7 +157,7 @@ async def preview_of_jump(
 
 
 async def preview_of_undo(
-    conversation: Conversation, world_lines: WorldLines, undone: JournalEntry, name: str
+    conversation: Conversation, world_lines: StoredWorldLines, undone: JournalEntry, name: str
 ) -> RewindPreview:
     """What happened since an operation, all of which its undo takes along; `name` is what the operation is called."""
     context, points = conversation.context, conversation.context.checkpoints
@@ -180,7 +180,7 @@ async def preview_of_undo(
 
 
 async def _first_own(
-    conversation: Conversation, world_lines: WorldLines, undone: JournalEntry
+    conversation: Conversation, world_lines: StoredWorldLines, undone: JournalEntry
 ) -> int:
     """The place of the first live checkpoint that is not on the line which the operation left."""
     points = conversation.context.checkpoints

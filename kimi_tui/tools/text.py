@@ -275,7 +275,7 @@ _LINE_BYTES = LINE_CHARS * 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NumberedLine:
     """One line without its end. `cut` is true where it was longer than what is shown."""
 
     number: int
@@ -297,7 +297,7 @@ class LineWindow:
 
     def __init__(self, first: int, count: int, limit_bytes: int = WINDOW_BYTES) -> None:
         self.limit_bytes = limit_bytes
-        self.lines: list[Line] = []
+        self.lines: list[NumberedLine] = []
         self.full = False
         self.n_crlf = 0
         self.n_ended = 0
@@ -377,7 +377,7 @@ class LineWindow:
             self.full = True
             return
         self._window_bytes += size
-        self.lines.append(Line(self._number, text, cut))
+        self.lines.append(NumberedLine(self._number, text, cut))
 
 
 _NAMES_LIMIT = 5000

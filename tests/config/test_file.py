@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.cases import each
 
 from kimi_tui.config.file import THEMES, parse_config, read_config, save_choice, save_setting
-from kimi_tui.config.model_choice import Choice, Overrides, choose_model
+from kimi_tui.config.model_choice import ModelChoice, Overrides, choose_model
 from kimi_tui.config.settings import (
     Config,
     ConfigError,
@@ -106,14 +106,14 @@ headers = "X-Org: 1"
     assert len(config.providers["many"].headers) == 20
     path = tmp_path / "config.toml"
     path.write_text('[providers.p]\nbase_url = "https://h/v1"\nheaders = { X-Org = "a-secret" }\n')
-    after = save_choice(path, Choice("p", "https://h/v1", "m", "sk-1"))
+    after = save_choice(path, ModelChoice("p", "https://h/v1", "m", "sk-1"))
     choice = choose_model(after, Overrides(), {})
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, ModelChoice)
     assert choice.headers == {"X-Org": "a-secret"}
     assert "a-secret" in choice.secrets
     assert "a-secret" not in repr((after, choice))
     elsewhere = choose_model(after, Overrides(base_url="http://127.0.0.1:1/v1"), {})
-    assert isinstance(elsewhere, Choice)
+    assert isinstance(elsewhere, ModelChoice)
     assert not elsewhere.headers
 
 
@@ -308,7 +308,7 @@ def test_how_much_a_model_thinks_by_default(written: str, meant: str) -> None:
     assert bool(config.notices) == (not meant)
 
 
-CHOICE = Choice(
+CHOICE = ModelChoice(
     provider="moonshot",
     base_url="https://api.moonshot.ai/v1",
     model="kimi-k3",
@@ -358,7 +358,7 @@ def test_another_server_of_the_same_name_gets_a_name_of_its_own(tmp_path: Path) 
     assert config.providers["moonshot"].api_key == CHOICE.api_key
     assert config.providers["moonshot-2"].api_key == "sk-two"
     found = choose_model(config, Overrides(), {})
-    assert isinstance(found, Choice)
+    assert isinstance(found, ModelChoice)
     assert (found.base_url, found.api_key) == (other.base_url, "sk-two")
 
 

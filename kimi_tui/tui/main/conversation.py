@@ -17,7 +17,7 @@ from textual.message import Message
 
 from kimi_tui.agent_parts import parts_of
 from kimi_tui.app_paths import data_dir, short
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.projection.session_state import Queued, SessionState
@@ -52,7 +52,7 @@ PROBE_S = 3.0
 WAY_BACK_TITLE_CELLS = 40
 
 
-class Conversation:
+class ConversationController:
     """The session of the main screen: sends the user's input to the engine, and draws its events.
 
     Args:
@@ -143,7 +143,7 @@ class Conversation:
         self._opened: Opened | None = None
         self._listed: tuple[str, ...] = ()
         """The models that the server lists."""
-        self._asked_for_models: Choice | None = None
+        self._asked_for_models: ModelChoice | None = None
         """Whose server was asked for them."""
         self._is_unnamed = launch.config.titles and launch.resume is None and not launch.demo
         """Whether the model is to name the session when its first turn is done."""
@@ -289,7 +289,7 @@ class Conversation:
             self._bench.tell(words, level="warning")
         info = await soul.model_info()
         is_told = info is not None and not info.window_estimated
-        if isinstance(choice, Choice) and info is not None and is_told and not choice.window:
+        if isinstance(choice, ModelChoice) and info is not None and is_told and not choice.window:
             from kimi_tui.config.learned_windows import note_window
 
             await asyncio.to_thread(
@@ -339,7 +339,7 @@ class Conversation:
     def _thinking_likewise(self, launch: Launch, setting: str | None = None) -> Launch:
         """The launch with a setting of thinking; without one, with the present one."""
         choice = launch.choice
-        if not isinstance(choice, Choice):
+        if not isinstance(choice, ModelChoice):
             return launch
         setting = self.thinking[0] if setting is None else setting
         return launch._replace(choice=choice._replace(thinking=setting))
@@ -364,18 +364,18 @@ class Conversation:
         choice, model = self.launch.choice, self.state.model
         if model is not None:
             return model.setting, model.choices
-        return choice.thinking if isinstance(choice, Choice) else "", ()
+        return choice.thinking if isinstance(choice, ModelChoice) else "", ()
 
     def learn_models(self) -> None:
         """Ask the server in the background which models it has; once, as long as it can be asked at all."""
         choice = self.launch.choice
-        if self.launch.demo or not isinstance(choice, Choice):
+        if self.launch.demo or not isinstance(choice, ModelChoice):
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice
             self._bench.start(self._learn_models(choice))
 
-    async def _learn_models(self, choice: Choice) -> None:
+    async def _learn_models(self, choice: ModelChoice) -> None:
         # Half a second of importing that no key should wait for.
         await asyncio.to_thread(import_module, "kimi_tui.llm.models")
         from kimi_tui.config.keyring import real_key
@@ -1013,7 +1013,7 @@ class Conversation:
 _TOOLS_WORDS = {"on": "", "lean": " lean", "off": " without tools"}
 
 
-def _is_same_server(choice: Choice, other: Choice | None) -> bool:
+def _is_same_server(choice: ModelChoice, other: ModelChoice | None) -> bool:
     return other is not None and (choice.base_url, choice.api_key) == (
         other.base_url,
         other.api_key,

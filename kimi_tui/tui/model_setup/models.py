@@ -20,8 +20,8 @@ from kimi_tui.config.model_choice import (
     MOONSHOT_CHINA_URL,
     MOONSHOT_URL,
     OPENAI_URL,
-    Choice,
     FolderModel,
+    ModelChoice,
     Overrides,
     choose_model,
     in_folder,
@@ -156,7 +156,7 @@ def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEnt
     options: list[ModelEntry] = []
     for name, model in launch.config.models.items():
         provider = launch.config.providers[model.provider]
-        is_here = isinstance(used, Choice) and provider.base_url == used.base_url
+        is_here = isinstance(used, ModelChoice) and provider.base_url == used.base_url
         found = (
             said.get(model.model, FoundModel(model.model)) if is_here else FoundModel(model.model)
         )
@@ -165,11 +165,13 @@ def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEnt
         if model.capabilities:
             found = replace(found, capabilities=_capabilities(model.capabilities))
         changed = _configured_model(launch, name)
-        asked = Choice(model.provider, provider.base_url, model.model, dialect=provider.dialect)
+        asked = ModelChoice(
+            model.provider, provider.base_url, model.model, dialect=provider.dialect
+        )
         options.append(_option(name, found, asked, changed, model.prices))
     known = {model.model for model in launch.config.models.values()}
     for found in listed:
-        if found.id not in known and isinstance(used, Choice):
+        if found.id not in known and isinstance(used, ModelChoice):
             changed = _listed_model(launch, found)
             options.append(_option(found.id, found, used._replace(model=found.id), changed))
     return options
@@ -178,7 +180,7 @@ def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEnt
 def _option(
     name: str,
     found: FoundModel,
-    asked: Choice,
+    asked: ModelChoice,
     launch: Launch | None,
     prices: ModelPrices | None = None,
 ) -> ModelEntry:
@@ -212,11 +214,11 @@ def _kept_window(model: FoundModel, base_url: str) -> int | None:
     return None if is_loopback(host_of(base_url)) else model.window
 
 
-def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> Choice:
+def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> ModelChoice:
     """A listed model as what is saved and used."""
     known = model.capabilities
     words = tuple(sorted(known - {"tools"})) if known is not None else None
-    return Choice(
+    return ModelChoice(
         provider=provider,
         base_url=base_url,
         model=model.id,
@@ -226,7 +228,7 @@ def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") ->
     )
 
 
-async def save(launch: Launch, choice: Choice) -> Launch:
+async def save(launch: Launch, choice: ModelChoice) -> Launch:
     """Save the choice and say how to start with it; a disk that refuses becomes a notice."""
     notices = launch.notices
     config: Config = launch.config
@@ -242,7 +244,7 @@ async def save(launch: Launch, choice: Choice) -> Launch:
     return launch._replace(choice=choice, config=config, notices=notices)
 
 
-def stored_key(launch: Launch, choice: Choice) -> str:
+def stored_key(launch: Launch, choice: ModelChoice) -> str:
     """The key that the configuration has for the server already."""
     stored = launch.config.providers.values()
     return next((one.api_key for one in stored if one.base_url == choice.base_url), "")
@@ -269,9 +271,9 @@ def _configured_model(launch: Launch, name: str) -> Launch | None:
         choice = choose_model(launch.config, Overrides(model=name), os.environ)
     except ConfigError:
         return None
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         return None
-    if isinstance(launch.choice, Choice):
+    if isinstance(launch.choice, ModelChoice):
         choice = choice._replace(thinking=launch.choice.thinking)
     return launch._replace(choice=choice)
 
@@ -279,7 +281,7 @@ def _configured_model(launch: Launch, name: str) -> Launch | None:
 def _listed_model(launch: Launch, model: FoundModel) -> Launch | None:
     """The launch with another model of the server that is in use; None where none is."""
     choice = launch.choice
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         return None
     capabilities = None if model.capabilities is None else tuple(sorted(model.capabilities))
     return launch._replace(
@@ -347,7 +349,7 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
     config, choice = launch.config, launch.choice
     if name in config.models or any(one.model == name for one in config.models.values()):
         return _configured_model(launch, name) or f"{name} cannot be used: its key is missing."
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         return f"There is no model {name[:NAME_CHARS]}."
     try:
         models = (await listed_models(choice.base_url, choice.api_key, choice.headers)).models
@@ -373,7 +375,7 @@ async def remember_model(
     What the command line or the environment said holds for this session alone, and so does what replaces it.
     """
     after, choice = pick.launch, pick.launch.choice
-    if not isinstance(choice, Choice) or before.config != after.config:
+    if not isinstance(choice, ModelChoice) or before.config != after.config:
         return ModelChange(after)  # another key or server has been saved on its own screen
     if choice == before.choice and pick.thinking is None and not pick.here:
         return ModelChange(after)
@@ -397,24 +399,24 @@ async def remember_model(
     return ModelChange(after._replace(config=config), holds)
 
 
-def _plain(config: Config) -> Choice | None:
+def _plain(config: Config) -> ModelChoice | None:
     """What the configuration alone says."""
     try:
         choice = choose_model(config, Overrides(), {})
     except ConfigError:
         return None
-    return choice if isinstance(choice, Choice) else None
+    return choice if isinstance(choice, ModelChoice) else None
 
 
-def _same(plain: Choice, choice: object) -> bool:
-    return isinstance(choice, Choice) and (plain.base_url, plain.model, plain.api_key) == (
+def _same(plain: ModelChoice, choice: object) -> bool:
+    return isinstance(choice, ModelChoice) and (plain.base_url, plain.model, plain.api_key) == (
         choice.base_url,
         choice.model,
         choice.api_key,
     )
 
 
-def _save_as_default(launch: Launch, choice: Choice, thinking: str | None) -> Config | None:
+def _save_as_default(launch: Launch, choice: ModelChoice, thinking: str | None) -> Config | None:
     """The configuration with this default; None where what was used did not come from it. What was kept for the folder is
     forgotten."""
     plain = _plain(in_folder(launch.config, read_folder_model(launch.work_dir)))
@@ -432,7 +434,7 @@ def _save_as_default(launch: Launch, choice: Choice, thinking: str | None) -> Co
     return config
 
 
-def _save_for_folder(launch: Launch, choice: Choice, thinking: str | None) -> Config | None:
+def _save_for_folder(launch: Launch, choice: ModelChoice, thinking: str | None) -> Config | None:
     """The configuration, in which the model of the folder stands; None where its key does not."""
     config, name = launch.config, _configured_name(launch.config, choice)
     if name is None:
@@ -448,7 +450,7 @@ def _save_for_folder(launch: Launch, choice: Choice, thinking: str | None) -> Co
     return config
 
 
-def _configured_name(config: Config, choice: Choice) -> str | None:
+def _configured_name(config: Config, choice: ModelChoice) -> str | None:
     """Under which name of the configuration the model stands."""
     for name, model in config.models.items():
         provider = config.providers.get(model.provider)

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, with_scheme
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
@@ -133,7 +133,9 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         url = typed.url if typed is not None else base_url
         self._url = LineField(url, placeholder="https://host/v1", is_address=True, id="url")
         known = launch.choice
-        self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
+        self._known = (
+            known if isinstance(known, ModelChoice) and known.base_url == base_url else None
+        )
         key = typed.key if typed is not None else self._known.api_key if self._known else ""
         self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
         self._status = Static(id="status", markup=False)
@@ -436,17 +438,17 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             self._say(words, "Enter once more uses it all the same.", bad=True)
         elif name:
             url, key = self._base_url, self._key.value.strip()
-            self._finish(Choice(self._provider, url, name, key))
+            self._finish(ModelChoice(self._provider, url, name, key))
 
     @property
     def _provider(self) -> str:
         return SERVERS[self._server.chosen].name
 
-    def _finish(self, choice: Choice) -> None:
+    def _finish(self, choice: ModelChoice) -> None:
         work = reported(self, partial(self._save, choice), self._failed)
         self.run_worker(work, group="save", exclusive=True)
 
-    async def _save(self, choice: Choice) -> None:
+    async def _save(self, choice: ModelChoice) -> None:
         known = self._known
         if known is None or (choice.base_url, choice.api_key) != (known.base_url, known.api_key):
             self.dismiss(await save(self._launch, choice))
@@ -552,7 +554,7 @@ class LocalScreen(AskingScreen[Launch | None]):
         work = reported(self, partial(self._save, choice), self._failed)
         self.run_worker(work, group="save", exclusive=True)
 
-    async def _save(self, choice: Choice) -> None:
+    async def _save(self, choice: ModelChoice) -> None:
         self.dismiss(await save(self._launch, choice))
 
     def _failed(self, words: str) -> None:
@@ -620,7 +622,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         places = {
             (there.model, there.base_url): index
             for index, option in reversed(list(enumerate(self._options)))
-            if option.launch is not None and isinstance(there := option.launch.choice, Choice)
+            if option.launch is not None and isinstance(there := option.launch.choice, ModelChoice)
         }
         return places.get((now.model, now.base_url), -1)
 
@@ -647,7 +649,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         self._list.most = min(ROWS, app_of(self).size.height - 13)
         self._list.focus()
         self._show(model_options(self._launch, ()))
-        if isinstance(self._launch.choice, Choice):
+        if isinstance(self._launch.choice, ModelChoice):
             self._say("Asking the server which models it has …")
             self.run_worker(reported(self, partial(self._ask, self._launch.choice), self._say))
         else:
@@ -659,7 +661,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             lasting += " Prices are for a million tokens."
         self._words.update(Content.styled(f"{lasting} {words}".rstrip(), "$ink-quiet"))
 
-    async def _ask(self, choice: Choice) -> None:
+    async def _ask(self, choice: ModelChoice) -> None:
         from kimi_tui.llm.errors import LLMError
 
         try:

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kimi_tui.app_paths import short
-from kimi_tui.config.model_choice import Choice, NeedsChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
@@ -296,7 +296,7 @@ class WelcomeScreen(Screen[None]):
         push_once(self, LocalScreen(self._launch, self._servers or ()), self._begin)
 
     def _begin(self, launch: Launch | None) -> None:
-        if launch is not None and isinstance(launch.choice, Choice):
+        if launch is not None and isinstance(launch.choice, ModelChoice):
             self.post_message(SessionChosen(launch))
 
     def action_leave(self) -> None:

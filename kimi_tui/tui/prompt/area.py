@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual._text_area_theme import TextAreaTheme
     from textual.document._document import Location
 
-    from kimi_tui.tui.prompt.completion import Completion, Offered, Written
+    from kimi_tui.tui.prompt.completion import Offered, PromptCompletion, Written
     from kimi_tui.tui.prompt.history import PromptHistory
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
@@ -250,7 +250,7 @@ class PromptArea(TextArea):
         self.key_at = 0.0
         self.past: PromptHistory | None = None
         self.images: ImageChips | None = None
-        self.completion: Completion | None = None
+        self.completion: PromptCompletion | None = None
         self._before_search: Draft | None = None
         """The draft before a search of the history; None while none is running."""
         self._vim: VimKeys | None = None

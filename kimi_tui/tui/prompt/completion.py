@@ -167,7 +167,7 @@ class FolderFiles:
         self._is_stale = True
 
 
-class Completion:
+class PromptCompletion:
     """The completion of one prompt, with its menu.
 
     Args:

@@ -19,14 +19,14 @@ from textual.geometry import Size
 from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import FORKED, Launch
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
-from kimi_tui.tui.frame import Footer, Header, Heading, Hint
+from kimi_tui.tui.frame import Footer, Header, HeaderText, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField, key_of
 from kimi_tui.tui.notices import STAYS_S
@@ -323,7 +323,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._n_here = self._n_all = 0
         self._previewing: Timer | None = None
         self._said: Timer | None = None
-        self._header = Header(Heading(title="Sessions", folder=short(launch.work_dir), words=" "))
+        self._header = Header(
+            HeaderText(title="Sessions", folder=short(launch.work_dir), words=" ")
+        )
         self._sign = Static("/", id="sign", markup=False)
         self._input = LineField(words, placeholder=FIND_WORDS)
         self.list = SessionList(own_id or "")
@@ -579,7 +581,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self.action_field("rename")
 
     def _leave_for(self, row: SessionRow, session_id: str, *notices: str) -> None:
-        if not isinstance(self._launch.choice, Choice) and self._launch.in_demo is None:
+        if not isinstance(self._launch.choice, ModelChoice) and self._launch.in_demo is None:
             self.tell("No model is set up yet: start kimi-tui once to choose one.")
             return
         work_dir = Path(row.work_dir)
@@ -720,7 +722,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         if self._found.strip():
             count = f"{len(self.list.model):,} found"
         where = "all folders" if self._everywhere else short(self._launch.work_dir)
-        self._header.heading = Heading(title="Sessions", folder=where, words=count)
+        self._header.heading = HeaderText(title="Sessions", folder=where, words=count)
         self._footer.hints = self._hints()
 
     def _hints(self) -> tuple[Hint, ...]:

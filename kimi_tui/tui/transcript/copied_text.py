@@ -209,7 +209,7 @@ def _of_rows(
 
 def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosition) -> str:
     """The source of the text between two positions in the rows of a block."""
-    source = _Source(block)
+    source = _SourceLines(block)
     out: list[str] = []
     row = 0
     while row < len(lines) and row <= high.row:
@@ -224,7 +224,9 @@ def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosi
     return "\n".join(out).strip("\n")
 
 
-def _joined(lines: Sequence[Line], first: int, last: int, source: _Source) -> tuple[str, list[int]]:
+def _joined(
+    lines: Sequence[Line], first: int, last: int, source: _SourceLines
+) -> tuple[str, list[int]]:
     """The line of text that is wrapped into these rows, and the index in it at which each row begins."""
     text = ""
     starts: list[int] = []
@@ -255,7 +257,7 @@ def _offset(lines: Sequence[Line], starts: Sequence[int], first: int, place: Row
     return starts[place.row - first] + max(0, min(place.column, end) - start)
 
 
-class _Source:
+class _SourceLines:
     """The lines of the source of a block, read in the order in which the rows show them.
 
     Args:
