@@ -49,7 +49,7 @@ import asyncio
 import json
 import re
 import tomllib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -237,7 +237,7 @@ class ScriptedProvider(ChatProvider):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem]:
         """Yield the next answer of the script; see `ChatProvider.generate`."""
         said = _since_last_answer(history)
         answer = self._choose(said)
