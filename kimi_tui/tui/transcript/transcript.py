@@ -47,13 +47,14 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import drained, in_slices
+from kimi_tui.tui.textual_patches.widgets import set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
 
 if TYPE_CHECKING:
-    from textual._types import AnimationLevel, CallbackType
     from textual.screen import Screen
+    from textual.types import AnimationLevel, CallbackType
 
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.transcript import TranscriptModel
@@ -709,7 +710,7 @@ class Transcript(ScrollView, can_focus=True):
             if height != self.virtual_size.height and not take_height(self, height, top):
                 size = Size(self.size.width, height)
                 self.set_reactive(cast("Reactive[Size]", ScrollView.virtual_size), size)
-                self._scroll_update(size)
+                set_content_size(self, size)
             # A fraction of a row that was scrolled is kept: slow scrolling consists of such fractions.
             if top != self.top:
                 self.set_reactive(ScrollView.scroll_y, float(top))
