@@ -50,6 +50,7 @@ from kimi_tui.wire.events import (
     FilesChanged,
     FilesRestored,
     LineChanged,
+    MarksChanged,
     NextMessage,
     Notice,
     StatusUpdate,
@@ -593,6 +594,7 @@ class TranscriptModel:
         """Whether the last event was an undo, redo or jump."""
         self._spare: CheckpointCreated | None = None
         """The checkpoint of a turn whose message was not published yet."""
+        self._pins: frozenset[tuple[str, int]] = frozenset()
         self._pause: ApprovalRequest | None = None
         """The pending question of the program while the turn is paused."""
         self.work_dir = work_dir
@@ -696,13 +698,17 @@ class TranscriptModel:
             case Notice():
                 return self._notice(event, at)
             case LineChanged():
-                return self._switched(event, at)
+                change = self._switched(event, at)
+                # What comes back bears the pins of the time at which it was left.
+                return both(change, self._pin(self._pins)) if self._pins else change
+            case MarksChanged(pins=pins):
+                return self._pin(frozenset(pins))
             case _:
                 return NOTHING
 
-    def set_pins(self, pins: frozenset[tuple[str, int]]) -> Change:
+    def _pin(self, pins: frozenset[tuple[str, int]]) -> Change:
         """Set the pinned messages, each as the uid of its checkpoint and its index after that."""
-        change = NOTHING
+        self._pins, change = pins, NOTHING
         for block in self.blocks:
             if block.pinned != ((block.uid, block.number) in pins):
                 block.pinned = not block.pinned
