@@ -299,7 +299,8 @@ def main() -> None:
     print(f"{len(mutants)} places, {options.minutes:g} minutes", flush=True)
     fared: list[tuple[Mutant, str, str]] = []
     options.report.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as base:
+    # Below the checkout: the sandbox covers folders of all users, in which programs of tests could not be read.
+    with tempfile.TemporaryDirectory(prefix="mutants-", dir=options.report.parent) as base:
         copies = Copies(Path(base), options.jobs, options.marks)
         until = time.monotonic() + options.minutes * 60
 

@@ -535,7 +535,7 @@ def test_links_are_looked_for_below_git_but_not_where_packages_and_objects_are(
             "a/b/c/d/.env",
             "a/b/c/d/e/.env",
             "sub/crontabs/mine",
-            "sub/other/mine",
+            "sub/.env/lib",
         ),
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
