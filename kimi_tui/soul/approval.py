@@ -92,7 +92,7 @@ class Approval:
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
-        """Set the approval mode. A request on the screen still waits for its answer: it may not have been read yet.
+        """Set the approval mode and publish it. A request on the screen still waits for its answer: it may not have been read yet.
 
         Permissions for the session are revoked, unless the new mode asks for less than the one before.
         """
@@ -101,7 +101,9 @@ class Approval:
             self._allowed.clear()
         if mode == "plan" != self._mode:
             self._before_plan = self._mode
-        self._mode = mode
+        if mode != self._mode:
+            self._mode = mode
+            self._wire.publish(ModeChanged(mode))
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -216,7 +218,6 @@ class Approval:
             if agreed not in shown.ask.options:
                 agreed = shown.changed_first
             self.set_mode(MODE_AFTER[agreed])
-            self._wire.publish(ModeChanged(self._mode))
         shown.decision.set_result(_Decision(answer, feedback))
         self._wire.publish(ApprovalResolved(shown.id, answer, feedback))
         return True

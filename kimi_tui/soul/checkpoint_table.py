@@ -90,7 +90,8 @@ class ShownLine(NamedTuple):
 def shown_timeline(session: Session) -> TimelineModel:
     """The timeline of a session, as the screen has it. Reads files: call it in a thread."""
     model = _timeline(session_history(session))
-    model.mark(session.marks.bookmarks, frozenset())
+    marks = ev.MarksChanged(tuple(session.marks.bookmarks.items()))
+    model.apply(EventRecord(0, 0.0, marks))
     return model
 
 

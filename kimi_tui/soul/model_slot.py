@@ -1,6 +1,6 @@
-"""The model in use: which one it is now, how it is asked, and `LoopLimits`, when the context is compacted for its window.
+"""The model in use: `ModelSlot` holds and asks it, and `LoopLimits` says when the context is compacted for its window.
 
-The user may exchange the model while a turn runs, so everyone asks `ModelSlot` at the time of a call.
+The user may exchange the model while a turn runs, so every call gets it from `ModelSlot` at that time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_SET_ADVICE = "Choose one with /model, or start with --model and --base-url."
 
 
 class LoopLimits(NamedTuple):
-    """How far a turn may go and when the context is compacted: as the user configured it, and what nobody configures.
+    """The limits of a turn, and the point at which the context is compacted: from the configuration, and fixed ones.
 
     The reserve is kept free for an answer; it is never more than a quarter of the window, so that models with a window
     of a few thousand tokens work too.
@@ -39,11 +39,11 @@ class LoopLimits(NamedTuple):
     tool_timeout_s: float = 660.0
 
     def reserve(self, window: int) -> int:
-        """Tokens kept free in a window of this size."""
+        """Return the tokens that are kept free in a window of this size."""
         return min(self.control.reserved_context_size, window // 4)
 
     def compaction_trigger(self, window: int) -> int:
-        """The tokens from which on the context is compacted automatically (`Loop._compact_if_needed`)."""
+        """Return the tokens from which on the context is compacted automatically (`Loop._compact_if_needed`)."""
         by_ratio = int(self.control.compaction_trigger_ratio * window)
         return max(1, min(by_ratio, window - self.reserve(window)))
 
@@ -53,16 +53,16 @@ OnOverdue = Callable[[Overdue], Coroutine[Any, Any, bool]]
 
 
 class ModelSlot:
-    """The model of the session, which can be replaced: one that is replaced is closed when its last call has returned.
+    """The model of the session, which can be replaced: the old one is closed when its last call has returned.
 
     Args:
-        provider: the first one; None while no model is set.
-        policy: how often and how patiently a failed call is repeated.
-        images: those that messages name; only a model that sees is sent them.
+        provider: the first provider; None if no model is set yet.
+        policy: the retry policy of failed calls.
+        images: the store of images that messages name; only a model that accepts images gets them.
 
     Attributes:
         current: the provider in use; None while no model is set.
-        on_overdue: decides whether an answer that is overdue is waited on; None for never.
+        on_overdue: decides whether to wait on for an overdue answer; None for never.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ModelSlot:
         """The provider in use, which must be set.
 
         Raises:
-            LLMNotSet: it is not.
+            LLMNotSet: no model is set.
         """
         if self.current is None:
             raise LLMNotSet(NOT_SET, advice=NOT_SET_ADVICE)
@@ -89,22 +89,22 @@ class ModelSlot:
 
     @property
     def name(self) -> str:
-        """The model in use, as its server calls it; empty while none is set."""
+        """The name of the model in use at its server; empty while none is set."""
         info = self.info()
         return "" if info is None else info.model
 
     @property
     def sees(self) -> bool:
-        """Whether the model in use takes images; while none is set nobody knows of one that does not."""
+        """Whether the model in use accepts images; true while none is set, as it is not known yet."""
         info = self.info()
         return info is None or "image_in" in info.capabilities
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[ChatProvider]:
-        """The provider in use, which stays open within this, also where another one takes its place meanwhile.
+        """Yield the provider in use, which stays open within this context even if it is replaced meanwhile.
 
         Raises:
-            LLMNotSet: there is none.
+            LLMNotSet: no model is set.
         """
         provider = self.require()
         self._calls[provider] += 1
@@ -129,13 +129,13 @@ class ModelSlot:
         Args:
             provider: the provider.
             system: the system prompt.
-            tools: what the model may call.
+            tools: the tools that the model may call.
             history: the messages.
             collector: filled with what the running attempt has streamed, for a caller that may be cancelled.
             patient: whether an overload is waited out, and an overdue answer if the user wants that.
 
         Raises:
-            LLMError: it failed for good.
+            LLMError: the call failed finally.
         """
         if "image_in" in provider.info.capabilities:
             history = await asyncio.to_thread(self._images.expanded, history)
@@ -162,17 +162,17 @@ class ModelSlot:
         self._retry_now.set()
 
     def exchange(self, provider: ChatProvider | None) -> None:
-        """Use another one from the next call on."""
+        """Use another provider from the next call on."""
         before, self.current = self.current, provider
         if before is not None:
             self._close_if_done(before)
 
     def info(self) -> ModelInfo | None:
-        """What is known about the model now."""
+        """Return the known facts about the model in use."""
         return self.current.info if self.current is not None else None
 
     async def aclose(self) -> None:
-        """Close the one in use and wait for those that are being closed."""
+        """Close the provider in use and wait for those that are being closed."""
         self.exchange(None)
         while self._closing:
             await asyncio.wait(self._closing)
@@ -188,5 +188,5 @@ class ModelSlot:
     def _closed(self, task: asyncio.Task[None]) -> None:
         self._closing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Its connections end with the program at the latest; the user can do nothing about it.
+            # The connections end with the program at the latest, and the user cannot do anything about it.
             log.warning("a model's connections could not be closed", exc_info=error)

@@ -164,12 +164,12 @@ async def open_session(
 
         config = launch.config
         provider = stage.provider or await provider_of(launch, session.id)
-        compaction, remark = await asyncio.to_thread(_compaction, config.loop.compaction)
+        compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
         soul = await open_soul(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=LoopLimits() if stage.demo else LoopLimits(config.loop, config.dmail),
+            limits=LoopLimits() if stage.demo else LoopLimits(config.loop_control, config.dmail),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
             asks_for_keys=config.secrets.send == "ask",

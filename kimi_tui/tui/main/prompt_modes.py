@@ -28,6 +28,7 @@ from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.completion import typed_mention
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.app import driver_of
 
 NOTES = "AGENTS.md"
 T = TypeVar("T")
@@ -236,7 +237,7 @@ async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
     Raises:
         SuspendNotSupported: the app has no terminal.
     """
-    driver = app._driver  # pyright: ignore[reportPrivateUsage]
+    driver = driver_of(app)
     with app.suspend():
         # Nothing can be written meanwhile: the thread that writes has ended.
         if driver is not None:

@@ -20,6 +20,7 @@ from kimi_tui.agent_parts import missing_words
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.frame import Header
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
@@ -53,7 +54,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MODE_WORDS, MainState, Prospect
+from kimi_tui.tui.state import MODE_WORDS, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 from kimi_tui.workspace.git_branch import branch_of
 
@@ -323,8 +324,6 @@ class MainScreen(Screen[None]):
                 self.first_time_hints.apply(record.event)
             match record.event:
                 case LineChanged() as changed:
-                    # Names and pins go along where an operation gave their messages another place.
-                    self._show_marks()
                     # A message that came back to the chat is no longer in the prompt, and the other way round.
                     text = self.bench.returned.changed(changed, self.prompt.area.message)
                     if text is not None:
@@ -363,8 +362,6 @@ class MainScreen(Screen[None]):
             self.transcript.facts = None
         if new.running != old.running:
             self._follow_prompt()
-        if new.ready and not old.ready:
-            self._show_marks()
         self.viewer.tell_news()
         self.bench.update_footer()
         self._update_window_status(old, new)
@@ -379,7 +376,7 @@ class MainScreen(Screen[None]):
         if not self._demo.play(event.text) and event.text and not self.prompt.area.text:
             self.prompt.area.put(event.text)
 
-    def _update_window_status(self, old: MainState, new: MainState) -> None:
+    def _update_window_status(self, old: SessionState, new: SessionState) -> None:
         """Update the window title, and notify a user whose window is in the background that the agent asks or is done."""
         window_status, app = self._window_status, app_of(self)
         folder = Path(self.transcript.work_dir).name
@@ -407,14 +404,6 @@ class MainScreen(Screen[None]):
         branch = await asyncio.to_thread(branch_of, Path(self.transcript.work_dir))
         header = self.bench.header
         header.heading = header.heading._replace(branch=branch)
-
-    def _show_marks(self) -> None:
-        """Show bookmarks and pins on timeline and chat."""
-        soul = self.conversation.soul
-        if soul is None or "marks" not in self.conversation.state.parts:
-            return
-        if soul.marks.bookmarks or soul.marks.pins:
-            self.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
 
     # --- what is written in the prompt
 

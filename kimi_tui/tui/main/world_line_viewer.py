@@ -119,7 +119,6 @@ class WorldLineViewer:
         reading = await self._put(info)
         self._read(reading)
         await reading.show(records, checkpoint_id)
-        reading.transcript.pins = self._bench.transcript.pins
 
     def glance(self, soul: KimiSoul, world_line: int, checkpoint_id: int) -> None:
         """Show a line while one of its rows is selected on the timeline; one that is read stays.
@@ -155,7 +154,6 @@ class WorldLineViewer:
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
-        reading.transcript.pins = self._bench.transcript.pins
         reading.transcript.show_dropped(self._wanted[1])
 
     def end_glance(self) -> None:

@@ -25,7 +25,6 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key
-from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.painter import INKS, Painter
@@ -33,6 +32,7 @@ from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import in_slices, run_until
 from kimi_tui.tui.state import Prospect
+from kimi_tui.tui.textual_patches.compositor import runs
 from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 if TYPE_CHECKING:
