@@ -54,7 +54,7 @@ class _Decision:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingQuestion:
     ask: ApprovalQuestion
     key: str
     tool: str
@@ -82,7 +82,7 @@ class Approval:
         """What was allowed for the session, with the words of that answer."""
         self._turns = asyncio.Lock()
         """Held by the question on the screen; the others wait for it in the order in which they came."""
-        self._shown: _Waiting | None = None
+        self._shown: _PendingQuestion | None = None
         self._closed = False
 
     @property
@@ -92,7 +92,7 @@ class Approval:
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
-        """Set the approval mode. A request on the screen still waits for its answer: it may not have been read yet.
+        """Set the approval mode and publish it. A request on the screen still waits for its answer: it may not have been read yet.
 
         Permissions for the session are revoked, unless the new mode asks for less than the one before.
         """
@@ -101,7 +101,9 @@ class Approval:
             self._allowed.clear()
         if mode == "plan" != self._mode:
             self._before_plan = self._mode
-        self._mode = mode
+        if mode != self._mode:
+            self._mode = mode
+            self._wire.publish(ModeChanged(mode))
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -145,7 +147,7 @@ class Approval:
         if not self._needs_approval(ask):
             return ""
         async with self._turns:
-            decision = await self._put(_Waiting(ask, key, tool))
+            decision = await self._put(_PendingQuestion(ask, key, tool))
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
         if self._mode == "plan" and ask.asks.is_change:
@@ -216,7 +218,6 @@ class Approval:
             if agreed not in shown.ask.options:
                 agreed = shown.changed_first
             self.set_mode(MODE_AFTER[agreed])
-            self._wire.publish(ModeChanged(self._mode))
         shown.decision.set_result(_Decision(answer, feedback))
         self._wire.publish(ApprovalResolved(shown.id, answer, feedback))
         return True
@@ -247,7 +248,7 @@ class Approval:
         allowed = [words for words in ask.options if modes.index(MODE_AFTER[words]) <= laxest]
         return max(allowed, key=lambda words: modes.index(MODE_AFTER[words]))
 
-    async def _put(self, waiting: _Waiting) -> _Decision:
+    async def _put(self, waiting: _PendingQuestion) -> _Decision:
         """Show one question until it is answered; not at all where it needs no approval any more."""
         ask, where = waiting.ask, waiting.ask.where
         try:

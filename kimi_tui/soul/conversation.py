@@ -16,13 +16,14 @@ from typing import Any, Literal
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import PromptRead, StreamItem, Usage
+from kimi_tui.llm.provider import PromptRead, Usage
 from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.schema import Checkpoint, MessageKind, TokenCount
+from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.denwarenji import DenwaRenji, DMail
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import checkpoint_created, ends_open, kind_of, kinds_behind
@@ -51,6 +52,7 @@ from kimi_tui.wire.events import (
     Event,
     EventRecord,
     LineChanged,
+    ModelChanged,
     Notice,
     Operation,
     PromptProgress,
@@ -86,6 +88,7 @@ class Conversation:
         tools: of the session.
         files: the snapshots of the working files; one is taken at every checkpoint.
         images: those that messages name.
+        marks: bookmarks and pins; what an operation changed of them is published with its end.
         limits: of the loop.
         prices: what models cost, by model.
         work_dir: where the agent works, for the lean prompt.
@@ -113,6 +116,7 @@ class Conversation:
         tools: Toolset,
         files: FileHistory,
         images: ImageStore,
+        marks: UserMarks,
         limits: LoopLimits,
         prices: Mapping[str, ModelPrices] | None = None,
         work_dir: Path | None = None,
@@ -127,8 +131,10 @@ class Conversation:
         self._added: tuple[str, ...] = ()
         self._use(form_for(model.info()))
         self._told: tuple[str, RequestForm] | None = None
+        self._told_model = self.model_facts
         self.files = files
         self.images = images
+        self.marks = marks
         self.limits = limits
         self.meter = TokenMeter(context, self.system, self.toolset.specs)
         context.published_tokens = self._published_tokens
@@ -285,7 +291,7 @@ class Conversation:
         self._use(self.form)
         self.meter.set_fixed(self.system, self.toolset.specs, self._unsent_markers())
         names = tuple(tool.name for tool in new)
-        self.wire.publish(ToolsChanged(self.form.name, names, gone))
+        self.wire.publish(ToolsChanged(self.form.name, names, gone, self.all_tools.names))
         self.publish_status()
 
     def choose_form(self) -> bool:
@@ -297,9 +303,35 @@ class Conversation:
             return False
         self._use(form)
         self.meter.set_fixed(self.system, self.toolset.specs, self._unsent_markers())
-        self.wire.publish(ToolsChanged(form.name))
+        self.wire.publish(self.tools_facts)
         self.publish_status()
         return True
+
+    @property
+    def tools_facts(self) -> ToolsChanged:
+        """The tools of the session and the form in which requests carry them, as they are published."""
+        return ToolsChanged(self.form.name, names=self.all_tools.names)
+
+    @property
+    def model_facts(self) -> ModelChanged:
+        """What is known of the model in use and asked of it now, as it is published."""
+        provider = self.model.current
+        if provider is None:
+            return ModelChanged("")
+        info = provider.info
+        return ModelChanged(
+            info.model,
+            info.window,
+            (info.effort or "on") if info.thinking else "",
+            tuple(provider.thinking_choices),
+            provider.thinking_setting,
+        )
+
+    def tell_model(self) -> None:
+        """Publish what is known of the model where that has changed: by the user, by an answer, or by a refusal."""
+        if (now := self.model_facts) != self._told_model:
+            self._told_model = now
+            self.wire.publish(now)
 
     async def follow_model(self) -> None:
         """Choose the form once the model's window is known, as far as a request would wait for that, and tell of it."""
@@ -466,6 +498,7 @@ class Conversation:
     def publish_status(self) -> None:
         """Publish the figures as they are now."""
         self.publish(self.status)
+        self.tell_model()
 
     def publish(self, event: Event) -> None:
         """Publish an event that changes the context or its figures, and count it in the ledger and the row figures."""
@@ -521,6 +554,7 @@ class Conversation:
         """
         changed = LineChanged(op, from_line, to_line, uid, self.ends_open, *left)
         self.publish(changed)
+        self.marks.publish()
         self.publish_status()
         return changed
 
@@ -530,10 +564,9 @@ class Conversation:
             self.files.mark(created.uid)
         self.publish(created)
 
-    def publish_progress(self, item: StreamItem) -> None:
-        """Publish how far the server has read the prompt, where the item says that."""
-        if isinstance(item, PromptRead):
-            self.wire.publish(PromptProgress(item.read, item.total))
+    def publish_progress(self, item: PromptRead) -> None:
+        """Publish how far the server has read the prompt."""
+        self.wire.publish(PromptProgress(item.read, item.total))
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
         """Publish that a call of the model failed and is repeated; what it streamed is void."""

@@ -7,7 +7,9 @@ older, or kimi-cli's, the history is rebuilt from the context files (`rebuilt_hi
 
 from __future__ import annotations
 
+import heapq
 import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -50,6 +52,7 @@ _BEGINS = (
     ev.CompactionBegin,
     ev.LineChanged,
 )
+_BEFORE_CHECKPOINT = TurnBegin | StepBegin | ev.SESSION_FACTS
 _MOST_MISSING = 16
 
 
@@ -61,15 +64,22 @@ class History(NamedTuple):
         shown: the events for a new subscriber.
         remarks: sentences for the user on what could not be read.
         half: the beginning of an answer that only the record has, since the program was killed; None for none.
+        beside: what happened to agents beside that of the session, of which `stored` and `shown` tell nothing.
     """
 
     stored: list[EventRecord]
     shown: list[EventRecord]
     remarks: tuple[str, ...] = ()
     half: Message | None = None
+    beside: Sequence[EventRecord] = ()
+
+    @property
+    def told(self) -> list[EventRecord]:
+        """All that a new subscriber hears: `shown`, with what happened to other agents in between."""
+        return list(heapq.merge(self.shown, self.beside, key=lambda one: one.seq))
 
 
-def read_history(session: Session, *, end: bool = False) -> History:
+def read_history(session: Session, *, end: bool = False, newest: float = math.inf) -> History:
     """The history of an open session. Reads files: call it in a thread. Never raises.
 
     A view is no reason not to open a session: whatever is wrong with its record, it is rebuilt from the messages
@@ -78,11 +88,12 @@ def read_history(session: Session, *, end: bool = False) -> History:
     Args:
         session: open.
         end: what a killed program left running in the record is ended there.
+        newest: the number of the newest event to be read of the record.
     """
     remarks: list[str] = []
     if end and (repaired := repair_record(session)):
         remarks.append(repaired)
-    stored, n_skipped, ended_at = read_stored(session)
+    stored, n_skipped, ended_at, beside = read_stored(session, newest)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"{what} of what was shown (wire.jsonl) could not be read; passed over.")
@@ -99,15 +110,15 @@ def read_history(session: Session, *, end: bool = False) -> History:
                 session.record.append(encode_record(record))
                 stored.append(record)
     if is_whole:
-        return History(stored, stored, tuple(remarks), half)
+        return History(stored, stored, tuple(remarks), half, beside)
     shown = _rebuilt(session, stored)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
     if shown is None:
         remarks.append("What was said before cannot be shown; the agent still knows all of it.")
-        return History([], [], tuple(remarks))
+        return History([], [], tuple(remarks), beside=beside)
     shown += closing_events(shown) if end else ()
-    return History(stored, shown, tuple(remarks))
+    return History(stored, shown, tuple(remarks), beside=beside)
 
 
 def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventRecord] | None:
@@ -294,15 +305,31 @@ def _made_in(records: Iterable[EventRecord]) -> set[str]:
 def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
     """The turn and the step that are told of directly before a place, and have no checkpoint yet."""
     found: list[type[Event]] = []
-    while end and isinstance(event := records[end - 1].event, TurnBegin | StepBegin):
-        found.append(type(event))
+    while end and isinstance(event := records[end - 1].event, _BEFORE_CHECKPOINT):
+        if isinstance(event, TurnBegin | StepBegin):
+            found.append(type(event))
         end -= 1
     return found
 
 
 def session_history(session: Session) -> list[EventRecord]:
-    """What a listener of an open session should hear. Reads files: call it in a thread."""
+    """What a listener of an open session should hear of its agent. Reads files: call it in a thread."""
     return read_history(session).shown
+
+
+def history_until(session: Session, newest: int, is_followed: bool) -> list[EventRecord]:
+    """What a listener of an open session should hear up to an event. Reads files: call it in a thread.
+
+    Args:
+        session: open.
+        newest: the number of that event. A history that is made anew is not cut, as its numbers are its own.
+        is_followed: something is running and the record tells of it: it needs no comparison with the context, which may be
+            ahead of that event.
+    """
+    if is_followed:
+        stored = read_stored(session, newest)
+        return History(stored.records, stored.records, beside=stored.beside).told
+    return read_history(session, newest=newest).told
 
 
 def fits(records: list[EventRecord], session: Session) -> bool:

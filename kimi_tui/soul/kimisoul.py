@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
+from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
-from kimi_tui.llm.provider import ChatProvider, Overdue
+from kimi_tui.llm.provider import ChatProvider, ModelInfo, Overdue
+from kimi_tui.projection.session_model import title_from, title_of
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
-from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
@@ -34,7 +35,7 @@ from kimi_tui.soul.errors import (
     TurnFailed,
 )
 from kimi_tui.soul.file_history import FILES_NAME
-from kimi_tui.soul.history import session_history
+from kimi_tui.soul.history import History, history_until
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
@@ -60,14 +61,19 @@ from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxState
 from kimi_tui.wire.events import (
     ApprovalAnswer,
+    Event,
     EventRecord,
     FailureKind,
     JobsChanged,
+    ModeChanged,
+    ModelChanged,
     Notice,
     StatusUpdate,
+    TitleChanged,
     TurnBegin,
     TurnEnd,
 )
+from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
     from kimi_tui.tools.base import Tool
@@ -102,7 +108,7 @@ class KimiSoul:
         mode: the approval mode.
         compaction: the compaction strategy.
         environ: the environment of the program; tools read it in threads.
-        history: the events for the first subscriber.
+        history: what is stored of the session, for the first listener.
         sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
         no_sandbox: why there is none; empty where there is one.
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
@@ -127,7 +133,7 @@ class KimiSoul:
         mode: Mode,
         compaction: Compaction,
         environ: Mapping[str, str],
-        history: Sequence[EventRecord],
+        history: History,
         sandbox: Sandbox | None,
         no_sandbox: str,
         search_sandbox: Sandbox | None,
@@ -138,10 +144,16 @@ class KimiSoul:
         self.wire = wire
         self.session = session
         self._conversation = conversation
-        self._history: Sequence[EventRecord] = history
-        self._recorder = Recorder(session.record, wire)
-        self.marks = UserMarks(session)
+        self.marks = conversation.marks
         self._approval = Approval(wire, mode)
+        self._jobs = Jobs(self._publish_jobs)
+        self._thinking = ""
+        """The setting of thinking that was made in this run of the program."""
+        self._beginning = title_of(history.shown) or session.title
+        """What the session is called where nobody named it."""
+        self._is_recorded = history.shown is history.stored
+        """Whether the record alone led to the state of the session when that was opened, and so does from then on."""
+        self._recorder = Recorder(session.record, wire)
         self._sandbox = sandbox
         self.no_sandbox = no_sandbox
         self.search_sandbox = search_sandbox
@@ -149,7 +161,6 @@ class KimiSoul:
         self._orphans = OrphanedTasks()
         self._compactor = Compactor(conversation, self.marks, compaction)
         dmails = DMailDelivery(conversation, self.marks, self._approval, environ)
-        self._jobs = Jobs(self._publish_jobs)
         self._tools = ToolRuntime(
             conversation,
             self._approval,
@@ -183,6 +194,7 @@ class KimiSoul:
         self._naming: asyncio.Task[str] | None = None
         """Has the model name the session."""
         conversation.model.on_overdue = self._waits_on
+        self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -190,6 +202,11 @@ class KimiSoul:
     def model_name(self) -> str:
         """The model in use, as its server calls it; empty while none is set."""
         return self._conversation.model.name
+
+    @property
+    def model_facts(self) -> ModelChanged:
+        """What is known of the model in use and asked of it, as it is published."""
+        return self._conversation.model_facts
 
     @property
     def model_capabilities(self) -> frozenset[str] | None:
@@ -316,15 +333,45 @@ class KimiSoul:
         return history
 
     async def history(self) -> list[EventRecord]:
-        """The events that bring a new subscriber to the present state of the session."""
+        """The events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
+        facts, status, newest, running = self.facts, self.status, self.wire.newest_seq, self.running
         await self._recorder.flush()
-        status = self.status
-        shown = await asyncio.to_thread(session_history, self.session)
-        said = next((r.event for r in reversed(shown) if isinstance(r.event, StatusUpdate)), None)
-        if shown and (said is None or said.used != status.used):
-            # One that is made anew from the messages does not say how full the window is now.
-            shown.append(shown[-1]._replace(event=status))
-        return shown
+        is_followed = running and self._is_recorded
+        told = await asyncio.to_thread(history_until, self.session, newest, is_followed)
+        own = (record.event for record in reversed(told) if not record.source)
+        said = next((event for event in own if isinstance(event, StatusUpdate)), None)
+        if said is None or said.used != status.used:
+            # A history that is made anew from the messages does not say how full the window is now.
+            facts = [*facts, status]
+        return _with_facts(told, facts, newest)
+
+    async def listen(
+        self, wake: Callable[[Event], None] | None = None
+    ) -> tuple[list[EventRecord], Subscription]:
+        """Begin to listen at any time: the history, and a subscription to all that follows it, without a gap.
+
+        Args:
+            wake: see `Wire.subscribe`.
+        """
+        subscription = self.wire.subscribe(wake)
+        try:
+            return await self.history(), subscription
+        except BaseException:
+            self.wire.unsubscribe(subscription)
+            raise
+
+    @property
+    def facts(self) -> Sequence[Event]:
+        """The state of the session of which a history does not tell, or tells last of another run of the program."""
+        title = self.session.state.title
+        return [
+            TitleChanged(title or self._beginning, named=bool(title)),
+            ModeChanged(self.mode),
+            self._conversation.model_facts,
+            self._conversation.tools_facts,
+            self.marks.all,
+            JobsChanged(len(self._jobs.running)),
+        ]
 
     async def flush(self) -> None:
         """Bring everything that was published into the record."""
@@ -479,13 +526,49 @@ class KimiSoul:
         """End the wait before a retry at once."""
         self._conversation.model.retry_now()
 
-    def set_provider(self, provider: ChatProvider | None) -> None:
-        """Use another model from the next call on, with the tools that suit it.
+    def set_provider(self, provider: ChatProvider | None, thinking: str | None = None) -> None:
+        """Use another model from the next call on, with the tools that suit it; published as `ModelChanged`.
 
         A call that is under way is answered by the model that was asked, which is closed afterwards.
+
+        Args:
+            provider: the model.
+            thinking: the setting of thinking that the user chose with it; None for none.
         """
+        if thinking is not None:
+            self._thinking = thinking
         self._conversation.model.exchange(provider)
         self._conversation.wish_for("")
+        self._conversation.tell_model()
+
+    async def prepare_model(self) -> tuple[str, ...]:
+        """Import what requests need, and learn what the server tells of the model in use, which is published.
+
+        Returns:
+            sentences for the user.
+        """
+        provider = self._conversation.model.current
+        if provider is None:
+            return ()
+        words = await provider.prepare()
+        if self._conversation.model.current is not provider:
+            return words
+        if self._thinking in (ON, OFF):
+            try:
+                provider.set_thinking(self._thinking)
+            except LLMError as error:
+                words = (*words, f"Thinking: {error.message}")
+        if not self._conversation.choose_form():
+            self._conversation.publish_status()
+        self._conversation.tell_form()
+        return words
+
+    async def model_info(self) -> ModelInfo | None:
+        """What is known of the model in use, once its server has been asked; None while none is set."""
+        provider = self._conversation.model.current
+        if provider is not None:
+            await provider.prepare()
+        return self._conversation.model.info()
 
     async def enlarge_window(self) -> str:
         """Have the model's server make a model like it with a larger window; returns its name, to be used by `set_provider`.
@@ -511,22 +594,19 @@ class KimiSoul:
     def set_thinking(self, word: str) -> None:
         """Set whether and how much the model thinks from the next call on; see `ChatProvider.set_thinking`.
 
+        Published as `ModelChanged`.
+
         Raises:
             LLMError: the model does not take that; the text names what it takes.
         """
         if (provider := self._conversation.model.current) is not None:
             provider.set_thinking(word)
+            self._thinking = provider.thinking_setting
             self.publish_status()
 
     def publish_status(self) -> None:
         """Publish the token figures again."""
         self._conversation.publish_status()
-
-    def model_known(self) -> None:
-        """Follow what has become known of the model: its window, and whether it takes tools."""
-        if not self._conversation.choose_form():
-            self._conversation.publish_status()
-        self._conversation.tell_form()
 
     # -- compaction ------------------------------------------------------------------------------
 
@@ -604,11 +684,15 @@ class KimiSoul:
     async def rename(self, title: str) -> str:
         """Set the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
 
+        Published as `TitleChanged`.
+
         Raises:
             StorageTrouble: it could not be written; the old title stays.
         """
         await asyncio.to_thread(self.session.rename, title)
-        return self.session.title
+        named = self.session.state.title
+        self.wire.publish(TitleChanged(named or self._beginning, named=bool(named)))
+        return named or self._beginning
 
     async def name_session(self) -> str | None:
         """Have the model name the session. A turn, or a compaction, that begins meanwhile stops it.
@@ -666,12 +750,16 @@ class KimiSoul:
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
     ) -> TurnResult:
         resumed = not (text.strip() or images)
-        self.wire.publish(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
+        self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.is_done and self._steering and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)
+
+    def _publish_begin(self, begin: TurnBegin) -> None:
+        self._beginning = title_from(begin, self._beginning)
+        self.wire.publish(begin)
 
     def _ended(self, end: _TurnEnded) -> TurnResult:
         """Publish the end of a turn; returns it, or raises its error."""
@@ -702,7 +790,7 @@ class KimiSoul:
         return said != ASK_AGAIN
 
     async def _user_command(self, command: str, *, told: bool) -> TurnResult:
-        self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
+        self._publish_begin(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
         return self._ended(
             await self._run_and_save(run_user_command(command, self._tools, told=told))
         )
@@ -764,6 +852,15 @@ class _TurnEnded(NamedTuple):
     @property
     def is_done(self) -> bool:
         return self.event.reason == "done"
+
+
+def _with_facts(
+    told: Sequence[EventRecord], facts: Sequence[Event], newest: int = 0
+) -> list[EventRecord]:
+    """A history with the facts behind it, numbered as its end; they are not stored."""
+    newest = max(newest, told[-1].seq if told else 0)
+    at = told[-1].at if told else 0.0
+    return [*told, *(EventRecord(newest, at, fact) for fact in facts)]
 
 
 def _failure_kind(error: Exception) -> FailureKind:

@@ -167,13 +167,16 @@ class Lines:
     async def read(self, world_line: int) -> list[EventRecord]:
         """The events of one world line from its first checkpoint on, as a listener should hear them to show it.
 
-        Feed them to new models. D-Mails and summaries on it are among them, without what they undid. At any time.
+        Feed them to new models. D-Mails and summaries on it are among them, without what they undid, and at the end the names
+        and pins. At any time.
 
         Raises:
             KeyError: no such world line.
         """
         await self._flush()
-        return await self._reader.read(world_line)
+        records = await self._reader.read(world_line)
+        end = records[-1] if records else EventRecord(0, 0.0, self._marks.all)
+        return [*records, end._replace(seq=end.seq + 1, event=self._marks.all)]
 
     async def messages(self, world_line: int = 0) -> Sequence[WorldLineMessage]:
         """All messages of a world line, checkpoint markers left out (0: the live one).

@@ -32,6 +32,7 @@ from kimi_tui.tool_cards import BriefBlock, DisplayBlock
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 from kimi_tui.wire.events import (
+    SESSION_FACTS,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
@@ -94,11 +95,14 @@ class Recorder:
         self._lines: list[Json | EventRecord] = []
         """What is written next. Of an event it is made in the thread: a diff may have a hundred thousand lines."""
         self._arguments: dict[str, str] = {}
+        self._end = 0
+        """The number of the newest event at the newest flush."""
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name="recorder")
 
     async def flush(self) -> None:
-        """Write everything that has been published so far."""
+        """Write everything that has been published so far; a text that goes on is in parts before and after that."""
+        self._end = max(self._end, self._wire.newest_seq)
         await self._take_all()
         self._close()
         await run_to_completion(self._write_out())
@@ -162,12 +166,13 @@ class Recorder:
                 return
             case ToolsChanged():
                 # Versions that know no other form pass over an empty one.
-                event = replace(event, form="")
+                event = replace(event, form="", names=())
                 record = record._replace(event=event)
             case _:
                 pass
         text = text_of(event)
-        if self._open is not None and continues(self._open.event, event):
+        is_before_end = self._open is not None and self._open.seq <= self._end < record.seq
+        if self._open is not None and not is_before_end and _is_more_of(self._open, record):
             self._pieces.append(text)
             self._n_chars += len(text)
             self._open = self._open._replace(seq=record.seq)
@@ -222,7 +227,8 @@ def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
 
 
 def _is_more_of(first: EventRecord, record: EventRecord) -> bool:
-    return first.foreign == record.foreign and continues(first.event, record.event)
+    is_of_same = (first.foreign, first.source) == (record.foreign, record.source)
+    return is_of_same and continues(first.event, record.event)
 
 
 def _whole(record: EventRecord, pieces: Sequence[str]) -> EventRecord:
@@ -234,14 +240,16 @@ class StoredRecords(NamedTuple):
     """What reading a record gives.
 
     Attributes:
-        records: what can be read, numbered upwards.
+        records: what can be read of the session's agent, numbered upwards.
         n_skipped: how many of the records that we wrote cannot be read.
         ended_at: when the last of them was written, which of a text is later than its first word.
+        beside: what can be read of agents beside it, likewise.
     """
 
     records: list[EventRecord]
     n_skipped: int
     ended_at: float
+    beside: Sequence[EventRecord] = ()
 
 
 def read_records(session: Session) -> list[EventRecord]:
@@ -249,10 +257,11 @@ def read_records(session: Session) -> list[EventRecord]:
     return read_stored(session).records
 
 
-def read_stored(session: Session) -> StoredRecords:
-    """Read the record of a session, passing over what cannot be read."""
+def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecords:
+    """Read the record of a session up to the event of a number, passing over what cannot be read."""
     decoder = Decoder()
     records: list[EventRecord] = []
+    beside: list[EventRecord] = []
     n_skipped = newest = 0
     for _, line in _lines(without_doubled(session.record.read_with_offsets())):
         try:
@@ -262,13 +271,17 @@ def read_stored(session: Session) -> StoredRecords:
             record = None
             n_skipped += 1
         # What stands there twice (a write that was repeated) bears a number that has been.
-        if record is None or 0 < record.seq <= newest:
+        if record is None or 0 < record.seq <= newest or record.seq > newest_read:
             continue
         newest = max(newest, record.seq)
+        if record.source:
+            beside.append(record)
+            continue
         # Records of another program bear none, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
         records.append(record if record.seq >= following else record._replace(seq=following))
-    return StoredRecords(list(_joined(records)), n_skipped, records[-1].at if records else 0.0)
+    ended_at = records[-1].at if records else 0.0
+    return StoredRecords(list(_joined(records)), n_skipped, ended_at, list(_joined(beside)))
 
 
 def _lines(read: Iterable[StoredLine]) -> Iterable[StoredLine]:
@@ -322,7 +335,7 @@ def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
     seq = 0
     for _, line in without_doubled(file.read_with_offsets(start)):
         record = decoder.decode_record(line, seq + 1)
-        if record is not None:
+        if record is not None and not record.source:
             seq = record.seq
             yield record
 
@@ -475,7 +488,8 @@ def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
 
 
 _OPERATIONS = (
-    ev.ContextReverted
+    SESSION_FACTS
+    | ev.ContextReverted
     | ev.LineChanged
     | ev.CompactionBegin
     | ev.CompactionEnd
@@ -485,7 +499,8 @@ _OPERATIONS = (
 
 
 def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[EventRecord]]:
-    """The events of a record by the checkpoint they belong to; operations belong to none, nor do kimi-cli's records."""
+    """The events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
+    kimi-cli's records."""
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []
     current: list[EventRecord] = []

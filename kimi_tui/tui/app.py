@@ -32,12 +32,11 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
-from kimi_tui.config.file import AUTO, THEMES, save_setting
-from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import ConfigError, why_not_saved
+from kimi_tui.config.file import save_setting
+from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.tui.compositor import draw_all
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
@@ -96,6 +95,8 @@ from kimi_tui.tui.terminal_input import (
     TerminalInput,
     guess_light,
 )
+from kimi_tui.tui.textual_patches.app import PatchedApp, bindings_of, driver_of, parse_source
+from kimi_tui.tui.textual_patches.compositor import draw_all
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.tui.typed_bursts import TypedPaste
@@ -130,7 +131,7 @@ _add_mode = cast(
 """`App.add_mode` with a complete type: Textual's own leaves the type of the screens open."""
 
 
-class KimiApp(App[None], inherit_bindings=False):
+class KimiApp(PatchedApp, inherit_bindings=False):
     """The Textual app of kimi-tui.
 
     Args:
@@ -230,13 +231,14 @@ class KimiApp(App[None], inherit_bindings=False):
     @property
     def _terminal(self) -> TerminalInput | None:
         """The driver that reads the terminal; None where the app runs without a terminal, as in tests."""
-        return self._driver if isinstance(self._driver, TerminalInput) else None
+        driver = driver_of(self)
+        return driver if isinstance(driver, TerminalInput) else None
 
     # --- screens
 
     def _is_first_run(self) -> bool:
         """Whether nothing says which model to ask."""
-        return not self.launch.demo and not isinstance(self.launch.choice, Choice)
+        return not self.launch.demo and not isinstance(self.launch.choice, ModelChoice)
 
     def _first_sheets(self) -> list[str | PurePath]:
         if self.launch.replay:
@@ -255,14 +257,13 @@ class KimiApp(App[None], inherit_bindings=False):
 
         return SessionsScreen.SHEETS
 
-    def _load_screen_css(self, screen: Screen[Any]) -> None:
+    def screen_styled(self, screen: Screen[Any]) -> None:
         """Parse the style sheets of a screen that is to be shown, and no others.
 
         Textual parses those of all screens and widgets, and styles all that is shown: 50 ms before a dialog can be drawn. None
         of our sheets has a rule for another screen.
         """
         parse_sheets(self, screen.css_path)
-        super()._load_screen_css(screen)  # pyright: ignore[reportUnknownMemberType]
 
     def get_default_screen(self) -> Screen[Any]:
         """The main screen, the list of sessions, the first run, or a replay."""
@@ -293,7 +294,7 @@ class KimiApp(App[None], inherit_bindings=False):
             return SessionsScreen(self.launch)
         screen = self._main_screen()
         # It is styled when it is mounted; Textual would parse all style sheets anew before that, and once more after.
-        screen._css_update_count = self._css_update_count  # pyright: ignore[reportPrivateUsage]
+        self.skip_styling(screen)
         return screen
 
     @on(SessionChosen)
@@ -426,8 +427,9 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _write(self, sequence: str) -> None:
         """Write a control sequence to the terminal, between two frames."""
-        if self._driver is not None:
-            self._driver.write(sequence)
+        driver = driver_of(self)
+        if driver is not None:
+            driver.write(sequence)
 
     # --- the clipboard
 
@@ -570,7 +572,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def refresh_css(self, animate: bool = True) -> None:
         """Parse the style sheets for another theme and style all widgets, in slices; no frame is drawn before the last one."""
-        if not self._screen_stack:
+        if not self.screen_stack:
             super().refresh_css(animate)
             return
         work = partial(self._style_anew, animate)
@@ -581,7 +583,7 @@ class KimiApp(App[None], inherit_bindings=False):
         with self.batch_update():
             await in_slices(self._styled(animate), STYLE_SLICE_S)
         for screen in self.screen_stack:
-            screen._css_update_count = self._css_update_count  # pyright: ignore[reportPrivateUsage]
+            self.skip_styling(screen)
         # What has other colours is to be drawn by now.
         self.screen.refresh(repaint=False, layout=True)
 
@@ -589,9 +591,7 @@ class KimiApp(App[None], inherit_bindings=False):
         stylesheet = self.stylesheet
         # The style sheet keeps the rules of each source, and makes one list of them when it is asked for that.
         for place, source in list(stylesheet.source.items()):
-            stylesheet._parse_rules(  # pyright: ignore[reportPrivateUsage]
-                source.content, place, source.is_defaults, source.tie_breaker, source.scope
-            )
+            parse_source(stylesheet, place, source)
             yield
         stylesheet.parse()
         stylesheet.update_nodes([self], animate=animate)
@@ -747,7 +747,7 @@ class KimiApp(App[None], inherit_bindings=False):
     async def on_unmount(self) -> None:
         """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
         for screen in self._open_screens:
-            await self._end(screen, clean=self._exception is None)
+            await self._end(screen, clean=not self.has_crashed)
         self.window_status.end()
         if not self.is_headless:
             self._ending.begin()
@@ -758,7 +758,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _restore_terminal(self) -> None:
         """Restore the terminal and print the exit messages. May be called in a thread."""
-        driver = self._driver
+        driver = driver_of(self)
         if driver is not None and not self._has_said_goodbye:
             with suppress(Exception):
                 # The driver does this too, but only in the main thread.
@@ -781,7 +781,7 @@ class KimiApp(App[None], inherit_bindings=False):
                 screen.conversation.keep_at_once()
                 self.unsent_text = screen.conversation.unsent_text or self.unsent_text
                 self.resume_hint = screen.conversation.resume_hint or self.resume_hint
-        if self._return_code is None and not self.exit_message:
+        if self.return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
             self.exit_message = "it did not answer, and was ended"
@@ -796,7 +796,7 @@ class KimiApp(App[None], inherit_bindings=False):
         Returns:
             False where the app had not yet taken over the terminal: then there is no message.
         """
-        if self._driver is None:
+        if driver_of(self) is None:
             return False
         from kimi_tui.logging_setup import log_crash
 
@@ -828,16 +828,6 @@ class KimiApp(App[None], inherit_bindings=False):
         if not self.is_headless:
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 
-    def _watch_app_focus(self, focus: bool) -> None:
-        """Keep the focused widget while another window has the keyboard focus.
-
-        Textual blurs the widget at once, and an Enter that was pressed just before would be lost on its way.
-        """
-        if focus:
-            super()._watch_app_focus(focus)
-        else:
-            self.screen.update_node_styles()
-
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed, for approvals, and drop clicks on a widget that appeared after the press."""
         if isinstance(event, TypedPaste):
@@ -854,9 +844,9 @@ class KimiApp(App[None], inherit_bindings=False):
                 return  # taken away since the last frame: Textual asks what it lies in
             is_up = isinstance(event, events.MouseUp)
             if is_up and event.button not in (0, LEFT_BUTTON):
-                self._mouse_down_widget = None  # a click with another button does nothing
+                self.forget_press()  # a click with another button does nothing
             if is_up and isinstance(pointed, RefusesEarlyClicks) and pointed.refuses_click(event):
-                self._mouse_down_widget = None  # so that no click comes of it
+                self.forget_press()  # so that no click comes of it
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
             # As another key would: whoever does something else between two presses does not mean to quit.
             if self._quits_again:
@@ -917,7 +907,7 @@ class KimiApp(App[None], inherit_bindings=False):
         for place in places:
             if not place.is_attached:
                 continue
-            for binding in place._bindings.key_to_bindings.get(key, ()):  # pyright: ignore[reportPrivateUsage]
+            for binding in bindings_of(place, key):
                 if not binding.priority and await self.run_action(binding.action, place):
                     return
             if place.is_modal:
@@ -1024,26 +1014,17 @@ class KimiApp(App[None], inherit_bindings=False):
     @property
     def _secrets(self) -> tuple[str, ...]:
         choice = self.launch.choice
-        return choice.secrets if isinstance(choice, Choice) else ()
+        return choice.secrets if isinstance(choice, ModelChoice) else ()
 
-    def _handle_exception(self, error: Exception) -> None:
-        """Log the traceback of a fatal error and set the exit message to one line that names the log.
-
-        Overrides a private method of Textual, the only one through which all errors of handlers, timers and drawing pass.
-        """
+    def crashed(self, error: Exception) -> None:
+        """Log the traceback of a fatal error and set the exit message to one line that names the log."""
         from kimi_tui.logging_setup import log_crash
 
         path = log_file()
         log_crash(path, error, self._secrets)
-        if self._exception is None:
-            self._exception = error
-            cast("asyncio.Event", self._exception_event).set()
-        # It may be on its way out already, by a signal.
-        self._return_code = self._return_code or 1
         is_saved = not any(screen.conversation.state.unsaved for screen in self._open_screens)
         what = "your session is saved" if is_saved else "the disk did not take all of your session"
         self.exit_message = f"crashed; {what}, and the reason is in {short(path)}"
-        self._close_messages_no_wait()
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:

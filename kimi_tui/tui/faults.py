@@ -12,18 +12,17 @@ import logging
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.segment import Segment
 from textual import message_pump
-from textual._context import active_app, active_message_pump
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.timer import Timer
 
 from kimi_tui.app_paths import log_file, short
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.app import app_context
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -89,24 +88,14 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _apart() -> Context:
-    """A `contextvars` context with the app, but without the current widget or worker.
+def start_detached(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start a coroutine as a task that is not cancelled with its caller; its exception goes to whoever still waits.
 
     The event loop keeps the context of a timer until it would have been due, also when it was cancelled long before: the
     limit of a model's answer is two minutes, that of a tool may be an hour. With the context of a screen's handler a
     screen that was left would stay in memory for as long.
     """
-    context = Context()
-    app = active_app.get(None)
-    if app is not None:
-        context.run(active_app.set, app)
-        context.run(active_message_pump.set, app)
-    return context
-
-
-def start_detached(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a coroutine as a task that is not cancelled with its caller; its exception goes to whoever still waits."""
-    task = asyncio.get_running_loop().create_task(work, context=_apart())
+    task = asyncio.get_running_loop().create_task(work, context=app_context())
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
@@ -152,7 +141,7 @@ class Callbacks:
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after so many seconds."""
         return asyncio.get_running_loop().call_later(
-            delay_s, self._guarded, callback, context=_apart()
+            delay_s, self._guarded, callback, context=app_context()
         )
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
@@ -163,7 +152,7 @@ class Callbacks:
         self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
     ) -> asyncio.Task[None]:
         """Run a coroutine, and call `then` when it has ended, however it did; `close` awaits it."""
-        task = asyncio.get_running_loop().create_task(work, context=_apart())
+        task = asyncio.get_running_loop().create_task(work, context=app_context())
         self._tasks[task] = then
         task.add_done_callback(self._ended)
         return task

@@ -13,8 +13,12 @@ import re
 from collections.abc import Iterator
 
 from textual import events
-from textual._keyboard_protocol import FUNCTIONAL_KEYS, MODIFIER_FUNCTIONAL_KEYS
-from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
+
+from kimi_tui.tui.textual_patches.terminal import (
+    FUNCTIONAL_KEYS,
+    MODIFIER_FUNCTIONAL_KEYS,
+    character_to_key,
+)
 
 CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
 """Prefixes of keys that insert no text, whatever character Textual gives them."""
@@ -184,7 +188,7 @@ def sequence_keys(sequence: str) -> tuple[events.Key, ...] | None:
     if (name := _MORE_KEYS.get(sequence)) is not None:
         return (events.Key(name, None),)
     if (text := _KEYPAD_TEXT.get(sequence)) is not None:
-        return (events.Key(_character_to_key(text), text),)
+        return (events.Key(character_to_key(text), text),)
     if (old := _OLD_FUNCTION_KEY.match(sequence)) is not None:
         sequence = f"\x1b[1;{old[1]}{old[2]}"
     elif (other := _OTHER_KEY.match(sequence)) is not None:
@@ -260,4 +264,4 @@ def _key(name: str, sign: str, character: str, bits: int) -> events.Key:
 def _named(sign: str) -> str:
     """The name of a key by its character: of the keys that have one, as Enter, that."""
     code = ord(sign) if len(sign) == 1 else 0
-    return FUNCTIONAL_KEYS.get(f"{code}u", "") or _character_to_key(sign)
+    return FUNCTIONAL_KEYS.get(f"{code}u", "") or character_to_key(sign)

@@ -27,7 +27,6 @@ from functools import cache, cached_property, partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.text import Text
 from textual import events, on
 from textual.keys import key_to_character
 from textual.message import Message
@@ -42,6 +41,7 @@ from kimi_tui.tui.formatting import grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
+from kimi_tui.tui.textual_patches.widgets import PatchedInput
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -788,7 +788,7 @@ class TypeAhead:
         )
 
 
-class LineField(Input):
+class LineField(PatchedInput):
     """A one-line input in which keys act in the order in which they were pressed.
 
     Textual's own takes letters at once, and runs what Ctrl+U or Enter is bound to only when that key has bubbled up.
@@ -849,15 +849,12 @@ class LineField(Input):
         self.value = self._key_mask.without(key, self.value)
         self.cursor_position = len(self.value)
 
-    @property
-    def _value(self) -> Text:
-        """What is shown; overrides a private one of Textual's, the only place that says so."""
-        if self.password:
-            return super()._value
-        shown = self._key_mask.masked(self.value, self.cursor_position)
-        return Text(shown, no_wrap=True, overflow="ignore", end="")
+    def shown_text(self) -> str:
+        """The value with its API keys masked."""
+        return self._key_mask.masked(self.value, self.cursor_position)
 
-    def _on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """Paste one line; an address without the key that came with it."""
         self.key_at = event.time
         words = event.text.split()
         address, key = address_and_key(event.text) if self._is_address else ("", "")
@@ -908,7 +905,8 @@ class LineField(Input):
         else:
             super().action_delete_right()
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
+        """Run what a key is bound to here at once."""
         self.key_at = event.time
         if event.is_printable:
             self._key_mask.typed(event.character or "", event.time, self._legible)

@@ -11,7 +11,7 @@ from textual.await_complete import AwaitComplete
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 
-from kimi_tui.tui.compositor import draw_changed_rows
+from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 
 if TYPE_CHECKING:
     from textual import events

@@ -7,7 +7,7 @@ The terminal is asked, too, whether it is light or dark and what it draws. It an
 not at all, so nothing waits for it, and nothing of it becomes a key. Where it can it tells of later changes of its colours.
 
 What was written may be on its way for long: the system holds 20 kB between a program and its terminal, a slow line far more.
-So a terminal that answers is asked whether it has come to the picture of a question (`Arrivals`). The answer stands among the
+So a terminal that answers is asked whether it has come to the picture of a question (`WriteAcknowledgements`). The answer stands among the
 keys: what was read before it was pressed before the picture was there.
 """
 
@@ -26,11 +26,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from textual import events
-from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
-from textual._parser import ParseError
-from textual._xterm_parser import XTermParser
-from textual.drivers.linux_driver import LinuxDriver
-from textual.geometry import Size
 from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 
@@ -39,6 +34,13 @@ from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.key_sequences import ESC, PASTE_END, PASTE_START, SequenceReader, sequence_keys
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
+from kimi_tui.tui.textual_patches.app import driver_of
+from kimi_tui.tui.textual_patches.terminal import (
+    ANSI_SEQUENCES_KEYS,
+    ParseError,
+    PatchedDriver,
+    PatchedParser,
+)
 from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste
 
 if TYPE_CHECKING:
@@ -247,7 +249,7 @@ def _as_sgr_mouse(sequence: str, pressed: int) -> tuple[str, int]:
     return f"\x1b[<{code};{column};{row}{'m' if is_up else 'M'}", pressed
 
 
-class KeyParser(XTermParser):
+class KeyParser(PatchedParser):
     """Textual's parser, given only what it knows, with the keys that it does not know or takes for others.
 
     Attributes:
@@ -319,12 +321,12 @@ class KeyParser(XTermParser):
         if self.splits_alt and (known := self._keys_of(piece)) and len(piece) > len("\x1bd"):
             return known
         if self.splits_alt:
-            typed = [key for one in piece[1:] for key in self._sequence_to_key_events(one)]
+            typed = [key for one in piece[1:] for key in self.typed(one)]
             return (events.Key("escape", ESC), *typed)
         if known := self._keys_of(piece):
             return known
         # Signs, too, which Textual would write.
-        plain = self._sequence_to_key_events(piece[1], alt=True)
+        plain = self.typed(piece[1], alt=True)
         return [
             key if key.key.startswith("alt+") else events.Key(f"alt+{key.key}", None)
             for key in plain
@@ -336,7 +338,7 @@ class KeyParser(XTermParser):
         if found is None:
             known = ANSI_SEQUENCES_KEYS.get(sequence)
             if isinstance(known, str):
-                return tuple(self._sequence_to_key_events(known))
+                return tuple(self.typed(known))
             found = (
                 tuple(events.Key(key.value, None) for key in known)
                 if isinstance(known, tuple)
@@ -435,7 +437,7 @@ class GraphicsAnswerFilter:
         return ""
 
 
-class Arrivals:
+class WriteAcknowledgements:
     """Whether what was written has arrived at a terminal that answers: it is asked behind it, and answers in turn.
 
     An answer does not say what it is to. One that is lost, as to another program that had the terminal meanwhile, is made up
@@ -579,7 +581,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-class TerminalInput(LinuxDriver):
+class TerminalInput(PatchedDriver):
     """Textual's driver with our own reading of the input, and a count of what was written.
 
     Args:
@@ -607,7 +609,7 @@ class TerminalInput(LinuxDriver):
         self._asks_background = asks_background
         self.splits_alt = splits_alt
         self._outgoing: Outgoing | None = None
-        self._arrivals: Arrivals | None = None
+        self._arrivals: WriteAcknowledgements | None = None
         self._n_drawn = 0
         self._graphics: GraphicsAnswerFilter | None = None
         self.has_extended_keys = False
@@ -631,7 +633,7 @@ class TerminalInput(LinuxDriver):
         assert sys.__stderr__ is not None
         self._n_drawn = 0
         self._outgoing = Outgoing(sys.__stderr__, self._failed_to_write)
-        self._file = cast("TextIO", self._outgoing)
+        self.write_to(cast("TextIO", self._outgoing))
         self._answers = BackgroundAnswers()
         super().start_application_mode()
         self._has_terminal = True
@@ -640,25 +642,27 @@ class TerminalInput(LinuxDriver):
             self.write(_OTHER_KEYS + _OTHER_KEYS_QUESTION)
         if self._arrivals is None:
             # Looked up each time: while another program has the terminal, nothing is written.
-            self._arrivals = Arrivals(lambda: self.write(_STATUS_QUESTION), time.monotonic())
+            self._arrivals = WriteAcknowledgements(
+                lambda: self.write(_STATUS_QUESTION), time.monotonic()
+            )
         else:
             self._arrivals.begin_again(time.monotonic())
         # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
         # one another the older one could be told last, and would stay.
-        Callbacks(report_of(self._app)).on_signal(signal.SIGWINCH, self._tell_size)
+        Callbacks(report_of(self.app)).on_signal(signal.SIGWINCH, self._tell_size)
         if self._asks_background:
             self.ask_background()
 
     def _failed_to_write(self, error: Exception) -> None:
         """Report, on the event loop, what the thread that writes came upon; it goes on."""
-        self._app.call_later(report_of(self._app), error)
+        self.app.call_later(report_of(self.app), error)
 
     def _tell_size(self) -> None:
         self.renew_modes()
-        size = Size(*self._get_terminal_size())
+        size = self.terminal_size()
         # Told among the keys it comes by itself, but not from another terminal that was attached in place of the first.
-        if not self._in_band_window_resize or size != self._app.size:
-            self._app.post_message(events.Resize(size, size))
+        if not self.tells_size_in_band or size != self.app.size:
+            self.app.post_message(events.Resize(size, size))
 
     def renew_modes(self, *, is_asked: bool = False) -> None:
         """Have the terminal do what it was told at the start: it may be another one, attached in place of the first.
@@ -668,7 +672,7 @@ class TerminalInput(LinuxDriver):
         """
         if not self._has_terminal:
             return
-        self.write(_MODES + (_MOUSE if self._mouse else ""))
+        self.write(_MODES + (_MOUSE if self.takes_mouse else ""))
         self.write(_ANY_KITTY_KEYS)
         if _has_other_keys(os.environ):
             self.write(_OTHER_KEYS)
@@ -679,14 +683,14 @@ class TerminalInput(LinuxDriver):
 
     def _screen_lost(self) -> None:
         """Take the other screen again, in the thread that reads: the terminal says that it shows its usual one."""
-        self._app.call_later(self._take_screen)
+        self.app.call_later(self._take_screen)
 
     def _take_screen(self) -> None:
         if not self._has_terminal:
             return
         self.write(_OTHER_SCREEN)
         self.renew_modes()
-        self._app.refresh(layout=True)
+        self.app.refresh(layout=True)
 
     def _knows_extended(self) -> None:
         """Note, in the thread that reads, that Shift+Enter is a key of its own here."""
@@ -702,13 +706,6 @@ class TerminalInput(LinuxDriver):
         if _has_other_keys(os.environ):
             self.write(_OTHER_KEYS_GIVEN_BACK)
         super().stop_application_mode()
-
-    def _sigcont_application(self, *_: object) -> None:
-        """Go on after a stop, also one that nothing told of: begun on top of itself, it would read with two threads."""
-        if self._auto_restart and self._key_thread is not None and self._key_thread.is_alive():
-            self.suspend_application_mode()
-            self._must_signal_resume = True
-        super()._sigcont_application()  # pyright: ignore[reportUnknownMemberType]
 
     def ask_background(self) -> None:
         """Ask the terminal if it is light, from now on."""
@@ -754,22 +751,15 @@ class TerminalInput(LinuxDriver):
         if self._graphics is not None:
             self._graphics.stop_waiting()
 
-    def _run_input_thread(self) -> None:
-        """Read; a fault ends the program as any other does. Textual would write its traceback on the screen, keys and all."""
-        try:
-            self.run_input_thread()
-        except Exception as error:
-            # Textual's own way to take what nobody has caught.
-            handle = self._app._handle_exception  # pyright: ignore[reportPrivateUsage]
-            self._app.call_later(handle, error)
-
     def run_input_thread(self) -> None:
         """Read until the program ends."""
         answers = self._answers
         incoming = Incoming(
             answers, lambda light: self.process_message(BackgroundTold(light=light))
         )
-        parser = KeyParser(self._debug, self._has_answered, self._knows_extended, self._screen_lost)
+        parser = KeyParser(
+            self.is_debugged, self._has_answered, self._knows_extended, self._screen_lost
+        )
         bursts = Bursts()
         graphics = self._graphics = GraphicsAnswerFilter()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
@@ -834,7 +824,7 @@ def has_extended_keys(node: MessagePump) -> bool:
 
 def _driver_of(node: MessagePump) -> TerminalInput | None:
     """The driver; None without a terminal."""
-    driver = app_of(node)._driver  # pyright: ignore[reportPrivateUsage]
+    driver = driver_of(app_of(node))
     return driver if isinstance(driver, TerminalInput) else None
 
 

@@ -5,14 +5,14 @@ Timeline and gauge are imported when first shown, after the first paint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import Report, each, report_of
 
 if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
-    from kimi_tui.projection.timeline_tree import Checkpoint
+    from kimi_tui.projection.timeline_tree import CheckpointNode
     from kimi_tui.projection.tokens import GaugeModel
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.tui.state import Prospect
@@ -91,16 +91,10 @@ class Views:
         self.timeline.overlay = timeline_width == 0
         self.gauge.timeline_width = timeline_width
 
-    def live_point(self, checkpoint_id: int) -> Checkpoint | None:
+    def live_point(self, checkpoint_id: int) -> CheckpointNode | None:
         """A checkpoint of the live line, as the timeline knows it; None where there is none."""
         live = self.timeline.model.tree.live
         return next((point for point in live if point.id == checkpoint_id), None)
-
-    def mark(self, bookmarks: Mapping[str, str], pins: frozenset[tuple[str, int]]) -> None:
-        """Show which checkpoints bear names, and where messages are pinned."""
-        self.timeline.model.mark(bookmarks, frozenset(uid for uid, _ in pins))
-        self.timeline.changed(motion=False)
-        self._transcript.pins = pins
 
     def show_prospect(self, prospect: Prospect | None) -> None:
         """Show a prospect: in grey what would be dropped from the chat, and on the gauge the window after it; None ends it."""

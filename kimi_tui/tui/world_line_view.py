@@ -107,7 +107,7 @@ class Banner(Widget):
     def __init__(self, info: WorldLineInfo) -> None:
         super().__init__()
         self._info = info
-        self._name = ""
+        self._line_name = ""
         self._news: list[StyledText] = []
         self._is_read = True
 
@@ -118,8 +118,8 @@ class Banner(Widget):
 
     def tell(self, name: str, news: list[StyledText]) -> None:
         """Say what the line is called, and what happens on the live line meanwhile."""
-        if (name, news) != (self._name, self._news):
-            self._name, self._news = name, news
+        if (name, news) != (self._line_name, self._news):
+            self._line_name, self._news = name, news
             self.refresh()
 
     def render(self) -> Content:
@@ -127,7 +127,7 @@ class Banner(Widget):
         glyphs = glyphs_of(self)
         keys = KEYS if self._is_read else GLANCE_KEYS
         now = datetime.now(UTC)
-        about = (self._info, self._name)
+        about = (self._info, self._line_name)
         first, second = banner_spans(*about, self.size.width, glyphs, now, keys)
         rows = [
             Content.assemble(*((text, _COLOURS[name]) for text, name in row))

@@ -8,18 +8,19 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.cases import each
 
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
-    Heading,
+    HeaderText,
     fit_heading,
     fit_hints,
     model_name,
 )
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
-from kimi_tui.tui.state import MODE_WORDS, MainState
+from kimi_tui.tui.state import MODE_WORDS
 
-HEADING = Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
+HEADING = HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
 
 
 def test_the_header_loses_branch_then_model_then_folder() -> None:
@@ -35,7 +36,9 @@ def test_the_header_loses_branch_then_model_then_folder() -> None:
 
 
 def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> None:
-    heading = Heading("Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask")
+    heading = HeaderText(
+        "Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask"
+    )
     whole = fit_heading(heading, 76)
     assert (whole.title, whole.folder) == (heading.title, heading.folder)
     shorter = fit_heading(heading, 56)
@@ -56,7 +59,7 @@ def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
 
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
 def test_the_header_never_overflows(title: str, folder: str, width: int) -> None:
-    fitted = fit_heading(Heading(title, folder, "main", "m", "all"), width)
+    fitted = fit_heading(HeaderText(title, folder, "main", "m", "all"), width)
     cells = cell_len(fitted.title) + sum(
         gap + cell_len(part)
         for gap, part in (
@@ -89,7 +92,7 @@ def test_a_model_that_is_a_path_is_named_by_its_last_part(model: str, name: str)
 
 @given(st.integers(0, 120))
 def test_the_footer_shows_whole_pairs_only(width: int) -> None:
-    pairs = hints("prompt", MainState(running=True), {}, UNICODE, 0.0)
+    pairs = hints("prompt", SessionState(running=True), {}, UNICODE, 0.0)
     shown = fit_hints(pairs, width)
     assert [pair for pair in shown if pair[0] != "Esc"] == [
         pair for pair in pairs if pair[0] != "Esc"
@@ -99,7 +102,7 @@ def test_the_footer_shows_whole_pairs_only(width: int) -> None:
 
 @pytest.mark.parametrize("width", [9, 20, 56, 76, 116])
 def test_the_footer_names_the_way_out_before_anything_else(width: int) -> None:
-    pairs = hints("timeline", MainState(), {}, UNICODE, 0.0)
+    pairs = hints("timeline", SessionState(), {}, UNICODE, 0.0)
     assert ("Esc", "close") in fit_hints(pairs, width)
     assert fit_hints((("Enter", "send"),), 3) == ()
 

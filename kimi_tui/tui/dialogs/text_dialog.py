@@ -23,6 +23,7 @@ from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY, newline_keys
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
+from kimi_tui.tui.textual_patches.app import keymap_of
 
 Kind = Literal["", "dmail", "compaction"]
 AROUND = 8
@@ -193,7 +194,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._show_keys()
 
     def _show_keys(self) -> None:
-        bound = app_of(self)._keymap  # pyright: ignore[reportPrivateUsage]
+        bound = keymap_of(app_of(self))
         keys = dialog_keys(
             self._question,
             can_draft=self._drafting is not None,

@@ -8,12 +8,12 @@ from typing import Literal
 from textual.binding import Binding
 
 from kimi_tui.agent_parts import PARTS, PartName
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key, sent_key_of
 from kimi_tui.tui.prompt.completion import Offered
-from kimi_tui.tui.state import MainState
 
 Place = Literal[
     Offered,
@@ -81,7 +81,7 @@ def keys_with(keys: Mapping[str, str], parts: Collection[PartName]) -> Mapping[s
 
 def hints(
     place: Place,
-    state: MainState,
+    state: SessionState,
     keys: Mapping[str, str],
     glyphs: Glyphs,
     now: float,
@@ -196,7 +196,7 @@ def hints(
 
 
 def _in_prompt(
-    state: MainState, keys: Mapping[str, str], now: float, *, extended: bool
+    state: SessionState, keys: Mapping[str, str], now: float, *, extended: bool
 ) -> tuple[Hint, ...]:
     """The keys of the prompt, where nothing is offered."""
     send = key_of("send", keys)

@@ -24,10 +24,11 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.faults import start_detached
 from kimi_tui.tui.keyboard import SeenQuestion
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.completion import typed_mention
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.app import driver_of
 
 NOTES = "AGENTS.md"
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class PromptModes:
         conversation: runs the shell commands, and has the waiting messages.
     """
 
-    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+    def __init__(self, bench: Workbench, conversation: ConversationController) -> None:
         self._bench = bench
         self._conversation = conversation
         self._to_note = ""
@@ -236,7 +237,7 @@ async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
     Raises:
         SuspendNotSupported: the app has no terminal.
     """
-    driver = app._driver  # pyright: ignore[reportPrivateUsage]
+    driver = driver_of(app)
     with app.suspend():
         # Nothing can be written meanwhile: the thread that writes has ended.
         if driver is not None:

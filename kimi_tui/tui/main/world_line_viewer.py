@@ -17,7 +17,7 @@ from kimi_tui.tui.faults import reported, start_detached
 from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.screens import add_sheets
 from kimi_tui.tui.state import Prospect
@@ -48,7 +48,7 @@ class WorldLineViewer:
     QUIET_S: ClassVar[float] = QUIET_S
     """Seconds without a key before a key acts on the line."""
 
-    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+    def __init__(self, bench: Workbench, conversation: ConversationController) -> None:
         self._bench = bench
         self._conversation = conversation
         self._quiet = QuietKeyboard(0.0, 0.0)
@@ -119,7 +119,6 @@ class WorldLineViewer:
         reading = await self._put(info)
         self._read(reading)
         await reading.show(records, checkpoint_id)
-        reading.transcript.pins = self._bench.transcript.pins
 
     def glance(self, soul: KimiSoul, world_line: int, checkpoint_id: int) -> None:
         """Show a line while one of its rows is selected on the timeline; one that is read stays.
@@ -155,7 +154,6 @@ class WorldLineViewer:
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
-        reading.transcript.pins = self._bench.transcript.pins
         reading.transcript.show_dropped(self._wanted[1])
 
     def end_glance(self) -> None:

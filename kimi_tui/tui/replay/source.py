@@ -14,6 +14,7 @@ from kimi_tui.app_paths import data_dir
 from kimi_tui.images import Image
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.projection.replay import Replay
+from kimi_tui.projection.session_model import title_from
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
 from kimi_tui.session.images import reference_of
@@ -25,7 +26,6 @@ from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
 from kimi_tui.tool_cards import ImageBlock
-from kimi_tui.tui.state import title_from
 from kimi_tui.wire.events import (
     CheckpointCreated,
     EventRecord,

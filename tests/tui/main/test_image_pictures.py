@@ -12,7 +12,7 @@ from support.still_screen import show_records
 from support.story import Teller
 from textual.pilot import Pilot
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.images import Image, read_image
 from kimi_tui.launch import Launch
@@ -90,7 +90,7 @@ def app(home: Path) -> KimiApp:
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
             config=Config(theme="dark", reduced_motion=True, hints=False),
-            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
+            choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
         )
     )
 

@@ -17,7 +17,7 @@ from support.screens import no_servers
 from support.still_screen import show_records
 from support.story import whole_story
 
-from kimi_tui.config.model_choice import Choice, NeedsChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.soul.system_prompt import FolderFacts
@@ -51,7 +51,7 @@ def app(home: Path, **config: object) -> KimiApp:
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
             config=Config(theme="dark", reduced_motion=True, hints=False, **config),  # type: ignore[arg-type]
-            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
+            choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
         )
     )
 

@@ -14,7 +14,7 @@ from support.still_screen import show_records
 from support.story import STORY_PREVIEW, whole_story
 from textual.screen import Screen
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.projection.world_lines import WorldLineMessage
@@ -36,12 +36,12 @@ from kimi_tui.soul.world_line_reader import (
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
-from kimi_tui.tui.frame import Heading
+from kimi_tui.tui.frame import HeaderText
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.theme import KIMI_LIGHT
-from kimi_tui.wire.events import ApprovalRequest
+from kimi_tui.wire.events import ApprovalRequest, EventRecord, MarksChanged
 
 SIZES = [(120, 40), (80, 24)]
 
@@ -61,7 +61,7 @@ def app(home: Path) -> KimiApp:
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
             config=Config(theme="dark", reduced_motion=True, hints=False),
-            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
+            choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
         )
     )
 
@@ -255,7 +255,7 @@ async def test_a_comparison(tmp_path: Path, size: tuple[int, int], picture: Pict
         WorldLineComparison(2, 3, live, other, files, 28_100),
         line(),
         used=58_300,
-        heading=Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),
+        heading=HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),
     )
     await over_the_page(tmp_path, size, page, picture)
 
@@ -267,7 +267,8 @@ async def test_bookmarks_and_pins(tmp_path: Path, picture: Pictures) -> None:
         model = main.bench.views.timeline.model
         assert model is not None
         newest, before = model.tree.live[-1], model.tree.live[-3]
-        main.bench.views.mark({before.uid: "before the fix"}, frozenset({(newest.uid, 0)}))
+        marks = MarksChanged(((before.uid, "before the fix"),), ((newest.uid, 0),))
+        main.bench.views.play([EventRecord(0, 0.0, marks)])
         await pilot.press("ctrl+t")
         await pilot.pause()
         picture(running)

@@ -16,7 +16,7 @@ from support.screens import Desk, desk
 from support.story import Teller, moment_at, whole_story
 from textual.pilot import Pilot
 
-from kimi_tui.config.model_choice import Choice, NeedsChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.projection.replay import ChangedFiles, PlaybackClock, Replay
@@ -94,7 +94,7 @@ def conversation(records: Sequence[EventRecord]) -> str:
 
 def replaying(home: Path, session: str, *, motion: bool = False, model: bool = True) -> KimiApp:
     """`kimi-tui replay SESSION`."""
-    choice = Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking")
+    choice = ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking")
     return KimiApp(
         Launch(
             work_dir=home / "work" / "importer",

@@ -16,7 +16,7 @@ from support.pictures import Pictures
 from support.screens import Desk, desk
 from support.stored_sessions import store_session
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.session.lock import SessionLock
@@ -63,7 +63,7 @@ async def listed(
         work_dir=home / "importer",
         config_path=home / "config.toml",
         config=Config(theme=theme, reduced_motion=True),
-        choice=Choice("test", URL, "kimi-test", window=32_000),
+        choice=ModelChoice("test", URL, "kimi-test", window=32_000),
         picks=True,
     )
     app = KimiApp(launch)

@@ -88,7 +88,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
 
     def __init__(self, name: str, path: str, text: str) -> None:
         super().__init__()
-        self._name = name
+        self._command = name
         self._path = path
         self._text = text
 
@@ -114,7 +114,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         )
         frame = VerticalScroll(Static(words))
         use_thin_scrollbar(frame, glyphs_of(self))
-        frame.border_title = Content(f"/{self._name}")
+        frame.border_title = Content(f"/{self._command}")
         frame.border_subtitle = "y send it, now and from now on  Esc not"
         yield frame
 

@@ -189,7 +189,7 @@ async def window(main: MainParts, argument: str) -> None:
 
     conversation = main.conversation
     soul = await conversation.opened()
-    info = await conversation.model_info()
+    info = await soul.model_info()
     if info is None:
         main.bench.tell("No model is set.", advice="/model chooses one.")
         return
@@ -236,7 +236,6 @@ async def mode(main: MainParts, argument: str) -> None:
     except NoSandbox as no:
         main.bench.tell(str(no), level="warning")
         return
-    conversation.set_mode(chosen)
     advice = ""
     if conversation.state.approvals:
         advice = "The question on the screen still waits for your answer."
@@ -258,7 +257,7 @@ async def plan(main: MainParts, argument: str) -> None:
     if argument not in ("", "on", "off"):
         main.bench.tell(f"There is no /plan {argument[:20]}: on or off.", level="warning")
         return
-    is_on = main.conversation.state.mode == "plan"
+    is_on = main.conversation.mode == "plan"
     wanted = argument == "on" if argument else not is_on
     if wanted != is_on:
         await mode(main, "plan" if wanted else "ask")

@@ -293,7 +293,6 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
 
 async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> None:
     await soul.marks.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
-    main.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
     main.viewer.tell_news()
 
 
@@ -302,7 +301,6 @@ async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> Non
     soul = await main.conversation.opened("marks")
     pinned = (uid, message_number) not in soul.marks.pins
     await soul.marks.pin(uid, message_number, pinned)
-    main.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
     if pinned:
         main.bench.tell("Pinned: neither a compaction nor a D-Mail drops it.")
     else:

@@ -4,6 +4,8 @@ For every frame, also for one typed letter, Textual's own compositor has each wi
 those of covered screens and panes too, and then writes the ones that changed.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -93,8 +95,8 @@ class RowCompositor(Compositor):
             return
         # Behind a change Textual names the screen in the place of the widgets that have changed. Where all of it is styled
         # anew the screen above is, too, and draws this one with itself.
-        root._exchange_repaint_regions()  # pyright: ignore[reportPrivateUsage]
-        changed = {one for one in self.visible_widgets if one._repaint_regions}  # pyright: ignore[reportPrivateUsage]
+        root._exchange_repaint_regions()
+        changed = {one for one in self.visible_widgets if one._repaint_regions}
         super().update_widgets((widgets | changed) - {root})
         covers = [cover for screen in above for cover in _opaque_regions(screen)]
         self._dirty_regions = {
@@ -109,7 +111,7 @@ class RowCompositor(Compositor):
         """
         screen = cast("Screen[Any] | None", self.root)
         if screen is not None and screen.styles.background.a < 1:
-            screen._set_dirty()  # pyright: ignore[reportPrivateUsage]
+            screen._set_dirty()
         return super().__rich__()
 
     def render_partial_update(self) -> ChopsUpdate | None:
@@ -173,7 +175,7 @@ class RowCompositor(Compositor):
 
 def _opaque_regions(screen: Screen[Any]) -> Iterator[Region]:
     """The regions of a screen through which the one below cannot be seen."""
-    for widget, (region, clip) in screen._compositor.visible_widgets.items():  # pyright: ignore[reportPrivateUsage]
+    for widget, (region, clip) in screen._compositor.visible_widgets.items():
         if widget is not screen and widget.styles.background.a == 1 and widget.opacity == 1:
             yield region.intersection(clip)
 
@@ -210,11 +212,11 @@ class _RowsUpdate(ChopsUpdate):
 
 def draw_changed_rows(screen: Screen[Any]) -> None:
     """Use `RowCompositor` for a screen that was not shown yet."""
-    screen._compositor = RowCompositor()  # pyright: ignore[reportPrivateUsage]
+    screen._compositor = RowCompositor()
 
 
 def draw_all(screen: Screen[Any], size: Size) -> None:
     """Make the next frame of a screen a full one, also where its size did not change."""
     # Its own size: what the screen says is the window's, which may be another one by now.
-    if screen._compositor.size == size:  # pyright: ignore[reportPrivateUsage]
-        screen._compositor._dirty_regions.add(size.region)  # pyright: ignore[reportPrivateUsage]
+    if screen._compositor.size == size:
+        screen._compositor._dirty_regions.add(size.region)
