@@ -24,9 +24,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from kimi_tui import __version__
 from kimi_tui.app_paths import config_file, home_dir, kimi_cli_config_file, log_file
 from kimi_tui.base_url import host_of, is_loopback
-from kimi_tui.config.file import MAX_CONFIG_BYTES, PROVIDER_TYPES
+from kimi_tui.config.checks import PROVIDER_TYPES
+from kimi_tui.config.file import MAX_CONFIG_BYTES
 from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
-from kimi_tui.config.reference import default_of, in_words, settings, value_of
+from kimi_tui.config.reference import in_words, settings, value_of
 from kimi_tui.config.settings import Config
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import one_line
@@ -377,7 +378,7 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
     yield "file", "none" if source is None else str(source)
     for setting in settings():
         value = value_of(config, setting)
-        if value != default_of(setting):
+        if value != setting.default:
             yield setting.key, in_words(value)
     for key, given in launch.given.items():
         yield f"{key}, by {given.source}", given.value

@@ -7,7 +7,7 @@ A provider turns (system prompt, tools, history) into a stream of items and rais
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -189,7 +189,7 @@ class ChatProvider(Protocol):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem]:
         """Ask once, without retrying.
 
         Args:
@@ -207,6 +207,11 @@ class ChatProvider(Protocol):
     def thinking_choices(self) -> tuple[str, ...]:
         """The words that `set_thinking` accepts for this model: `on`, `off` and efforts; empty if nothing can be set."""
         return ()
+
+    @property
+    def thinking_setting(self) -> str:
+        """The setting of thinking that the user made; empty for none."""
+        return ""
 
     def set_thinking(self, word: str) -> None:
         """Set from the next call on whether the model thinks: `on`, `off`, or an effort (`low`, `high` ...).
