@@ -45,12 +45,12 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 
 async def _open(home: Path, work: Path) -> tuple[float, float, float, float]:
-    from kimi_tui.config.model_choice import Choice
+    from kimi_tui.config.model_choice import ModelChoice
     from kimi_tui.launch import Launch
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.sessions.screen import SessionsScreen
 
-    choice = Choice("bench", "http://127.0.0.1:9/v1", "kimi-bench")
+    choice = ModelChoice("bench", "http://127.0.0.1:9/v1", "kimi-bench")
     app = KimiApp(Launch(work, home / "config.toml", choice=choice, picks=True))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(1.0)

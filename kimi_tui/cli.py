@@ -75,11 +75,11 @@ def _open_streams() -> None:
 
 def _crashed(error: Exception, launch: Launch | None) -> int:
     """What broke before the screen stood or while it was taken down: a traceback in the log, one line here."""
-    from kimi_tui.config.model_choice import Choice
+    from kimi_tui.config.model_choice import ModelChoice
     from kimi_tui.logging_setup import log_crash
 
     choice = launch.choice if launch is not None else None
-    keys = choice.secrets if isinstance(choice, Choice) else ()
+    keys = choice.secrets if isinstance(choice, ModelChoice) else ()
     try:
         from kimi_tui.app_paths import log_file, short
 
@@ -209,9 +209,9 @@ def _say_version() -> int:
 
 
 def _replay_parser() -> ArgumentParser:
-    from kimi_tui.commands.console import Parser
+    from kimi_tui.commands.console import CommandLineParser
 
-    parser = Parser(
+    parser = CommandLineParser(
         prog=f"kimi-tui {REPLAY}",
         description="Play a session back. Nothing of it is changed.",
         allow_abbrev=False,
@@ -229,7 +229,7 @@ def _replay_parser() -> ArgumentParser:
 def _parser() -> ArgumentParser:
     from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
 
-    from kimi_tui.commands.console import Parser
+    from kimi_tui.commands.console import CommandLineParser
     from kimi_tui.commands.dispatch import COMMANDS
 
     def speed(text: str) -> float:
@@ -247,7 +247,7 @@ def _parser() -> ArgumentParser:
             raise ArgumentTypeError("it is empty")
         return text
 
-    parser = Parser(
+    parser = CommandLineParser(
         prog="kimi-tui",
         description="A coding agent in the terminal whose time travel you can see and steer.",
         epilog=f"Commands: {', '.join(COMMANDS)}; each has its own --help.\n\n{_EPILOG}",

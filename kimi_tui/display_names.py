@@ -1,7 +1,7 @@
-"""Titles of messages, for engine and screen: their words, or the names of their images.
+"""Titles of messages, for engine and screen: their text, or the names of their images.
 
-A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`: in the prompt that says what is
-sent, in a title it takes the room of the words.
+A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`. In the prompt the chip
+describes the image; in a title it would only take room.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ CHIP = re.compile(
     r"\[image (?:(?P<name>[^\[\]\n]{1,100}) )?\d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
 )
 _CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
-"""What an older title has of a chip at its end."""
+"""Matches the part of a chip at the end of an older title."""
 
 
 def titled(text: str, names: Sequence[str] = ()) -> str:
-    """A message without its chips; one that is nothing else as `Image shot.png`.
+    """Return a message without its chips; a message of chips alone becomes `Image shot.png`.
 
     Args:
-        text: what the user said.
-        names: of the images that went with it, where they are known otherwise; empty for those without a name.
+        text: the text of the message.
+        names: the names of its images, if they are known from elsewhere; empty texts for images without a name.
     """
     if CHIP_START not in text:
         return text if text.strip() or not names else _named(names)

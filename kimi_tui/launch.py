@@ -1,6 +1,6 @@
-"""How the app is started: the options of the command line, and what they and the configuration come to.
+"""How the app is started: the options of the command line, and the settings that result from them and the configuration.
 
-`Launch` is what the app is handed. What is imported here is paid for before the first paint.
+The app gets a `Launch`. Imports here delay the first paint.
 """
 
 import os
@@ -13,8 +13,8 @@ from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_h
 from kimi_tui.config.file import read_config
 from kimi_tui.config.kimi_cli_guards import not_run_notice
 from kimi_tui.config.model_choice import (
-    Choice,
     FolderModel,
+    ModelChoice,
     NeedsChoice,
     Overrides,
     choose_model,
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
 
 NEWEST = "newest"
-"""`Launch.resume` for the newest session of the folder."""
+"""The value of `Launch.resume` for the newest session of the folder."""
 FORKED = "This is a fork; the session it was made from is as it was."
 """The notice in a fork of a whole session."""
 
 
 class Options(NamedTuple):
-    """The arguments of the command line; the defaults hold without any."""
+    """The arguments of the command line; the defaults apply if there are none."""
 
     newest: bool = False
     session: str | None = None
@@ -56,7 +56,7 @@ class Options(NamedTuple):
 
 
 class GivenValue(NamedTuple):
-    """A setting, in words, that an argument or environment variable overrides, and the name of that (`source`)."""
+    """A setting, in words, that an argument or environment variable overrides, and the name of that argument or variable (`source`)."""
 
     value: str
     source: str
@@ -76,7 +76,7 @@ class Launch(NamedTuple):
     work_dir: Path
     config_path: Path
     config: Config = Config()
-    choice: Choice | NeedsChoice = NeedsChoice()
+    choice: ModelChoice | NeedsChoice = NeedsChoice()
     resume: str | None = None
     picks: bool = False
     fork: bool = False
@@ -95,10 +95,10 @@ class Launch(NamedTuple):
 
 
 def launch_of(options: Options) -> Launch:
-    """What the options, the environment and the configuration file come to.
+    """Combine the options, the environment and the configuration file.
 
     Raises:
-        ConfigError: they cannot be used; the message is one line for the user.
+        ConfigError: the settings cannot be used; the message is one line for the user.
     """
     if options.fork and not (options.newest or options.session):
         raise ConfigError("--fork needs --continue or --session ID")
@@ -134,7 +134,7 @@ def launch_of(options: Options) -> Launch:
         ),
         notices=(
             *config.notices,
-            *(choice.remarks if isinstance(choice, Choice) else ()),
+            *(choice.remarks if isinstance(choice, ModelChoice) else ()),
             *([words] if (words := _lost_model(options, config, here, choice)) else []),
             *([words] if here is None and (words := folder_model_trouble(work_dir)) else []),
             *([words] if (words := no_home_notice()) else []),
@@ -144,9 +144,9 @@ def launch_of(options: Options) -> Launch:
 
 
 def _given(
-    options: Options, choice: Choice | NeedsChoice, here: FolderModel | None
+    options: Options, choice: ModelChoice | NeedsChoice, here: FolderModel | None
 ) -> dict[str, GivenValue]:
-    """What arguments, the environment and what was chosen for the folder say in the place of the configuration."""
+    """Return the settings for which arguments, the environment and the choice for the folder override the configuration."""
     found: dict[str, GivenValue] = {}
     if here is not None:
         if here.model:
@@ -171,18 +171,18 @@ def _given(
 
 
 def _lost_model(
-    options: Options, config: Config, here: FolderModel | None, choice: Choice | NeedsChoice
+    options: Options, config: Config, here: FolderModel | None, choice: ModelChoice | NeedsChoice
 ) -> str:
-    """That the model of this folder is gone from the configuration; empty where it is there, or another one is asked for."""
+    """Say that the model of this folder is gone from the configuration; empty if it is there, or if another one is requested."""
     if here is None or here.model in ("", *config.models) or options.model or options.base_url:
         return ""
-    if not isinstance(choice, Choice) or os.environ.get("KIMI_MODEL_NAME"):
+    if not isinstance(choice, ModelChoice) or os.environ.get("KIMI_MODEL_NAME"):
         return ""
     return f"{here.model[:80]}, which this folder uses, is no longer in the configuration: {choice.model} is used."
 
 
 def _mode(options: Options, config: Config) -> "Mode":
-    # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
+    # There is no user to ask: the demo's folder is a temporary one, and its commands are known.
     if options.yolo or options.play:
         return "all"
     if options.plan:
@@ -191,7 +191,7 @@ def _mode(options: Options, config: Config) -> "Mode":
 
 
 def _config(path: Path) -> Config:
-    """Our configuration, or kimi-cli's where we have none."""
+    """Read this program's configuration, or kimi-cli's if there is none."""
     if path.exists():
         return read_config(path)
     return read_config(kimi_cli_config_file())
@@ -218,7 +218,7 @@ def _work_dir(given: str | None) -> Path:
 
 
 class CannotOpen(Exception):
-    """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
+    """The requested session cannot be opened. `code` is the exit code if nothing else can be done."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -226,11 +226,11 @@ class CannotOpen(Exception):
 
 
 class DiskRefuses(CannotOpen):
-    """The disk does not take or give what the session needs, and may do so when it is asked again."""
+    """The disk refuses to read or write data that the session needs; a retry may succeed."""
 
 
 class NoModelNamed(CannotOpen):
-    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
+    """A server was named without a model. `listed` is false if the server does not list its models either."""
 
     def __init__(self, message: str, code: int, *, listed: bool) -> None:
         super().__init__(message, code)

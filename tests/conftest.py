@@ -120,6 +120,13 @@ WAITERS = frozenset({"gw0", "gw1"})
 """The workers that run these first: among those that work they take no core, all at once they would leave the cores idle."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the stored pictures of screens be written anew."""
+    parser.addoption(
+        "--snapshot-update", action="store_true", help="store pictures of screens as they are now"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Look once at the end, not five times, for what nobody holds and what complains when it goes.
 
@@ -146,7 +153,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = item.path.relative_to(here).as_posix()
         is_slow = path.startswith(SLOW) or path.endswith("pictures.py")
         is_slow |= isinstance(item, pytest.Function) and not WHOLE.isdisjoint(vars(item.module))
-        if is_slow or "snapshot" in getattr(item, "fixturenames", ()):
+        if is_slow or "picture" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

@@ -12,7 +12,7 @@ import pytest
 from support.cases import each
 
 from kimi_tui.cli import main, parse
-from kimi_tui.config.model_choice import Choice, FolderModel, keep_folder_model
+from kimi_tui.config.model_choice import FolderModel, ModelChoice, keep_folder_model
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.launch import NEWEST, Options, launch_of
 
@@ -140,14 +140,14 @@ def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
     )
     theirs.write_text(text)
     launch = launch_of(Options())
-    assert isinstance(launch.choice, Choice)
+    assert isinstance(launch.choice, ModelChoice)
     assert launch.choice.model == "theirs"
     # What is saved goes into our own file all the same.
     assert launch.config_path == tmp_path / "home" / "config.toml"
     launch.config_path.parent.mkdir()
     launch.config_path.write_text(text.replace("theirs", "ours"))
     launch = launch_of(Options())
-    assert isinstance(launch.choice, Choice)
+    assert isinstance(launch.choice, ModelChoice)
     assert launch.choice.model == "ours"
     # A model that was chosen for the folder and is gone is missed in words; one that is asked for is not.
     keep_folder_model(launch.work_dir, FolderModel("old"))
@@ -195,7 +195,7 @@ def test_nothing_in_the_work_folder_can_set_anything(
         (work / place).write_text(evil)
     (work / ".env").write_text("KIMI_BASE_URL=http://evil/v1\nKIMI_API_KEY=k\n")
     monkeypatch.chdir(work)
-    assert not isinstance(launch_of(Options()).choice, Choice)
+    assert not isinstance(launch_of(Options()).choice, ModelChoice)
 
 
 def test_a_config_that_is_not_toml(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from importlib.metadata import distribution
@@ -120,6 +121,29 @@ def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_
                 if "json.loads(" in source and "RecursionError" not in source:
                     missing.add(f"{path.relative_to(root)}:{function.name}")
     assert missing == OWN_JSON
+
+
+SAME_NAME = {"TextPart", "ThinkPart", "ToolCall"}
+"""The parts of a stored message and the events of a stream, for which kimi-cli's files have one name."""
+
+
+def class_names_in(path: Path) -> Iterator[str]:
+    """The names of the classes in a file; a class within a class has that one's name before its own."""
+
+    def named(body: Sequence[ast.AST], outer: str) -> Iterator[str]:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                yield outer + node.name
+                yield from named(node.body, f"{outer}{node.name}.")
+            elif not isinstance(node, ast.expr):
+                yield from named(list(ast.iter_child_nodes(node)), outer)
+
+    return named(parsed(path)[1].body, "")
+
+
+def test_no_two_classes_have_one_name() -> None:
+    count = Counter(chain.from_iterable(map(class_names_in, (ROOT / "kimi_tui").rglob("*.py"))))
+    assert {name for name, n in count.items() if n > 1} == SAME_NAME
 
 
 STARTS = {

@@ -10,62 +10,29 @@ rename, and is read again before that: what does not come back as it was meant i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
-from kimi_tui.base_url import clean_url, is_url
+from kimi_tui.config.checks import STRIPPED
 from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
-from kimi_tui.config.model_choice import Choice, provider_type
+from kimi_tui.config.model_choice import ModelChoice, provider_type
 from kimi_tui.config.settings import (
-    LEAST_WINDOW,
+    TABLES,
     Config,
     ConfigError,
-    DMailConfig,
-    LoopControl,
     ModelConfig,
     ModelPrices,
-    MouseConfig,
-    NotifyConfig,
-    PromptConfig,
     ProviderConfig,
-    SandboxConfig,
-    SecretsConfig,
+    Setting,
+    declared,
 )
 from kimi_tui.filesystem import Storage, read_regular
 
 MAX_CONFIG_BYTES = 4 << 20
 TomlTable = Mapping[str, Any]
-Check = Callable[[Any], Any]
-"""Takes the value of a key and returns what is meant by it; a ValueError says what it must be."""
-
-AUTO = "auto"
-"""The theme that is dark or light as the terminal is."""
-THEMES = (
-    *(AUTO, "dark", "light", "16"),
-    *("atom-one-dark", "atom-one-light", "catppuccin-frappe", "catppuccin-latte"),
-    *(
-        "catppuccin-macchiato",
-        "catppuccin-mocha",
-        "dracula",
-        "flexoki",
-        "gruvbox",
-        "monokai",
-        "nord",
-    ),
-    *("rose-pine", "rose-pine-dawn", "rose-pine-moon", "solarized-dark", "solarized-light"),
-    "tokyo-night",
-)
-"""Ours, and those of Textual, whose names are needed before anything of it is imported."""
-GLYPHS = ("unicode", "ascii")
-# To allow all is said at each start.
-START_MODES = ("plan", "ask", "edits", "sandboxed")
-KEYS_SENT = ("mark", "ask")
-PROVIDER_TYPES = ("kimi", "openai_legacy", "openai_responses")
-"""kimi-cli's names of providers that answer as OpenAI does; which one it is changes nothing here."""
-NOTIFY_WAYS = ("auto", "bell", "osc9", "osc777", "osc99", "off")
 
 # kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
 _KIMI_CLI = frozenset(
@@ -76,7 +43,6 @@ _KIMI_CLI = frozenset(
         *("env", "reasoning_key", "display_name", "max_ralph_iterations", "max_steps_per_run"),
     )
 )
-_LONGEST_EFFORT = 16
 _MAX_HEADERS = 20
 _MAX_HEADER_CHARS = 4_096
 # Strings: most files name no header, and compiling them would keep the first paint waiting.
@@ -86,163 +52,9 @@ _OWN_HEADERS = (
     r"|transfer-encoding|upgrade)"
 )
 """Headers that the request or the connection needs as they are, or that would say who we are not."""
-_PLACE = r"\(at line (\d+), column \d+\)$"
-
-
-# --- what a value must be
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be a text in quotes")
-    return value
-
-
-def _stripped(value: Any) -> str:
-    return _text(value).strip()
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    items = cast("list[Any]", value) if isinstance(value, list) else None
-    if items is None or not all(isinstance(item, str) for item in items):
-        raise ValueError("must be a list of texts")
-    return tuple(items)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
-def _thinking(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if not isinstance(value, str) or not value.strip().isalpha() or len(value) > _LONGEST_EFFORT:
-        raise ValueError('must be true, false or an effort such as "high"')
-    return value.strip().lower()
-
-
-def _currency(value: Any) -> str:
-    text = _stripped(value)
-    if not 1 <= len(text) <= 4 or not text.isprintable():
-        raise ValueError("must be a sign or a code of one to four letters")
-    return text
-
-
-def _url(value: Any) -> str:
-    text = clean_url(_text(value))
-    if not is_url(text) or not text.isprintable() or " " in text:
-        raise ValueError("must begin with https:// or http://")
-    return text
-
-
-def _whole(least: int, most: int) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}")
-        return value
-
-    return check
-
-
-def _number(least: float, most: float) -> Callable[[Any], float]:
-    def check(value: Any) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value <= most:
-            raise ValueError(f"must be a number from {least} to {most}")
-        return float(value)
-
-    return check
-
-
-def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if value not in names:
-            raise ValueError(f"must be one of {', '.join(names)}")
-        return str(value)
-
-    return check
-
-
-def _provider_type(value: Any) -> str:
-    if value not in PROVIDER_TYPES:
-        written = f": {value[:40]!r}" if isinstance(value, str) else ""
-        raise ValueError(f"must be kimi or openai_legacy{written}")
-    return str(value)
-
-
-# --- the keys of each table; the defaults are those of `settings`
-
-_TOP: Mapping[str, Check] = {
-    "default_model": _text,
-    "default_thinking": _thinking,
-    "theme": _one_of(THEMES),
-    "glyphs": _one_of(GLYPHS),
-    "mode": _one_of(START_MODES),
-    "reduced_motion": _flag,
-    "titles": _flag,
-    "hints": _flag,
-    "stream_timeout_s": _number(1, 3600),
-    "first_answer_timeout_s": _number(0, 86_400),
-}
-_PROVIDER: Mapping[str, Check] = {
-    "type": _provider_type,
-    "base_url": _url,
-    "api_key": _stripped,
-    "dialect": _text,
-}
-_MODEL: Mapping[str, Check] = {
-    "provider": _text,
-    "model": _text,
-    "max_context_size": _whole(LEAST_WINDOW, 100_000_000),
-    "capabilities": _texts,
-    "lean": _flag,
-}
 _FIGURES = ("input", "output", "cached_input")
-_PRICES: Mapping[str, Check] = {
-    **dict.fromkeys(_FIGURES, _number(0, 1_000_000)),
-    "currency": _currency,
-}
-_OLD_STEPS = "max_steps_per_run"
-_LOOP: Mapping[str, Check] = {
-    _OLD_STEPS: _whole(1, 1_000_000),
-    "max_steps_per_turn": _whole(1, 1_000_000),
-    "max_retries_per_step": _whole(1, 100),
-    "patience": _number(0, 86_400),
-    "same_call_limit": _whole(0, 1_000),
-    "same_dmail_limit": _whole(0, 1_000),
-    "reserved_context_size": _whole(0, 100_000_000),
-    "compaction_trigger_ratio": _number(0.1, 1.0),
-    "compaction": _stripped,
-}
-_DMAIL: Mapping[str, Check] = {
-    "enabled": _flag,
-    "nudge_tokens": _whole(0, 100_000_000),
-    "review": _flag,
-}
-_SANDBOX: Mapping[str, Check] = {
-    "enabled": _flag,
-    "writable": _texts,
-    "readable": _texts,
-    "network": _flag,
-}
-_SECRETS: Mapping[str, Check] = {"send": _one_of(KEYS_SENT)}
-_NOTIFY: Mapping[str, Check] = {"asking": _flag, "finished": _flag, "how": _one_of(NOTIFY_WAYS)}
-_MOUSE: Mapping[str, Check] = {"capture": _flag}
-_PROMPT: Mapping[str, Check] = {"vim": _flag}
-TABLES: Mapping[str, Mapping[str, Check]] = {
-    "": _TOP,
-    "loop_control": _LOOP,
-    "dmail": _DMAIL,
-    "sandbox": _SANDBOX,
-    "secrets": _SECRETS,
-    "notify": _NOTIFY,
-    "mouse": _MOUSE,
-    "prompt": _PROMPT,
-}
-"""The tables whose keys are ours, by name; the first is the top of the file."""
 _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
+_PLACE = r"\(at line (\d+), column \d+\)$"
 
 
 # --- reading
@@ -310,7 +122,7 @@ class _Reader:
         self._notices: list[str] = []
 
     def config(self, table: TomlTable) -> Config:
-        values = self._values(table, "", _TOP, also=_SECTIONS)
+        values = self._values(table, "", declared(Config), also=_SECTIONS)
         providers = {
             name: provider
             for name, entry in self._tables(table, "providers").items()
@@ -325,27 +137,13 @@ class _Reader:
         if default and default not in models:
             self._say("default_model", f"names [models.{default}], which cannot be used")
             default = ""
-        thinking = values.pop("default_thinking", "")
-        loop = self._values(self._table(table, "loop_control"), "loop_control", _LOOP)
-        if (steps := loop.pop(_OLD_STEPS, None)) is not None:
-            loop.setdefault("max_steps_per_turn", steps)
+        for name, kind in TABLES.items():
+            values[name] = kind(**self._values(self._table(table, name), name, declared(kind)))
         return Config(
             default_model=default or (next(iter(models)) if len(models) == 1 else ""),
             models=models,
             providers=providers,
-            loop=LoopControl(**loop),
-            dmail=DMailConfig(**self._values(self._table(table, "dmail"), "dmail", _DMAIL)),
-            sandbox=SandboxConfig(
-                **self._values(self._table(table, "sandbox"), "sandbox", _SANDBOX)
-            ),
-            secrets=SecretsConfig(
-                **self._values(self._table(table, "secrets"), "secrets", _SECRETS)
-            ),
-            notify=NotifyConfig(**self._values(self._table(table, "notify"), "notify", _NOTIFY)),
-            mouse=MouseConfig(**self._values(self._table(table, "mouse"), "mouse", _MOUSE)),
-            prompt=PromptConfig(**self._values(self._table(table, "prompt"), "prompt", _PROMPT)),
             keys=self._keys(self._table(table, "keys")),
-            thinking=thinking,
             source=self._path,
             notices=tuple(self._notices),
             **values,
@@ -353,7 +151,7 @@ class _Reader:
 
     def _provider(self, name: str, table: TomlTable) -> ProviderConfig | None:
         place = f"providers.{name}"
-        values = self._values(table, place, _PROVIDER, also=("headers",))
+        values = self._values(table, place, declared(ProviderConfig), also=("headers",))
         if "base_url" not in values:
             if "base_url" not in table:
                 self._say(f"{place}.base_url", "is missing")
@@ -394,7 +192,7 @@ class _Reader:
         self, name: str, table: TomlTable, providers: Mapping[str, ProviderConfig]
     ) -> ModelConfig | None:
         place = f"models.{name}"
-        values = self._values(table, place, _MODEL, also=("prices",))
+        values = self._values(table, place, declared(ModelConfig), also=("prices",))
         if not values.get("model"):
             self._say(f"{place}.model", "is missing")
             return None
@@ -414,7 +212,7 @@ class _Reader:
             self._say(place, "must be a table")
             return None
         prices = cast(TomlTable, entry)
-        values = self._values(prices, place, _PRICES)
+        values = self._values(prices, place, declared(ModelPrices))
         missing = [key for key in ("input", "output") if key not in prices]
         for key in missing:
             self._say(f"{place}.{key}", "is missing")
@@ -429,7 +227,7 @@ class _Reader:
         from kimi_tui.config.keymap import usable_keys  # most files change no key
 
         table = dict(_dotted(table))
-        wanted = self._values(table, "keys", dict.fromkeys(table, _stripped))
+        wanted = self._values(table, "keys", dict.fromkeys(table, Setting("", STRIPPED)))
         return usable_keys(wanted, lambda name, what: self._say(f"keys.{name}", what))
 
     def _tables(self, table: TomlTable, key: str) -> dict[str, TomlTable]:
@@ -452,7 +250,7 @@ class _Reader:
         self,
         table: TomlTable,
         place: str,
-        checks: Mapping[str, Check],
+        settings: Mapping[str, Setting],
         *,
         also: Collection[str] = (),
     ) -> dict[str, Any]:
@@ -461,20 +259,21 @@ class _Reader:
         Args:
             table: of the file.
             place: its dotted name there; empty for the whole file.
-            checks: of each key.
+            settings: what its keys are.
             also: other keys that are known.
         """
+        former = [one.former_name for one in settings.values() if one.former_name]
         before = f"{place}." if place else ""
         for key in table:
-            if key not in checks and key not in also and key not in _KIMI_CLI:
-                self._say(
-                    f"{before}{key[:40]}", f"is not known here{_meant(key, (*checks, *also))}"
-                )
+            if key not in settings and key not in (*former, *also) and key not in _KIMI_CLI:
+                meant = _meant(key, (*settings, *also))
+                self._say(f"{before}{key[:40]}", f"is not known here{meant}")
         found: dict[str, Any] = {}
-        for key, check in checks.items():
+        for name, setting in settings.items():
+            key = name if name in table else setting.former_name
             if key in table:
                 try:
-                    found[key] = check(table[key])
+                    found[name] = setting.check.read(table[key])
                 except ValueError as error:
                     self._say(f"{before}{key}", str(error))
         return found
@@ -504,7 +303,7 @@ def _meant(key: str, known: Collection[str]) -> str:
 # --- writing
 
 
-def save_choice(path: Path, choice: Choice, *, default: bool = True) -> Config:
+def save_choice(path: Path, choice: ModelChoice, *, default: bool = True) -> Config:
     """Add `choice` to the file at `path`; blocks on the disk, so call it in a thread.
 
     Args:
@@ -608,7 +407,7 @@ def _document(path: Path) -> MutableMapping[str, Any]:
 
 
 def _edited(
-    path: Path, provider_name: str, model_name: str, choice: Choice, default_model: str
+    path: Path, provider_name: str, model_name: str, choice: ModelChoice, default_model: str
 ) -> str:
     import tomlkit
 
@@ -648,7 +447,7 @@ def _table(
     return cast("MutableMapping[str, Any]", entry)
 
 
-def _provider_name(config: Config, choice: Choice) -> str:
+def _provider_name(config: Config, choice: ModelChoice) -> str:
     """A name for the provider: its own, unless that one belongs to another server."""
     taken = config.providers.get(choice.provider)
     if taken is None or taken.base_url == choice.base_url:
@@ -661,7 +460,7 @@ def _provider_name(config: Config, choice: Choice) -> str:
     return f"{choice.provider}-{number}"
 
 
-def _model_name(config: Config, provider_name: str, choice: Choice) -> str:
+def _model_name(config: Config, provider_name: str, choice: ModelChoice) -> str:
     taken = config.models.get(choice.model)
     if taken is None or taken.provider == provider_name:
         return choice.model
@@ -669,7 +468,7 @@ def _model_name(config: Config, provider_name: str, choice: Choice) -> str:
 
 
 def _check(
-    after: Config, provider_name: str, model_name: str, choice: Choice, default_model: str
+    after: Config, provider_name: str, model_name: str, choice: ModelChoice, default_model: str
 ) -> None:
     provider = after.providers.get(provider_name)
     model = after.models.get(model_name)

@@ -1,10 +1,11 @@
 """One whole answer of a model: its stream collected into a message, with its usage; failed attempts are repeated.
 
-`complete` is the one way to ask a model. It fills a `Collector`, which a caller that may be interrupted passes in, so that
-what was streamed until then can be stored.
+`stream_answer` is the one way to ask a model; a failed attempt that is repeated is an item among those of the answer. It fills a
+`Collector`; a caller that may be interrupted passes its own in, so that it can store what was streamed until then.
 
-Which failures are retried: a 429, 503 or 529 (and a server that cannot be reached, if it has answered before) for a time
-(`RetryPolicy.patience_s`); every other failure that may pass a number of times. `Retry-After` is respected in both cases.
+Retried failures: a 429, 503 or 529 (and a server that cannot be reached, if it has answered before) for
+`RetryPolicy.patience_s` seconds; every other temporary failure for a number of attempts. `Retry-After` is respected in both
+cases.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.llm import tokens
@@ -56,18 +57,12 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 
-if TYPE_CHECKING:
-    from tenacity import AsyncRetrying, RetryCallState
-
 _log = logging.getLogger(__name__)
 
 _REASONING = 2_048
-"""Tokens that a model is given to think about an answer of one line."""
+"""Tokens that a model may spend on reasoning before an answer of one line."""
 _CHARS_OF_TOKEN = 8
-"""More than a token has on average in any language."""
-
-OnOverdue = Callable[[Overdue], Coroutine[Any, Any, bool]]
-"""Decides whether an answer that is overdue is waited on."""
+"""More characters than a token has on average in any language."""
 
 
 @dataclass(slots=True)
@@ -75,11 +70,11 @@ class _DetailDraft:
     """An entry of `reasoning_details` that is still growing."""
 
     _fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    # Kept in pieces: joined at each of them, a long thought would be copied once for every word of it.
+    # The texts are lists of pieces: joining them at every piece would copy a long thought once for each of its words.
     _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def continues(self, entry: Mapping[str, Any]) -> bool:
-        """Whether the entry is more of this one: same type and index, and no other id."""
+        """Whether the entry continues this one: it has the same type and index, and no other id."""
         known = self._fields
         return (
             known.get("type") == entry.get("type")
@@ -111,14 +106,14 @@ class _DetailDraft:
 
 @dataclass(slots=True)
 class _PartDraft:
-    """A part of the content that is still growing. `key` is None for text, else what the reasoning came under."""
+    """A part of the content that is still growing. `key` is None for text, else the field in which the reasoning came."""
 
     key: str | None
     pieces: list[str] = field(default_factory=list[str])
     details: list[_DetailDraft] = field(default_factory=list[_DetailDraft])
 
     def add_detail(self, entry: Mapping[str, Any]) -> None:
-        """Join the entry to the last one where it continues that, else begin another."""
+        """Join the entry to the last one if it continues that one, else start another."""
         if not self.details or not self.details[-1].continues(entry):
             self.details.append(_DetailDraft())
         self.details[-1].add(entry)
@@ -139,11 +134,11 @@ class Collector:
 
     Args:
         provider: stored with the reasoning, which is only sent back to the provider and model that wrote it.
-        model: likewise.
+        model: stored with the reasoning, as the provider is.
 
     Attributes:
-        usage: the server's figures, once they came.
-        finish: the end of the stream, once it came.
+        usage: the server's figures; None until they came.
+        finish: the end of the stream; None until it came.
     """
 
     def __init__(self, provider: str = "", model: str = "") -> None:
@@ -189,7 +184,7 @@ class Collector:
         return "".join(chain.from_iterable(part.pieces for part in self._parts if part.key))
 
     def _take_as_thought(self) -> None:
-        """Make all text so far reasoning, which is one part with what was known as that before."""
+        """Turn all text so far into one part of reasoning, together with the reasoning that came before it."""
         whole = next((part for part in self._parts if part.key), _PartDraft("think_tag"))
         whole.pieces = [piece for part in self._parts for piece in part.pieces]
         whole.details = [one for part in self._parts for one in part.details]
@@ -201,11 +196,11 @@ class Collector:
             last = _PartDraft(key)
             self._parts.append(last)
         elif key == "reasoning_details":
-            last.key = key  # the details decide, whichever chunk brought them
+            last.key = key  # the details decide on the key, whichever chunk brought them
         return last
 
     async def whole(self, *, interrupted: bool = False) -> Message | None:
-        """The `message`, once nothing is added any more: thousands of calls, which take tens of milliseconds, in a thread."""
+        """Return `message(...)`, in a thread if it is long: an answer with thousands of calls takes tens of milliseconds."""
         make = partial(self.message, interrupted)
         return await asyncio.to_thread(make) if len(self._calls) > MANY else make()
 
@@ -213,8 +208,7 @@ class Collector:
         """The message so far, or None if there is nothing to store.
 
         Args:
-            interrupted: the stream was stopped: the message is marked, and calls whose arguments are not whole are
-                dropped.
+            interrupted: the stream was stopped; the message is marked, and calls with incomplete arguments are dropped.
         """
         parts: list[ContentPart] = []
         for part in self._parts:
@@ -251,7 +245,7 @@ class Collector:
 
 
 def _empty_thought_first(parts: list[ContentPart]) -> list[ContentPart]:
-    """Empty reasoning is only known at the end of a stream, but belongs at the beginning."""
+    """Move an empty part of reasoning to the beginning: it is only known at the end of a stream."""
     empty = [part for part in parts if isinstance(part, ThinkPart) and not part.think]
     empty = [part for part in empty if not part.details]
     return [*empty, *(part for part in parts if part not in empty)] if empty else parts
@@ -261,7 +255,7 @@ def _empty_thought_first(parts: list[ContentPart]) -> list[ContentPart]:
 class RetryNotice:
     """A failed attempt that will be tried again after `wait_s` seconds; its partial text is discarded.
 
-    `left_s` is how much longer an overload is waited out; 0 where attempts are counted instead.
+    `left_s` is the number of seconds for which an overload is still waited out; 0 if attempts are counted instead.
     """
 
     attempt: int
@@ -277,7 +271,7 @@ class RetryPolicy:
     """How often a call is repeated, and the exponential backoff: from `initial_s` doubling to `max_s`, plus jitter to `jitter_s`.
 
     An overload is waited out for `patience_s` instead, with waits that grow to `longest_wait_s`. Where the server asks for a
-    longer wait than that, or than what is left of `patience_s`, the call fails.
+    longer wait than `longest_wait_s`, or than the rest of `patience_s`, the call fails.
     """
 
     max_attempts: int = 3
@@ -286,6 +280,9 @@ class RetryPolicy:
     jitter_s: float = 0.5
     longest_wait_s: float = 60.0
     patience_s: float = 0.0
+
+
+AnswerItem = StreamItem | RetryNotice | Completion
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -311,147 +308,97 @@ def is_overload(error: BaseException, *, known: bool = True) -> bool:
 
 
 class Retries:
-    """The failed attempts of one call of a model, and what is left of its policy.
+    """Decides after each failed attempt of one model call whether and when the next one is made.
 
     Args:
         policy: the number of attempts, and the waits between them.
-        model: the name of the model, for the log.
-        known: whether the server has answered before. One that never did is not waited for where it cannot be reached.
-        on_retry: called before each wait, and again with `wait_s` 0 where the wait is cut short.
-        retry_now: setting it cuts a wait short.
+        known: whether the server has answered before. A server that never did is not waited for if it cannot be reached.
+
+    Attributes:
+        notice: what the last call of `after` returned; None before the first failure.
     """
 
-    def __init__(
-        self,
-        policy: RetryPolicy,
-        model: str,
-        known: bool,
-        on_retry: Callable[[RetryNotice], None],
-        retry_now: asyncio.Event | None,
-    ) -> None:
+    def __init__(self, policy: RetryPolicy, known: bool) -> None:
         self._policy = policy
-        self._model = model
         self._known = known
-        self._on_retry = on_retry
-        self._retry_now = retry_now or asyncio.Event()
-        self._notice: RetryNotice | None = None
         self._n_overloads = 0
         self._n_others = 0
         self._until = 0.0
+        self.notice: RetryNotice | None = None
 
-    def attempts(self) -> AsyncRetrying:
-        """The attempts of the call, to be iterated with `async for`; the last error is raised as it came."""
-        from tenacity import AsyncRetrying, retry_if_exception
+    def after(self, error: LLMError, n_failed: int) -> RetryNotice:
+        """Return the next attempt and the wait before it: doubled with each failure, at least what the server asked for.
 
-        return AsyncRetrying(
-            retry=retry_if_exception(self._may_help),
-            wait=self._wait_s,
-            stop=self._are_over,
-            before_sleep=self._announce,
-            sleep=self._wait,
-            reraise=True,
-        )
+        An attempt that the user asked for has no wait and is not counted.
 
-    def final_error(self, error: APIStatusError) -> APIStatusError:
-        """The error to raise for the last one: where the server asks for too long a wait, not retryable any more, with that
-        wait as its advice; else the same.
+        Args:
+            error: the failure of the last attempt.
+            n_failed: the number of failed attempts.
+
+        Raises:
+            LLMError: no further attempt is made. It is `error`, or if the server asks for too long a wait the same failure,
+                not retryable and with the wait as its advice.
         """
-        if not self._is_wait_too_long(error):
-            return error
-        wait = _duration(error.retry_after_s or 0.0)
-        return APIStatusError(
-            error.message,
-            status=error.status,
-            code=error.code,
-            request_id=error.request_id,
-            retry_after_s=error.retry_after_s,
-            retryable=False,
-            advice=f"It asks to wait {wait}; go on after that, or choose another model.",
+        policy = self._policy
+        if not is_retryable(error):
+            raise error
+        left_s = self._left_s(error)
+        status = error if isinstance(error, APIStatusError) else None
+        asked_for_s = (status and status.retry_after_s) or 0.0
+        if status and asked_for_s > (policy.longest_wait_s if left_s is None else left_s):
+            raise _not_now(status, asked_for_s) from None
+        wait_s = 0.0
+        if not isinstance(error, AnswerOverdueError):
+            if left_s is None:
+                self._n_others += 1
+                n, most_s, is_over = (
+                    self._n_others,
+                    policy.max_s,
+                    self._n_others >= policy.max_attempts,
+                )
+            else:
+                self._n_overloads += 1
+                n, most_s, is_over = (
+                    self._n_overloads,
+                    min(policy.longest_wait_s, left_s),
+                    left_s <= 0,
+                )
+            if is_over:
+                raise error
+            grown_s = policy.initial_s * 2.0 ** min(n - 1, 60)
+            wait_s = max(min(most_s, grown_s), asked_for_s) + random.uniform(0.0, policy.jitter_s)
+        self.notice = RetryNotice(
+            attempt=n_failed + 1,
+            max_attempts=policy.max_attempts,
+            wait_s=wait_s,
+            reason=error.message,
+            status=status.status if status else None,
+            left_s=left_s or 0.0,
         )
+        return self.notice
 
-    def _left_s(self, error: BaseException) -> float | None:
-        """Seconds for which an overload is waited out from now on, counted from the first one; None for any other failure."""
+    def _left_s(self, error: LLMError) -> float | None:
+        """Return the seconds for which an overload is waited out from now on, counted from the first overload; None for any
+        other failure.
+        """
         if not self._policy.patience_s or not is_overload(error, known=self._known):
             return None
         now = time.monotonic()
         self._until = self._until or now + self._policy.patience_s
         return max(0.0, self._until - now)
 
-    def _may_help(self, error: BaseException) -> bool:
-        """Whether the call is to be repeated: the failure may pass, and the server does not ask for too long a wait."""
-        return is_retryable(error) and not self._is_wait_too_long(error)
 
-    def _wait_s(self, state: RetryCallState) -> float:
-        """Seconds to wait before the next attempt: doubled with each failure, at least what the server asked for.
-
-        0 where the user asked for the attempt, which is not counted.
-        """
-        error, policy = _failure(state), self._policy
-        if isinstance(error, AnswerOverdueError):
-            return 0.0
-        left_s = self._left_s(error)
-        if left_s is not None:
-            self._n_overloads += 1
-            n, most_s = self._n_overloads, min(policy.longest_wait_s, left_s)
-        else:
-            self._n_others += 1
-            n, most_s = self._n_others, policy.max_s
-        grown = policy.initial_s * 2.0 ** min(n - 1, 60)
-        asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
-        return max(min(most_s, grown), asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
-
-    def _are_over(self, state: RetryCallState) -> bool:
-        """Whether the policy allows no further attempt. tenacity asks this after `_wait_s`, which counts the failures."""
-        error = _failure(state)
-        if isinstance(error, AnswerOverdueError):
-            return False
-        left_s = self._left_s(error)
-        return self._n_others >= self._policy.max_attempts if left_s is None else left_s <= 0
-
-    def _announce(self, state: RetryCallState) -> None:
-        """Log the failure and report it with the wait before the next attempt."""
-        error = _failure(state)
-        self._notice = notice = RetryNotice(
-            attempt=state.attempt_number + 1,
-            max_attempts=self._policy.max_attempts,
-            wait_s=state.upcoming_sleep,
-            reason=error.message,
-            status=error.status if isinstance(error, APIStatusError) else None,
-            left_s=self._left_s(error) or 0.0,
-        )
-        _log.warning(
-            "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
-            self._model,
-            notice.status or type(error).__name__,
-            error.message,
-            notice.attempt,
-            notice.max_attempts,
-            notice.wait_s,
-        )
-        self._on_retry(notice)
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait so many seconds, or until `retry_now` is set."""
-        self._retry_now.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._retry_now.wait()
-            if self._notice is not None:
-                self._on_retry(replace(self._notice, wait_s=0.0))
-
-    def _is_wait_too_long(self, error: BaseException) -> bool:
-        """Whether the server asks for a longer wait than the policy allows."""
-        if not isinstance(error, APIStatusError) or not error.retryable:
-            return False
-        left_s = self._left_s(error)
-        most_s = self._policy.longest_wait_s if left_s is None else left_s
-        return (error.retry_after_s or 0.0) > most_s
-
-
-def _failure(state: RetryCallState) -> LLMError:
-    outcome = state.outcome
-    error = outcome.exception() if outcome is not None else None
-    return error if isinstance(error, LLMError) else LLMError("The call failed.")
+def _not_now(error: APIStatusError, wait_s: float) -> APIStatusError:
+    """Return the error of a server that asks for a longer wait than the policy allows."""
+    return APIStatusError(
+        error.message,
+        status=error.status,
+        code=error.code,
+        request_id=error.request_id,
+        retry_after_s=error.retry_after_s,
+        retryable=False,
+        advice=f"It asks to wait {_duration(wait_s)}; go on after that, or choose another model.",
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -462,88 +409,110 @@ def _duration(seconds: float) -> str:
     return f"{round(seconds / 3_600)} h"
 
 
-async def complete(
+async def stream_answer(
     provider: ChatProvider,
     system: str,
     tools: Sequence[ToolSpec],
     history: Sequence[Message],
+    collector: Collector | None = None,
     *,
-    on_item: Callable[[StreamItem], None],
-    on_retry: Callable[[RetryNotice], None] = lambda notice: None,
     policy: RetryPolicy = RetryPolicy(),
     retry_now: asyncio.Event | None = None,
-    collector: Collector | None = None,
     known: bool = True,
-    on_overdue: OnOverdue | None = None,
-) -> Completion:
+) -> AsyncGenerator[AnswerItem]:
     """Call the model, and retry after failures that may be temporary.
 
     Args:
         provider: the model.
         system: the system prompt.
-        tools: what it may call.
+        tools: the tools it may call.
         history: the stored messages.
-        on_item: called with every item as it comes; an `on_retry` discards those that came before it.
-        on_retry: called before each wait, and again with `wait_s` 0 when one is cut short.
+        collector: collects the items of the running attempt; after a cancellation it holds the items until then. It is empty
+            between attempts.
         policy: number of attempts, and the waits between them.
         retry_now: setting it ends a wait at once.
-        collector: collects what the running attempt streams; after a cancel it holds what came until then.
-            Empty while a retry is waited for.
-        known: the server has answered before. One that never did most likely has another address: a failed connection to it
-            is not waited out.
-        on_overdue: decides whether an answer that is overdue is waited on, or asked for again; it is cancelled where that
-            comes meanwhile. None for neither: the call has failed then.
+        known: the server has answered before. A server that never did most likely has another address, so a failed connection
+            to it is not waited out.
+
+    Yields:
+        the items as they come; a `RetryNotice` before each wait, and again with `wait_s` 0 when one is cut short: it discards
+        all items before it; the `Completion` at the end.
 
     Raises:
         LLMError: the last attempt failed, or the failure is one that a retry does not help.
         asyncio.CancelledError: cancelled; the connection is closed.
     """
+    from tenacity import AsyncRetrying, TryAgain, retry_if_exception_type
+
     info = provider.info
     answer = collector or Collector(info.provider, info.model)
-
-    def forget(notice: RetryNotice) -> None:
-        answer.clear()  # of the failed attempt; before the listener, who may look into it
-        on_retry(notice)
-
-    retries = Retries(policy, info.model, known, forget, retry_now)
-    try:
-        async for attempt in retries.attempts():
-            with attempt:
-                return await _ask_once(
-                    provider, system, tools, history, answer, on_item, on_overdue
+    hurry = retry_now or asyncio.Event()
+    retries = Retries(policy, known)
+    async for attempt in AsyncRetrying(
+        retry=retry_if_exception_type(TryAgain),
+        wait=lambda _: retries.notice.wait_s if retries.notice else 0.0,
+        sleep=partial(_wait, hurry),
+    ):
+        with attempt:
+            if retries.notice is not None and hurry.is_set():
+                yield replace(retries.notice, wait_s=0.0)
+            try:
+                async with contextlib.aclosing(provider.generate(system, tools, history)) as items:
+                    async for item in items:
+                        answer.add(item)
+                        # Empty reasoning is stored, but there is nothing to show of it.
+                        if not (isinstance(item, ThinkDelta) and not item.text):
+                            yield item
+                yield await _completion(answer, system, tools, history)
+            except LLMError as error:
+                notice = retries.after(error, attempt.retry_state.attempt_number)
+                _log.warning(
+                    "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
+                    info.model,
+                    notice.status or type(error).__name__,
+                    notice.reason,
+                    notice.attempt,
+                    notice.max_attempts,
+                    notice.wait_s,
                 )
-    except APIStatusError as error:
-        final = retries.final_error(error)
-        if final is not error:
-            raise final from None
-        raise
-    raise AssertionError  # the loop returns or raises
+                # Before the notice is seen, as its reader may look into the collector.
+                answer.clear()
+                yield notice
+                raise TryAgain from error
 
 
-async def _ask_once(
-    provider: ChatProvider,
-    system: str,
-    tools: Sequence[ToolSpec],
-    history: Sequence[Message],
-    answer: Collector,
-    on_item: Callable[[StreamItem], None],
-    on_overdue: OnOverdue | None,
+async def _wait(hurry: asyncio.Event, seconds: float) -> None:
+    """Wait so many seconds, or until the event is set."""
+    hurry.clear()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await hurry.wait()
+
+
+async def complete(
+    answer: AsyncGenerator[AnswerItem], show: Callable[[AnswerItem], object] = lambda item: None
 ) -> Completion:
-    stream = provider.generate(system, tools, history)
-    try:
-        async for item in stream:
-            if isinstance(item, Overdue):
-                if on_overdue is not None:
-                    item.decision = asyncio.create_task(on_overdue(item), name="overdue")
-                continue
-            answer.add(item)
-            # Reasoning that stayed empty is stored, but there is nothing to show.
-            if not (isinstance(item, ThinkDelta) and not item.text):
-                on_item(item)
-    finally:
-        # A generator that is merely dropped would keep its connection until it is collected.
-        if hasattr(stream, "aclose"):
-            await cast("AsyncGenerator[StreamItem, None]", stream).aclose()
+    """Read an answer to its end, and show each item as it comes.
+
+    Raises:
+        LLMError: it failed.
+    """
+    async with contextlib.aclosing(answer) as items:
+        async for item in items:
+            if isinstance(item, Completion):
+                return item
+            show(item)
+    raise AssertionError  # an answer ends with its completion, or raises
+
+
+async def _completion(
+    answer: Collector, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+) -> Completion:
+    """Return the collected answer of a stream that has ended.
+
+    Raises:
+        LLMError: it is incomplete or empty.
+    """
     finish = answer.finish
     if finish is None:
         raise APIStreamError("The answer broke off before its end.")
@@ -571,9 +540,9 @@ async def _ask_once(
 async def first_line(
     provider: ChatProvider, system: str, question: Message, *, most_tokens: int
 ) -> tuple[str, Usage]:
-    """Ask once, without tools, for an answer of one line: the stream is ended behind the first one.
+    """Ask once, without tools, for an answer of one line; the stream is closed after the first line.
 
-    A model that spends all of the limit on reasoning is asked once more, with room for that.
+    A model that spends the whole limit on reasoning is asked once more, with a limit that has room for it.
 
     Args:
         provider: the model.
@@ -582,7 +551,7 @@ async def first_line(
         most_tokens: the limit of the answer.
 
     Returns:
-        the line, empty where there is none, and what it cost.
+        the line (empty if there is none), and its usage.
 
     Raises:
         LLMError: the model could not be asked.
@@ -599,21 +568,18 @@ async def first_line(
 async def _line(
     provider: ChatProvider, system: str, question: Message, most_tokens: int
 ) -> tuple[str, Usage, bool]:
-    """The first line of an answer, what it cost, and whether the limit cut it."""
+    """Return the first line of an answer, its usage, and whether the limit cut the answer off."""
     info = provider.info
     answer = Collector(info.provider, info.model)
     line, n_chars = "", 0
-    stream = cast(
-        "AsyncGenerator[StreamItem]",
-        provider.generate(system, (), (question,), most_tokens=most_tokens),
-    )
+    stream = provider.generate(system, (), (question,), most_tokens=most_tokens)
     async with contextlib.aclosing(stream):
         async for item in stream:
             answer.add(item)
             if isinstance(item, TextDelta):
                 line = (line + item.text).lstrip()
             if isinstance(item, TextDelta | ThinkDelta):
-                # A server that does not know the limit is held to it here.
+                # Some servers ignore the limit, so it is enforced here.
                 n_chars += len(item.text)
             if "\n" in line or n_chars > most_tokens * _CHARS_OF_TOKEN:
                 break
@@ -633,7 +599,7 @@ async def _usage(
     """The usage of one call, with estimates in the place of figures that the server did not send or sent as zero.
 
     Args:
-        reported: what the server sent, if it sent any.
+        reported: the server's usage; None if it sent none.
         system: the system prompt of the request.
         tools: the tools of the request.
         history: the messages of the request.
@@ -649,5 +615,5 @@ async def _usage(
         guess = tokens.estimate_request(system, tools, history)
         return Usage(guess, output, estimated=True, input_estimated=True)
 
-    # Megabytes of history take tens of milliseconds to count.
+    # Counting megabytes of history takes tens of milliseconds.
     return await asyncio.to_thread(count)

@@ -1,9 +1,9 @@
 """Dialects: the differences of servers that call themselves compatible, as data, and rules for families of models.
 
-`dialect_for` detects a dialect by name or host; `models.probe` by what a local server says of itself. What a server shows
-only by refusing a request is learned: `LearnedQuirks`, kept for provider and model while the program runs, make the
-next request smaller, or add what was missing. At most `MAX_LEARNED_PER_REQUEST` are learned of one request, each field
-once. Only the beginning of a refusal is looked at: the rest may be the request, repeated.
+`dialect_for` detects a dialect by name or host; `models.probe` by what a local server says of itself. Other differences show
+only when a server refuses a request. They are learned: `LearnedQuirks`, kept for provider and model while the program runs,
+make the next request smaller, or add a field that was missing. One request teaches at most `MAX_LEARNED_PER_REQUEST` quirks,
+each field once. Only the beginning of a refusal is read: the rest may repeat the request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ThinkingForm = Literal[
 OFF = "off"
 ON = "on"
 UNSET = ""
-"""No setting: nothing is sent about thinking, and the model does what is its default."""
+"""The setting "none": nothing is sent about thinking, and the model uses its own default."""
 DEFAULT = "default"
 """The word with which the user goes back to no setting."""
 _NOT_KNOWN = "is not known to take a setting for thinking, so nothing is sent"
@@ -35,16 +35,17 @@ _NOT_KNOWN = "is not known to take a setting for thinking, so nothing is sent"
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How a model is asked to think before it answers, and what the user may set. The default: it is not known, so nothing is sent.
+    """How a model is asked to think before it answers, and the settings that a user may choose. By default neither is known,
+    and nothing is sent.
 
     Attributes:
-        form: the field that says it: `type` is `thinking: {type}` (`type_kept` also keeps earlier reasoning),
+        form: the field of the request: `type` is `thinking: {type}` (`type_kept` also keeps earlier reasoning),
             `enable_thinking` a flag, `effort` is `reasoning_effort`, `effort_object` is `reasoning: {effort}`,
             `template` are arguments of the chat template.
-        efforts: the words for how much, least first; empty where it can only be on or off.
-        on: the effort that plain "on" means; empty for saying no more than that.
-        always: it cannot be turned off.
-        not_with_tools: with tools it answers only where the request says not to think.
+        efforts: the names of the efforts, least first; empty if thinking can only be on or off.
+        on: the effort that plain "on" means; empty if no effort is sent then.
+        always: thinking cannot be turned off.
+        not_with_tools: with tools the model answers only if the request turns thinking off.
     """
 
     form: ThinkingForm = "unknown"
@@ -55,20 +56,20 @@ class Thinking:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What can be set, as the user types it; empty where nothing can."""
+        """The settings as a user types them; empty if nothing can be set."""
         if self.always:
             return self.efforts
         return (ON, OFF, *self.efforts) if self.form != "unknown" else ()
 
     def checked(self, word: str, model: str) -> str:
-        """The setting that a word of the user means.
+        """Return the setting that a word of the user means.
 
         Args:
             word: `on`, `off`, `default` or an effort, in any case.
             model: the model's name, for the error.
 
         Raises:
-            LLMError: the model does not take that; the text names what it takes.
+            LLMError: the model does not have this setting; the text names those it has.
         """
         word = word.strip().lower()
         taken = self.choices
@@ -85,7 +86,7 @@ class Thinking:
         raise LLMError(f"{model} does not take {word[:40]!r}; it takes {_listed(taken)}.")
 
     def fields(self, setting: str, *, has_tools: bool) -> dict[str, Any]:
-        """The fields of a request for this setting; a setting that the model does not take is passed over."""
+        """Return the request fields for this setting; a setting that the model does not have is ignored."""
         if self.not_with_tools and has_tools:
             return {"reasoning_effort": "none"}
         if setting == UNSET or (self.always and setting in (ON, OFF)):
@@ -114,10 +115,10 @@ class Thinking:
                 return {}
 
     def in_use(self, setting: str, dropped: Set[str], *, has_tools: bool) -> tuple[bool, str]:
-        """Whether the model is asked to think, and the effort that is named to it.
+        """Return whether the model is asked to think, and the effort that the request names (empty for none).
 
         Args:
-            setting: what was set.
+            setting: the setting.
             dropped: fields that the server refused, which are not sent any more.
             has_tools: the request names tools.
         """
@@ -129,19 +130,19 @@ class Thinking:
         if self.always:
             return True, effort
         if setting == OFF:
-            # A server that refuses the field thinks as it likes.
+            # A server that refuses the field decides by itself whether it thinks.
             return bool(fields) and not sent, ""
         return setting != UNSET and bool(sent), effort
 
 
 def thinking_in_words(model: str, thinks: bool, effort: str, taken: tuple[str, ...]) -> str:
-    """The setting of thinking, and those that the model takes, as one line for the user.
+    """Describe the thinking setting, and the settings the model has, in one line for the user.
 
     Args:
         model: its name.
-        thinks: it is asked to, or always does.
-        effort: how much, if that is said to it.
-        taken: what can be set.
+        thinks: it is asked to think, or always does.
+        effort: the effort, if the request names one.
+        taken: the settings that the model has.
     """
     how = f" ({effort})" if effort else ""
     if not taken:
@@ -152,7 +153,7 @@ def thinking_in_words(model: str, thinks: bool, effort: str, taken: tuple[str, .
 
 
 def _names_effort(sent: dict[str, Any], effort: str) -> bool:
-    """Whether one of the fields, or one inside them, says this effort."""
+    """Whether one of the fields, or a field inside them, has this effort as its value."""
     return any(
         value == effort or effort in lenient_json.mapping(value).values() for value in sent.values()
     )
@@ -168,17 +169,17 @@ _ALWAYS = Thinking(always=True)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one family of servers requires, accepts and refuses. The defaults give the smallest request."""
+    """The fields that one family of servers requires, accepts and refuses. The defaults give the smallest request."""
 
     name: str
     hosts: tuple[str, ...] = ()
-    """Host names or, with a leading dot or dash, their ends; a trailing dot or dash makes it a beginning."""
+    """Host names; a name with a leading dot or dash matches the end of a host, one with a trailing dot or dash its beginning."""
     path: str = ""
-    """Where the API is at these hosts, for base URLs that lack it; empty where that differs."""
+    """The path of the API at these hosts, for base URLs without one; empty if it differs from host to host."""
     reasoning: ReasoningBack = "as_came"
-    """The field in which reasoning goes back to its own model."""
+    """The field in which reasoning is sent back to the model that wrote it."""
     reasoning_missing: str | None = None
-    """The value of that field where there is no reasoning of this model; None: the field is left out."""
+    """The value of the reasoning field if a message has no reasoning of this model; None leaves the field out."""
     reasoning_missing_everywhere: bool = False
     """`reasoning_missing` is sent in every assistant message and not only in those with tool calls."""
     thinking: Thinking = Thinking()
@@ -186,20 +187,20 @@ class Dialect:
     cache_key: bool = False
     schema: Literal["plain", "moonshot"] = "plain"
     short_ids: bool = False
-    """Tool call ids are exactly nine letters or digits."""
+    """Tool call ids must be exactly nine letters or digits."""
     bridge: bool = False
     """No user message may follow a tool result: a short assistant message is sent between them."""
     single_calls: bool = False
-    """An assistant message has one tool call: several of a step are sent one after the other, each with its result."""
+    """An assistant message may have one tool call only: the calls of a step are sent one after the other, each with its result."""
     images: bool = True
     extra_content: bool = False
     """Tool calls have a field `extra_content` that must be sent back with them."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of every request."""
     limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
-    """The field that limits an answer, and the one to try where that is refused."""
+    """The field that limits the length of an answer, and the field to try if the server refuses the first."""
     one_at_a_time: bool = False
-    """Such a server answers one request after another, as it is installed, and does not say so."""
+    """With its default settings the server answers one request after another, and does not say so."""
 
 
 _NEWER_LIMITS = ("max_completion_tokens", "max_tokens")
@@ -297,7 +298,7 @@ DIALECTS: Mapping[str, Dialect] = {
             "llamacpp",
             reasoning="reasoning_content",
             thinking=Thinking("template"),
-            # llama.cpp says nothing else while it reads a prompt, which takes minutes without a graphics card.
+            # llama.cpp sends nothing else while it reads a prompt, which takes minutes without a graphics card.
             extra={"return_progress": True},
         ),
         Dialect("lmstudio", reasoning="reasoning_content"),
@@ -309,7 +310,7 @@ DIALECTS: Mapping[str, Dialect] = {
 
 @dataclass(frozen=True, slots=True)
 class _ModelRule:
-    """A change for models whose name matches, on the named dialects (none named: on any)."""
+    """A change for models whose name matches, on the named dialects; without names on all dialects."""
 
     model_rx: re.Pattern[str]
     changes: Mapping[str, Any]
@@ -321,7 +322,7 @@ def _rule(pattern: str, *dialects: str, **changes: Any) -> _ModelRule:
 
 
 _MODEL_RULES: tuple[_ModelRule, ...] = (
-    # Kimi models that think refuse an assistant message with calls that lacks its reasoning; `""` counts as lacking.
+    # Thinking Kimi models refuse an assistant message with calls but without its reasoning; they take `""` for no reasoning.
     _rule(r"(^|/)(kimi-(k|for)|k\d)", "moonshot", reasoning_missing=" "),
     _rule(r"(^|/)kimi-k2\.[56]($|-)", "moonshot", thinking=Thinking("type")),
     _rule(
@@ -332,7 +333,7 @@ _MODEL_RULES: tuple[_ModelRule, ...] = (
     _rule(r"(^|/)(kimi-k2\.7|kimi-for-coding|kimi-k2-thinking)", thinking=_ALWAYS),
     _rule(r"(^|/)(minimax-m2|magistral|deepseek-(reasoner|r1))", thinking=_ALWAYS),
     _rule(r"(^|/)(devstral|ministral|mistral|magistral|codestral|pixtral)", bridge=True),
-    # OpenAI's newer models take function tools here only without reasoning.
+    # OpenAI's newer models accept function tools on this endpoint only with reasoning off.
     _rule(
         r"(^|/)gpt-(5\.([4-9]|\d\d)|[6-9]|\d\d)",
         "openai",
@@ -387,7 +388,7 @@ _LONGEST_MODEL = 500
 
 
 def dialect_of_host(host: str) -> Dialect:
-    """The dialect of a host, else the generic one."""
+    """Return the dialect of a host, else the generic dialect."""
     for dialect in DIALECTS.values():
         for known in dialect.hosts:
             if known[-1] in ".-":
@@ -402,10 +403,10 @@ def dialect_of_host(host: str) -> Dialect:
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of this name.
+    """Return the dialect with this name.
 
     Raises:
-        LLMError: there is none; the text names those there are.
+        LLMError: no dialect has this name; the text lists the names.
     """
     try:
         return DIALECTS[name.strip().lower()]
@@ -416,7 +417,7 @@ def dialect_named(name: str) -> Dialect:
 
 
 def for_model(dialect: Dialect, model: str) -> Dialect:
-    """The dialect with the rules of this model's family applied."""
+    """Return the dialect with the rules of this model's family applied."""
     model = model[:_LONGEST_MODEL]
     for rule in _MODEL_RULES:
         if (not rule.dialects or dialect.name in rule.dialects) and rule.model_rx.search(model):
@@ -435,7 +436,7 @@ def dialect_for(base_url: str, model: str, override: str | None = None) -> Diale
 
 
 def family(model: str) -> str:
-    """The family a model belongs to: `kimi-k2.6` and `moonshotai/kimi-k2.7-code` are both `kimi-k2`."""
+    """Return the family of a model: `kimi-k2.6` and `moonshotai/kimi-k2.7-code` both belong to `kimi-k2`."""
     name = model.rsplit("/", 1)[-1].lower()
     found = re.match(r"\D*\d*", name)
     return found.group(0) if found and found.group(0) else name
@@ -490,12 +491,12 @@ _SIGNATURE = re.compile(r"missing a thought_?signature", re.IGNORECASE)
 
 @dataclass(slots=True)
 class LearnedQuirks:
-    """What was learned of a provider and model beyond their dialect, from refusals and answers."""
+    """The facts that refusals and answers taught about a provider and model, beyond their dialect."""
 
     dropped: set[str] = field(default_factory=set[str])
     """Fields that are not sent any more."""
     reasoning_missing: str | None = None
-    """What is sent where reasoning is missing; None: nothing was learned."""
+    """The value to send if reasoning is missing; None if nothing was learned."""
     bridge: bool = False
     single_calls: bool = False
     short_ids: bool = False
@@ -503,18 +504,18 @@ class LearnedQuirks:
     no_images: bool = False
     extra_content: bool = False
     effort_none: bool = False
-    """With tools the model answers only where the request turns reasoning off."""
+    """With tools the model answers only if the request turns reasoning off."""
     ends_without_reason: bool = False
     """The server never sends a finish reason: `[DONE]` ends an answer."""
     window: int | None = None
     """The window in tokens that a refusal named."""
     accepted: int = 0
-    """The tokens of input of the last answer, as the server counted them."""
+    """The input tokens of the last answer, as the server counted them."""
     counted_share: float = 0.0
-    """The largest ratio seen of the server's figure for a prompt to our estimate of it."""
+    """The largest ratio so far of the server's token count of a prompt to our estimate."""
 
     def applied(self, dialect: Dialect) -> Dialect:
-        """The dialect, changed by what was learned."""
+        """Return the dialect, changed by the learned facts."""
         if self.reasoning_missing is not None:
             known = dialect.reasoning
             dialect = replace(
@@ -543,12 +544,12 @@ class LearnedQuirks:
         """Learn from a refusal.
 
         Args:
-            refusal: the whole body, as text.
-            sent: the names of the optional fields that the refused request had, in messages too.
-            dialect: under which it was made, these quirks applied.
+            refusal: the whole body of the response, as text.
+            sent: the names of the optional fields in the refused request, those inside messages included.
+            dialect: the dialect of the request, with these quirks applied.
 
         Returns:
-            What was learned in a few words, or None: the same request would be refused again.
+            The learned fact in a few words; None if nothing was learned, so that the same request would be refused again.
         """
         refusal = refusal[:_MOST_CHARS]
         if _CONTENT_AND_THINKING.search(refusal) and sent & set(REASONING_FIELDS):
@@ -590,7 +591,7 @@ class LearnedQuirks:
         return None
 
     def _learn_missing(self, dialect: Dialect) -> str | None:
-        # Where nothing was sent an empty text is tried, where that was refused a blank.
+        # If no value was sent, an empty text is tried next; if that was refused, a blank.
         tried = dialect.reasoning_missing
         if tried == " ":
             return None
@@ -606,15 +607,15 @@ class LearnedQuirks:
 
 
 learned_quirks: dict[tuple[str, str, str], LearnedQuirks] = {}
-"""What was learned in this run of the program, by base URL, model and configured dialect."""
+"""The quirks learned in this run of the program, by base URL, model and configured dialect."""
 
 
 def quirks_of(provider: str, model: str, dialect: str = "") -> LearnedQuirks:
-    """What was learned of a provider and model: the same object every time.
+    """Return the quirks of a provider and model: the same object at every call.
 
     Args:
         provider: its base URL.
         model: the model's id.
-        dialect: the configured one. Under another dialect other requests were made, so other things were learned.
+        dialect: the configured dialect; each dialect has quirks of its own, as its requests differ.
     """
     return learned_quirks.setdefault((provider, model, dialect), LearnedQuirks())

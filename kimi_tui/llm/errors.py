@@ -1,13 +1,13 @@
 """The errors of model calls: their hierarchy, and classifying a server's answer as one of them.
 
-Texts are written for the user: what happened, in the provider's own words where there are any, then what to change.
-None ever holds a key.
+Texts are written for the user: they say what happened, in the provider's own words if there are any, then what to change. No
+text ever holds a key.
 
-`error_of_response`, `error_of_stream_event` and `error_of_wrong_content` classify answers of any shape: the sentence is
-taken out of the body, cut to size and freed of keys. `overflow_of` recognises, in the words of many servers, that a
-request was longer than the window. What is taken for an overflow compacts a conversation, so a sentence counts only
-where it cannot mean anything else: the size of a picture, the length of a name and the number of tools have limits too.
-`retry_after` reads how long a server asks to wait, from its headers and body.
+`error_of_response`, `error_of_stream_event` and `error_of_wrong_content` classify answers of any shape: they take the
+sentence out of the body, shorten it and remove keys. `overflow_of` recognises, in the words of many servers, that a request
+was longer than the window. An overflow compacts the conversation, so a sentence counts as one only if it cannot mean another
+limit, such as the size of a picture, the length of a name or the number of tools. `retry_after` reads how long a server asks
+to wait, from its headers and body.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kimi_tui import lenient_json
 from kimi_tui.logging_setup import written_forms
 
 LEAST_WINDOW = 1_024
-"""Tokens. What is named as smaller is no window of a model that anybody works with, but something else."""
+"""Tokens. A smaller figure in a text cannot be the context window of a usable model."""
 
 
 class LLMError(Exception):
-    """Base of all errors here. `advice` says what to change, in one sentence, or is empty."""
+    """Base of all errors of model calls. `advice` says in one sentence what to change; it may be empty."""
 
     def __init__(self, message: str, *, advice: str = "") -> None:
-        # Servers' words are in them, also halves of characters, which nothing could write or draw.
+        # Texts of servers may contain lone surrogates, which can be neither written nor drawn.
         self.message = lenient_json.without_surrogates(message)
         self.advice = lenient_json.without_surrogates(advice)
         super().__init__(self.message)
@@ -41,10 +41,10 @@ class LLMNotSet(LLMError):
 
 
 class LLMNotSupported(LLMError):
-    """The model cannot take this content; where that is known, it is raised before any request.
+    """The model cannot take this content. If that is known in advance, the error is raised before any request.
 
     Attributes:
-        missing: the capabilities that the model lacks for it, by the names of `provider.Capability`.
+        missing: the capabilities that the model lacks, by their names in `provider.Capability`.
     """
 
     def __init__(self, message: str, *, advice: str = "", missing: Collection[str] = ()) -> None:
@@ -53,18 +53,18 @@ class LLMNotSupported(LLMError):
 
 
 class ToolsNotSupported(LLMNotSupported):
-    """The server says that this model calls no tools; without them it may answer."""
+    """The server says that this model calls no tools; without tools it may answer."""
 
     def __init__(self, message: str, *, advice: str = "") -> None:
         super().__init__(message, advice=advice, missing={"tools"})
 
 
 class ModelCannotSee(LLMNotSupported):
-    """A message has images and the model takes none; nothing was sent or stored.
+    """A message has images and the model accepts none; nothing was sent or stored.
 
     Args:
-        model: what it is called.
-        seeing: configured models that do.
+        model: the name of the model.
+        seeing: the names of configured models that accept images.
     """
 
     def __init__(self, model: str, seeing: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ class NetworkSettingError(LLMError):
 
 
 class ProxyError(LLMError):
-    """The proxy refuses: it wants another login, or does not allow this server. Final."""
+    """The proxy refuses the connection: it requires another login, or does not allow this server. Final."""
 
 
 class APITimeoutError(LLMError):
@@ -102,12 +102,12 @@ class APITimeoutError(LLMError):
 
 
 class AnswerOverdueError(APITimeoutError):
-    """A limit of the wait for an answer was reached. Only retried where the user asked for that.
+    """A limit of the wait for an answer was reached. Retried only if the user asked for it.
 
-    Another request would be read and paid for from its beginning, and may well take as long.
+    The server reads and bills another request from its beginning, and may take as long again.
 
     Attributes:
-        again: whether the user did.
+        again: whether the user asked for another request.
     """
 
     def __init__(self, message: str, *, advice: str = "", again: bool = False) -> None:
@@ -116,7 +116,7 @@ class AnswerOverdueError(APITimeoutError):
 
 
 class APIEmptyResponseError(LLMError):
-    """The stream ended in order but held neither text nor a tool call. Retried."""
+    """The stream ended in order but contained neither text nor a tool call. Retried."""
 
 
 class APIStreamError(LLMError):
@@ -161,7 +161,7 @@ class ContextOverflowError(APIStatusError):
 
 
 _MOST_CHARS = 20_000
-"""How much of an answer is looked at. The error's sentences are at its beginning; the rest may be the request, repeated."""
+"""Number of characters of an answer that are read. The error's sentences are at its beginning; the rest may repeat the request."""
 _MOST_TOKENS = 100_000_000
 
 _CODES = frozenset(
@@ -179,7 +179,7 @@ _OTHER_CODES = frozenset(
     )
 )
 
-# Each gap is bounded: a hostile text must not be walked through once for each of its beginnings.
+# Each gap is bounded, so that a hostile text is not searched again from each possible beginning.
 _TEXTS = (
     r"exceeded model token limit",
     r"input token length too long",
@@ -208,12 +208,12 @@ _TEXTS = (
     r"prompt is too long",
     r"maximum prompt length is \d",
     r"maximum allowed input length",
-    # Anthropic, also behind Databricks and Bedrock; Vertex; GitHub; Volcengine.
+    # Anthropic (also through Databricks and Bedrock); Vertex; GitHub; Volcengine.
     r"input length and .{0,4}max_tokens.{0,4} exceed context limit",
     r"input token count is \d{1,12} but .{0,40}only supports up to \d",
     r"request body too large for .{0,80}max size: ?\d{1,12} tokens",
     r"exceed max message tokens",
-    # TGI and Together; vLLM; TensorRT; Cohere, whose "too many tokens, please wait" is another thing at Bedrock.
+    # TGI and Together; vLLM; TensorRT; Cohere, whose "too many tokens, please wait" means a rate limit at Bedrock.
     r"inputs.{0,4} tokens \+ .{0,4}max_new_tokens.{0,4} must be <= ?\d",
     r"inputs.{0,4} must have less than \d{1,12} tokens",
     r"longer than the maximum model length",
@@ -240,7 +240,7 @@ _ABOUT_OTHERS = re.compile(
 _RATE = re.compile(r"rate.?limit|too many requests|quota|per minute|\bTPM\b", re.IGNORECASE)
 
 _FIGURE = r"(\d[\d,]{0,14})"
-# Each has one group: the window. The first that makes sense counts.
+# Each pattern has one group: the window. The first plausible one counts.
 _WINDOWS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -276,19 +276,19 @@ _WINDOWS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """A request was longer than the window; `window` is its size in tokens, where the text names a plausible one."""
+    """A request was longer than the window. `window` is its size in tokens; None if the text names no plausible size."""
 
     window: int | None = None
 
 
 def overflow_of(code: str, said: str, body: str = "", *, accepted: int = 0) -> Overflow | None:
-    """The overflow that an error reports, or None: it is about something else.
+    """Return the overflow that an error reports, or None if the error is about something else.
 
     Args:
         code: the provider's own code or type.
-        said: its sentences.
-        body: the whole answer, for a figure that stands in a field of its own.
-        accepted: as many tokens of input the server took last time. A window is never smaller.
+        said: the sentences of the error.
+        body: the whole answer, for a size in a field of its own.
+        accepted: the number of input tokens that the server accepted last time; the window cannot be smaller.
     """
     name = code.lower()
     if name in _OTHER_CODES:
@@ -304,7 +304,7 @@ def overflow_of(code: str, said: str, body: str = "", *, accepted: int = 0) -> O
         return Overflow(window)
     if not _LOOSE.search(text) or not _ABOUT_THE_WINDOW.search(text) or _ABOUT_OTHERS.search(text):
         return None
-    # A figure that cannot be the window says that the sentence is about something else.
+    # A figure that cannot be the window shows that the sentence is about another limit.
     return Overflow(window) if window is not None or not any(map(str.isdigit, said)) else None
 
 
@@ -319,7 +319,7 @@ def _windows(text: str, accepted: int) -> list[int]:
 
 
 def _fields(body: str) -> str:
-    """The field of a body that names the window, as llama.cpp has it."""
+    """Return the body's field that names the window, as llama.cpp has it."""
     place = body[:_MOST_CHARS].find('"n_ctx"')
     return body[place : place + 40] if place >= 0 else ""
 
@@ -359,19 +359,19 @@ _LONGEST_TEXT = 64
 def retry_after(
     headers: Mapping[str, str], body: str, now: float, *, limited: bool = True
 ) -> float | None:
-    """The wait in seconds that a server asks for, or None.
+    """Return the wait in seconds that a server asks for, or None.
 
     Args:
-        headers: of the response, with names in lower case.
-        body: of the response.
-        now: seconds since 1970, against which dates are reckoned.
-        limited: this is a rate limit: the moments at which limits are lifted count too.
+        headers: the headers of the response, with names in lower case.
+        body: the body of the response.
+        now: the current time in seconds since 1970, to which dates are compared.
+        limited: the response reports a rate limit, so the headers that say when limits reset count too.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return _bounded(milliseconds / 1_000)
     if after := headers.get("retry-after", "").strip():
-        # Sent twice, by a server and a proxy in front of it, the longer one counts. Dates have commas of their own.
+        # If a server and a proxy in front of it both send the header, the longer wait counts. Dates contain commas themselves.
         parts = re.split(r",(?![^,]{0,30}GMT)" if "GMT" in after else ",", after[:256])
         waits = [_wait(part.strip(), now) for part in parts]
         found = max((wait for wait in waits if wait is not None), default=None)
@@ -387,7 +387,7 @@ def retry_after(
     resets = [
         found
         for name in _RESETS
-        # Of several limits only those that are used up hold us back.
+        # A limit that is not used up does not delay the next request.
         if headers.get(name.replace("reset", "remaining"), "0").strip() in {"0", "0.0", ""}
         and (found := _wait(headers.get(name, "").strip(), now)) is not None
     ]
@@ -407,7 +407,7 @@ def _number(text: str) -> float | None:
 
 
 def _until_date(text: str, now: float) -> float | None:
-    """Seconds until a date as HTTP or ISO 8601 writes it; without a time zone it is UTC."""
+    """Return the seconds until a date in HTTP or ISO 8601 form; a date without a time zone is in UTC."""
     try:
         return parsedate_to_datetime(text).timestamp() - now
     except (ValueError, TypeError, OverflowError):
@@ -434,7 +434,7 @@ def _parsed_duration(text: str) -> float | None:
 
 
 def _wait(text: str, now: float) -> float | None:
-    """The seconds in a header: a duration, a date, or a moment in seconds or milliseconds since 1970."""
+    """Return the seconds that a header means: by a duration, a date, or a moment in seconds or milliseconds since 1970."""
     found = _parsed_duration(text)
     if found is None:
         return _until_date(text, now) if text else None
@@ -454,7 +454,9 @@ _KEY_LIKE = re.compile(r"\b(sk|pk|key|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-]{12,}")
 _FINAL_CODES = {"insufficient_quota", "exceeded_current_quota_error", "access_terminated_error"}
 _OUT_OF_MONEY = re.compile(r"\b(insufficient balance|balance|arrears|recharge|credits?)\b", re.I)
 _GLM_FINAL = {"1113", "1304", "1308", "1309", "1310"}
-"""Zhipu's codes: no balance; no more calls today; a plan's hours, its weeks or months, or the plan itself are used up."""
+"""Zhipu's codes for: no balance; no more calls today; the limit of a plan's hours, of its weeks or months, or the plan itself
+is used up.
+"""
 _SPENT = re.compile(
     r"credit balance|\b(?:any|out of|no) credits|insufficient.?balance|arrear|overdue|good standing",
     re.IGNORECASE,
@@ -481,7 +483,7 @@ _MOONSHOT = ("api.moonshot.ai", "api.moonshot.cn", "api.kimi.com")
 
 @dataclass(frozen=True, slots=True)
 class ResponseContext:
-    """What is known about a response and its request, for errors. `secrets`, the key among them, are never shown."""
+    """The facts about a response and its request that errors need. `secrets`, which include the key, are never shown."""
 
     host: str
     model: str
@@ -489,13 +491,13 @@ class ResponseContext:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: tuple[str, ...] = ()
     now: float = 0.0
-    """The time in seconds since 1970, for waits that are given as dates."""
+    """The time in seconds since 1970, for waits given as dates."""
     accepted: int = 0
-    """Tokens of input that this model took last time: a smaller figure in a refusal is not its window."""
+    """Input tokens that this model accepted last time: a smaller figure in a refusal is not its window."""
 
     @property
     def request_id(self) -> str:
-        """The provider's own id of this request, which its support asks for."""
+        """The provider's id of this request; the provider's support asks for it."""
         for name in ("x-request-id", "x-trace-id", "x-msh-trace-id", "request-id", "cf-ray"):
             if found := self.headers.get(name, ""):
                 return _one_line(redact(found, self.secrets), 80)
@@ -504,13 +506,13 @@ class ResponseContext:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorBody:
-    """What a body says.
+    """The contents of an error body.
 
     Attributes:
-        sentence: the one to show.
+        sentence: the sentence to show.
         code: the provider's own code or type.
-        status: the HTTP status it names; 0 for none.
-        said: all sentences in it, a line each, without parts of the request that are repeated.
+        status: the HTTP status that the body names; 0 for none.
+        said: all sentences in the body, one per line, without repeated parts of the request.
     """
 
     sentence: str
@@ -520,7 +522,7 @@ class _ErrorBody:
 
 
 def _parse_error_body(body: Any) -> _ErrorBody:
-    """The sentence and codes in a body of any shape. At most 50 values are looked at."""
+    """Find the sentence and the codes in a body of any shape; at most 50 values are visited."""
     sentence, code, status = "", "", 0
     said: list[str] = []
     seen = 0
@@ -549,7 +551,7 @@ def _parse_error_body(body: Any) -> _ErrorBody:
         metadata = lenient_json.mapping(found.get("metadata"))
         raw = metadata.get("raw")
         if isinstance(raw, str) and raw:
-            # A reseller: the truth is what the provider behind it said, as JSON in a string.
+            # This server resells another: the error of the provider behind it stands here as JSON in a string.
             queue.append(_json_or_text(raw))
             sentence = ""
             continue
@@ -567,7 +569,7 @@ def _json_or_text(raw: str) -> Any:
 
 
 def error_of_response(raw: bytes, context: ResponseContext) -> LLMError:
-    """The error for a response whose status is not 2xx."""
+    """Return the error for a response whose status is not 2xx."""
     text = raw.decode("utf-8", "replace")
     try:
         body: Any = lenient_json.parse(raw)
@@ -579,7 +581,7 @@ def error_of_response(raw: bytes, context: ResponseContext) -> LLMError:
 
 
 def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
-    """The error for an error event inside a stream that began with status 200."""
+    """Return the error for an error event inside a stream that began with status 200."""
     body_facts = _parse_error_body(body)
     status = body_facts.status or (429 if "rate_limit" in body_facts.code else 0)
     if not status and _TRANSIENT_TYPE.search(body_facts.code + " " + body_facts.sentence):
@@ -589,7 +591,7 @@ def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
 
 
 def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseContext) -> LLMError:
-    """The error for a 200 that holds neither a stream nor JSON."""
+    """Return the error for a response with status 200 that is neither a stream nor JSON."""
     kind = "a web page" if "html" in content_type else _shown(content_type, context)
     kind = kind or "something unnamed"
     said = _plain(raw.decode("utf-8", "replace"), context)
@@ -605,7 +607,7 @@ def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseConte
 def overflow(
     sentence: str, context: ResponseContext, window: int | None = None
 ) -> ContextOverflowError:
-    """The error for a request longer than the window."""
+    """Return the error for a request longer than the window."""
     return ContextOverflowError(
         sentence,
         status=context.status,
@@ -657,14 +659,14 @@ def _classified(
 def _is_final_limit(body_facts: _ErrorBody, whole: str, wait_s: float | None) -> bool:
     if body_facts.code in _FINAL_CODES or any(code in whole for code in _FINAL_CODES):
         return True
-    # A named wait is better than any word: it says that waiting helps.
+    # A wait that the server names overrides its words: it says that waiting helps.
     return (wait_s is None and bool(_OUT_OF_MONEY.search(whole))) or body_facts.code in _GLM_FINAL
 
 
 def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseContext) -> str:
     host = context.host
     said = f"{body_facts.code} {body_facts.said}"[:_MOST_CHARS]
-    # A plan's limit has many statuses and codes, those of a refused client among them.
+    # Providers report a plan's limit with many statuses and codes; some also use those of a refused client.
     if (status == 403 and _RENEWED.search(said)) or (
         status == 429 and body_facts.code in _GLM_FINAL - {"1113"}
     ):
@@ -685,7 +687,7 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         others = " or ".join(other for other in _MOONSHOT if other != host)
         return f"Keys are not interchangeable: this one may belong to {others}. Check key and URL."
     if bad_key:
-        # Who asks for the list of models has no prompt to write a command into.
+        # A request for the list of models comes from a form without a prompt, so no command is advised there.
         or_else = ", or choose another model with /model" if context.model else ""
         return f"Check the API key and that it belongs to this server{or_else}."
     if (
@@ -718,7 +720,7 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
 
 
 def _plain(text: str, context: ResponseContext) -> str:
-    """A sentence from a body that is not JSON: a page's title, or its first words."""
+    """Return a sentence from a body that is not JSON: a page's title, or the first words."""
     if "<html" in text[:2000].lower() or "<!doctype" in text[:2000].lower():
         title = re.search(r"<title[^>]{0,200}>(.{1,200}?)</title>", text[:20_000], re.I | re.S)
         named = _one_line(redact(title.group(1), context.secrets), 200) if title else ""
@@ -727,22 +729,22 @@ def _plain(text: str, context: ResponseContext) -> str:
 
 
 def _shown(text: str, context: ResponseContext) -> str:
-    # Before it is cut: of half a key nobody knows that it is one.
+    # Keys are removed before the text is shortened: half a key would no longer be recognised.
     return _one_line(redact(text[: 8 * _MAX_SENTENCE], context.secrets), _MAX_SENTENCE)
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """The text with these keys, and with anything that looks like one, replaced by `[key]`."""
+    """Return the text with these keys, and with anything that looks like a key, replaced by `[key]`."""
     for form in (form for one in secrets if len(one) >= 6 for form in written_forms(one)):
         text = text.replace(form, "[key]")
         if len(form) > 16:
-            # Somebody else may have cut it.
+            # The server may have shortened the key.
             text = re.sub(rf"{re.escape(form[:12])}[^\s\"']{{0,{len(form)}}}", "[key]", text)
     return _KEY_LIKE.sub("[key]", text)
 
 
 def cannot_be_reached(host: str, error: BaseException, secrets: tuple[str, ...]) -> str:
-    """A sentence that this host cannot be connected to, with what the system says of it but for its number."""
+    """Say in one sentence that this host cannot be reached, with the system's reason but without its error number."""
     why = redact(_ERRNO.sub("", str(error)), secrets).strip()[:200]
     return f"{host} cannot be reached" + (f": {why}" if why else ".")
 

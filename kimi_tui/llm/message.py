@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 Role = Literal["system", "user", "assistant", "tool"]
 
 MANY = 500
-"""More calls or parts than this in one message are validated and written one by one: all of them in one call of pydantic would
-hold the interpreter, and so the event loop, for tens of milliseconds, also from a thread."""
+"""A message with more calls or parts than this is validated and written one by one: handling all of them in one call of
+pydantic would hold the interpreter, and so the event loop, for tens of milliseconds, even from a thread.
+"""
 
 
 class _Stored(BaseModel):
-    """Base of all stored shapes: unknown keys are kept, values are not mutated."""
+    """Base of all stored shapes: unknown keys are kept, and values are immutable."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -27,7 +28,7 @@ class _Stored(BaseModel):
 class TextPart(_Stored):
     """A run of text.
 
-    `attached` is set on text that the program added to the user's message: what it is, in words for the user.
+    `attached` is set on text that the program added to the user's message; it describes the text to the user.
     """
 
     type: Literal["text"] = "text"
@@ -38,9 +39,9 @@ class TextPart(_Stored):
 class ThinkPart(_Stored):
     """Reasoning the model wrote before its answer.
 
-    `field` is the key it came under (`reasoning_content`, `reasoning`, …), `provider` and `model` say who wrote it:
-    it is only ever sent back to the same provider and model family, in that field. `details` are
-    OpenRouter's or MiniMax's `reasoning_details`, returned unchanged and in order.
+    `field` is the key under which it came (`reasoning_content`, `reasoning`, …); `provider` and `model` say which model wrote
+    it. It is only ever sent back to the same provider and model family, in that field. `details` are OpenRouter's or
+    MiniMax's `reasoning_details`, returned unchanged and in order.
     """
 
     type: Literal["think"] = "think"
@@ -53,10 +54,10 @@ class ThinkPart(_Stored):
 
 
 class ImageURL(_Stored):
-    """Where an image is, and what is known of it.
+    """The location of an image, and its known properties.
 
-    In a session `url` is the reference to a stored image (`session.images`), in what is sent a `data:` URL; sessions of
-    other programs may hold others. `width` and `height` are pixels.
+    In a session `url` is the reference to a stored image (`session.images`), in a request it is a `data:` URL; sessions of
+    other programs may hold other URLs. `width` and `height` are pixels.
     """
 
     url: str
@@ -71,7 +72,7 @@ class ImageURL(_Stored):
 class ImagePart(_Stored):
     """An image in a user message, or in the result of a tool.
 
-    `attached` is set where the user did not put it in, but the program did, because the words name its file.
+    `attached` is set if the program added the image because the user's text names its file.
     """
 
     type: Literal["image_url"] = "image_url"
@@ -80,7 +81,7 @@ class ImagePart(_Stored):
 
 
 class UnknownPart(_Stored):
-    """A part of a type that only a later version or another program knows: kept in the file, ignored here, never sent."""
+    """A part of a type that only a later version or another program knows: it is kept in the file, ignored here, and never sent."""
 
     type: str = ""
 
@@ -118,7 +119,7 @@ class ToolCall(_Stored):
 
 
 class Message(_Stored):
-    """One message of the conversation, in the form in which it is stored.
+    """One message of the conversation, in its stored form.
 
     `interrupted` marks an assistant message whose stream was stopped; it is never sent.
     """
@@ -132,11 +133,11 @@ class Message(_Stored):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Message:
-        """The message of a stored object.
+        """Return the message that a stored object holds.
 
         Raises:
-            ValidationError: it is none.
-            RecursionError: it is nested too deeply.
+            ValidationError: the object is no message.
+            RecursionError: the object is nested too deeply.
         """
         parts, calls = _many(record.get("content")), _many(record.get("tool_calls"))
         if not (parts or calls):
@@ -152,27 +153,27 @@ class Message(_Stored):
 
     @property
     def is_long(self) -> bool:
-        """Whether it holds so many calls or parts that it is not handled in one go."""
+        """Whether the message has so many calls or parts that it must not be handled in one go."""
         n_parts = 0 if isinstance(self.content, str) else len(self.content)
         return max(n_parts, len(self.tool_calls or ())) > MANY
 
     @property
     def parts(self) -> list[ContentPart]:
-        """The content as a list of parts, whichever way it is stored."""
+        """The content as a list of parts, whether it is stored as a list or as a string."""
         if isinstance(self.content, str):
             return [TextPart(text=self.content)] if self.content else []
         return self.content
 
     @property
     def text(self) -> str:
-        """All text parts joined, without reasoning and without what the program attached."""
+        """All text parts joined, without reasoning and without attached text."""
         return "".join(
             part.text for part in self.parts if isinstance(part, TextPart) and not part.attached
         )
 
     @property
     def attached(self) -> tuple[str, ...]:
-        """The attachments of the message, as the user is shown them."""
+        """The descriptions of the message's attachments, as shown to the user."""
         return tuple(
             part.attached for part in self.parts if isinstance(part, TextPart) and part.attached
         )
@@ -190,10 +191,10 @@ class Message(_Stored):
         return "".join(part.think for part in self.parts if isinstance(part, ThinkPart))
 
     def stored(self) -> dict[str, Any]:
-        """The object that `context.jsonl` holds: nulls left out, a lone text part as a plain string.
+        """Return the object that `context.jsonl` holds: nulls are left out, a lone text part is a plain string.
 
-        `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without them. Values
-        are left as they are, also those that JSON has no form for.
+        `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without them.
+        Values are unchanged, including those that JSON cannot represent.
         """
         if not self.is_long:
             return _complete(self.model_dump(exclude_none=True))
@@ -208,7 +209,7 @@ class Message(_Stored):
 
 
 def _many(items: object) -> list[object]:
-    """A list that is too long for one go; an empty one for anything else."""
+    """Return a list that is too long to be handled in one go; an empty list for anything else."""
     if not isinstance(items, list):
         return []
     found = cast("list[object]", items)
@@ -225,5 +226,5 @@ def _complete(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def user_message(text: str) -> Message:
-    """A message of the role `user` with plain text."""
+    """Return a message of the role `user` with plain text."""
     return Message(role="user", content=text)

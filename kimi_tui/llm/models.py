@@ -1,9 +1,9 @@
-"""Facts about models: listing those of a server, their context windows and capabilities, finding and probing servers.
+"""Facts about models: listing those of a server, their context windows and capabilities, and finding and probing servers.
 
 `chat_models` lists what a user can choose from: it corrects the base URL and leaves out models that cannot chat.
-`local_servers` looks on this machine's usual ports. `probe` finds out about the one model in use and never fails: what
-cannot be found out is None. All use small requests beside the conversation, each with one JSON answer and a short timeout.
-For servers that do not say, `known_window` and `known_to_see` go by a model's name. Windows are in tokens, timeouts in
+`local_servers` looks on this machine's usual ports. `probe` finds out about the one model in use and never fails: unknown
+facts are None. All of them use small requests beside the conversation, each with one JSON answer and a short timeout. For
+servers that do not report them, `known_window` and `known_to_see` go by a model's name. Windows are in tokens, timeouts in
 seconds.
 """
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from kimi_tui.llm.transport import RestrictedClient
 
 _MAX_BYTES = 8 * 1024 * 1024
-"""The longest list of models that is known has 1 MiB."""
+"""Bytes. The longest known list of models has 1 MiB."""
 
 
 class _JsonClient:
-    """Small requests to one server. Made by `_json_client`."""
+    """Small requests to one server. Create it with `_json_client`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class _JsonClient:
                     "GET" if body is None else "POST",
                     url,
                     json=body,
-                    # Packed, a small answer could become any size before its bytes are counted.
+                    # A small compressed answer could unpack to any size before its bytes are counted.
                     headers={**headers, "Accept-Encoding": "identity"},
                     timeout=self._timeout_s if timeout_s is None else timeout_s,
                 )
@@ -123,7 +123,7 @@ class _JsonClient:
     async def request_or_none(
         self, url: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> Any:
-        """Like `request`, with None for every failure."""
+        """Like `request`, but return None for every failure."""
         try:
             return await self.request(url, body, timeout_s=timeout_s)
         except LLMError:
@@ -132,12 +132,12 @@ class _JsonClient:
 
 def _parsed(raw: bytes) -> Any:
     value = lenient_json.parse(raw)
-    # Names go to the screen and into the configuration, which hold no halves of characters.
+    # Names go to the screen and into the configuration; neither accepts lone surrogates.
     return lenient_json.text_only(value) if lenient_json.can_have_halves(raw) else value
 
 
 async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
-    """The body, and whether that is all of it: no more is read than a small answer may have."""
+    """Read the body up to the largest size of a small answer; return it, and whether it is complete."""
     pieces: list[bytes] = []
     size = 0
     async for piece in response.aiter_bytes():
@@ -152,10 +152,10 @@ async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
 async def _json_client(
     base_url: str, api_key: str, headers: Mapping[str, str], *, timeout_s: float
 ) -> AsyncGenerator[_JsonClient]:
-    """A client for one server, closed afterwards.
+    """Yield a client for one server, and close it afterwards.
 
     Raises:
-        LLMError: the base URL is none, the key would cross a network unencrypted, or the environment names a proxy or
+        LLMError: the base URL is invalid, the key would cross a network unencrypted, or the environment names a proxy or
             certificates that cannot be used.
     """
     host = check_origin(base_url, api_key, headers)
@@ -180,7 +180,7 @@ _USUAL_PORTS: Mapping[str, int] = {
     "vLLM": 8000,
 }
 NO_LIST_STATUSES = frozenset({200, 404, 405, 501})
-"""The statuses with which a server answers that has no list of models."""
+"""The statuses with which servers answer that have no list of models."""
 _LOOPBACK_TIMEOUT_S = 0.8
 _PAUSE_S = 2.0
 _PATIENCE_S = 600.0
@@ -188,10 +188,10 @@ _PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model that a server lists. `window`, `capabilities` and `price` are None where it does not say.
+    """A model that a server lists. `window`, `capabilities` and `price` are None if the server does not tell them.
 
-    `price` is what a million tokens of input and of output cost, in US dollars.
-    `chats` is false for models for embeddings, ranking, images or audio.
+    `price` is the cost of a million input tokens and of a million output tokens, in US dollars.
+    `chats` is false for models that make embeddings, rankings, images or audio.
     """
 
     id: str
@@ -203,7 +203,7 @@ class FoundModel:
 
     @property
     def likely_window(self) -> tuple[int | None, bool]:
-        """The window in tokens (None: unknown) and whether it is only guessed from the name."""
+        """Return the window in tokens (None: unknown) and whether it is only guessed from the name."""
         if self.window is not None:
             return self.window, False
         return known_window(self.id), True
@@ -211,10 +211,10 @@ class FoundModel:
 
 @dataclass(frozen=True, slots=True)
 class ChatModels:
-    """The models of a server that can be talked to, in its order.
+    """The models of a server that can chat, in the server's order.
 
-    `base_url` is the one that answered: not always the one that was asked, for a missing `/v1` is added. `others` counts
-    the models that were left out because they do not chat.
+    `base_url` is the URL that answered; it may differ from the requested URL, as a missing `/v1` is added. `others` is the
+    number of models that were left out because they do not chat.
     """
 
     base_url: str
@@ -224,7 +224,7 @@ class ChatModels:
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A server found on this machine; `loading` while it answers that its model is not ready yet."""
+    """A server found on this machine; `loading` is true while it answers that its model is not ready yet."""
 
     name: str
     base_url: str
@@ -239,19 +239,19 @@ async def chat_models(
     *,
     timeout_s: float = 10.0,
 ) -> ChatModels:
-    """The models of a server that can be chatted with, with what is known of their windows.
+    """Return a server's models that can chat, with their windows if those are known.
 
-    Where nothing is listed under the base URL, the URLs are tried where the API of this host, or of most servers, is
-    (`/v1`); all of them have the same origin, so the key is sent nowhere else.
+    If the base URL lists nothing, the usual paths of this host's API and of most servers (`/v1`) are tried. All these URLs
+    have the same origin, so the key is sent nowhere else.
 
     Args:
-        base_url: as the user wrote it.
-        api_key: sent along; empty for none.
-        headers: the user's own, sent as the key is.
+        base_url: the base URL as the user wrote it.
+        api_key: the key to send; empty for none.
+        headers: the user's own headers, sent wherever the key is.
         timeout_s: seconds for each request.
 
     Raises:
-        LLMError: unreachable, refused (a 401 names what to change), or not such a server.
+        LLMError: the server cannot be reached, refuses (the text for a 401 says what to change), or lists no models.
     """
     first: LLMError | None = None
     async with _json_client(base_url, api_key, headers, timeout_s=timeout_s) as client:
@@ -261,7 +261,7 @@ async def chat_models(
             except LLMError as error:
                 if not _has_no_model_list(error):
                     if first is not None and isinstance(error, APIStatusError):
-                        # The API is here, and refuses: that says more than that it is not at the URL that was given.
+                        # This URL has the API, which refuses; its error says more than the 404 of the URL that was given.
                         ends = (
                             f"Base URLs usually end in /v1; the API answered at {shown_url(url)}."
                         )
@@ -279,7 +279,7 @@ async def chat_models(
 
 async def _listed_models(client: _JsonClient, base_url: str, timeout_s: float) -> list[FoundModel]:
     held = [await client.request(f"{base_url}/models", timeout_s=timeout_s)]
-    # Thousands are read, and those that are too many given up, where no key waits for it.
+    # A list may have thousands of models; reading it, and freeing those beyond the limit, is done in a thread.
     models = await asyncio.to_thread(lambda: read_models(held.pop()))
     if models is None:
         raise APIStatusError(
@@ -296,7 +296,7 @@ def _has_no_model_list(error: LLMError) -> bool:
 
 
 def base_urls(base_url: str) -> list[str]:
-    """Where the API of a base URL can be, the URL itself first; all of one origin. At most four."""
+    """Return the URLs at which a server's API may be, the given one first; at most four, all with one origin."""
     given = base_url.rstrip("/")
     places = [given]
     path = [part for part in urlsplit(given).path.split("/") if part]
@@ -312,7 +312,7 @@ def base_urls(base_url: str) -> list[str]:
 async def _with_program_facts(
     client: _JsonClient, base_url: str, models: list[FoundModel]
 ) -> list[FoundModel]:
-    """The models with the windows and kinds that LM Studio and Ollama list at endpoints of their own."""
+    """Return the models with the windows and kinds that LM Studio and Ollama list at endpoints of their own."""
     origin = root_of(base_url)
     lmstudio, running = await asyncio.gather(
         client.request_or_none(f"{origin}/api/v0/models", timeout_s=_LOOPBACK_TIMEOUT_S),
@@ -340,7 +340,7 @@ async def _with_program_facts(
 
 
 async def local_servers(ports: Mapping[str, int] = _USUAL_PORTS) -> list[LocalServer]:
-    """The servers that answer on their usual ports, asked all at once."""
+    """Return the servers that answer on the usual ports; all ports are asked at once."""
 
     async def look(name: str, port: int) -> LocalServer | None:
         base_url = f"http://127.0.0.1:{port}/v1"
@@ -355,10 +355,10 @@ async def local_servers(ports: Mapping[str, int] = _USUAL_PORTS) -> list[LocalSe
 
 
 async def local_servers_until_ready() -> AsyncGenerator[list[LocalServer]]:
-    """The servers of this machine: a list at once, and another one whenever one of them has finished loading its model.
+    """Yield the servers of this machine: a list at once, and another whenever one of them has finished loading its model.
 
-    Ends when none is loading any more, or after ten minutes; a server does not notify, so those that load
-    are polled every two seconds.
+    The iteration ends when no server is loading any more, or after ten minutes. Servers send no notification, so those that
+    are loading are polled every two seconds.
     """
     deadline = time.monotonic() + _PATIENCE_S
     found = await local_servers()
@@ -374,17 +374,17 @@ async def local_servers_until_ready() -> AsyncGenerator[list[LocalServer]]:
 
 
 def _is_loading(error: LLMError) -> bool:
-    """Whether the server is there and will be ready in a while, as llama.cpp says with every path."""
+    """Whether the server runs but is not ready yet, as llama.cpp answers on every path."""
     busy = isinstance(error, APIStatusError) and error.status == 503
     return busy and "loading" in error.message.lower()
 
 
 MOST_MODELS = 2_000
-"""Several times what any server has: each is looked at on the event loop when a list of them is shown or narrowed."""
+"""Several times the number of models of any server. The event loop visits each model when a list of them is shown or narrowed."""
 
 
 def read_models(body: Any) -> list[FoundModel] | None:
-    """The models in the answer of `/models`, no more than `MOST_MODELS`, or None if it is no such answer."""
+    """Read the models in an answer of `/models`, at most `MOST_MODELS`; None if it is not such an answer."""
     shape = lenient_json.mapping(body)
     entries: object = shape.get("data", shape.get("models"))
     if isinstance(body, list):
@@ -423,7 +423,7 @@ def _model(entry: Mapping[str, Any]) -> FoundModel:
 
 
 def _price(entry: Mapping[str, Any]) -> tuple[float, float] | None:
-    """What OpenRouter's entry says: dollars a token, as texts; a price that varies is a negative one there."""
+    """Read the price from OpenRouter's entry: texts in dollars per token; a negative number there means a price that varies."""
     stated = lenient_json.mapping(entry.get("pricing"))
     found: list[float] = []
     for key in ("prompt", "completion"):
@@ -441,7 +441,7 @@ _LONGEST_PRICE = 40
 _HIGHEST_PRICE = 1_000_000
 
 
-# Words of a model's name between its separators; matched whole, so that `embedded-coder` is none of them.
+# These are words of a model's name between its separators. They must match whole, so that `embedded-coder` does not count.
 _NO_CHAT_WORDS = frozenset(
     (
         *("embed", "embedding", "embeddings", "embedder", "minilm", "bge", "gte", "e5", "rerank"),
@@ -486,7 +486,7 @@ def _chats(name: str, entry: Mapping[str, Any]) -> bool:
 
 
 def _capabilities(entry: Mapping[str, Any]) -> frozenset[Capability] | None:
-    """The capabilities in the entry of a model, as Moonshot, OpenRouter or Mistral name them."""
+    """Read the capabilities in a model's entry, as Moonshot, OpenRouter or Mistral name them."""
     found: set[Capability] = set()
     said = False
     if "supports_image_in" in entry or "supports_reasoning" in entry:
@@ -509,7 +509,7 @@ def _capabilities(entry: Mapping[str, Any]) -> frozenset[Capability] | None:
     if isinstance(entry.get("capabilities"), dict):
         said = True
         stated = lenient_json.mapping(entry.get("capabilities"))
-        # A list that does not speak of calls takes nothing away.
+        # A list without an entry for function calls takes no capability away.
         if stated.get("function_calling", True):
             found.add("tools")
         if stated.get("vision"):
@@ -523,17 +523,17 @@ _REMOTE_TIMEOUT_S = 8.0
 _LOCAL_TIMEOUT_S = 1.0
 _LOAD_TIMEOUT_S = 120.0
 _ENLARGED = 32_768
-"""Tokens of the window that is offered where Ollama gives a model less: enough for the whole prompt and some work."""
+"""Tokens of the window that is offered if Ollama gives a model less: enough for the whole prompt and some work."""
 _OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What probing found out of a server and a model; None where it did not tell.
+    """The facts that probing found out about a server and a model; None for each that the server did not tell.
 
-    `base_url` is where the API is, if that is not where it was said to be. `larger` says how a larger window is had, `enlarged` is
-    the one that `with_larger_window` can make at `root`, in tokens; 0 for none. With `one_at_a_time` the server answers one
-    request after another.
+    `base_url` is the API's URL if it differs from the given one. `larger` says how the user gets a larger window; `enlarged`
+    is the window in tokens that `with_larger_window` can make at `root`, 0 for none. With `one_at_a_time` the server answers
+    one request after another.
     """
 
     dialect: Dialect | None = None
@@ -573,7 +573,7 @@ async def _probe_list(
 async def _find_list(
     client: _JsonClient, base_url: str, timeout_s: float
 ) -> tuple[str, list[FoundModel]]:
-    """The base URL under which models are listed, and those; the given one where none are listed anywhere."""
+    """Return the base URL under which models are listed, and these models; the given URL if no URL lists any."""
     for url in base_urls(base_url):
         try:
             models = read_models(await client.request(f"{url}/models", timeout_s=timeout_s))
@@ -613,13 +613,13 @@ async def _probe_local(client: _JsonClient, base_url: str, model: str) -> Server
 
 
 def _roots(base_url: str) -> list[str]:
-    """Where a local program's own endpoints can be: below the path before `/v1`, or at the server's root."""
+    """Return the URLs at which a local program's own endpoints can be: below the path before `/v1`, or at the server's root."""
     path = urlsplit(base_url).path.rstrip("/").removesuffix("/v1").rstrip("/")
     return [*([root_of(base_url) + path] if path else []), root_of(base_url)]
 
 
 async def _program(client: _JsonClient, root: str, model: str) -> ServerFacts | None:
-    """What llama.cpp, LM Studio or Ollama says of itself and the model; None: it is none of them."""
+    """Ask llama.cpp, LM Studio or Ollama about itself and the model; None if the server is none of them."""
     props, lmstudio, version = await asyncio.gather(
         client.request_or_none(f"{root}/props", timeout_s=_LOCAL_TIMEOUT_S),
         client.request_or_none(f"{root}/api/v0/models", timeout_s=_LOCAL_TIMEOUT_S),
@@ -633,7 +633,7 @@ async def _program(client: _JsonClient, root: str, model: str) -> ServerFacts | 
     ]
     if any("max_context_length" in one for one in entries):
         return _lmstudio(entries, model)
-    # Not every server that answers here is Ollama: Open WebUI does too.
+    # A server that answers here need not be Ollama: Open WebUI answers too.
     shown = await _ollama_shown(client, root, model) if _has_version(version) else None
     return await _ollama(client, root, model, shown) if shown is not None else None
 
@@ -647,12 +647,12 @@ async def _llamacpp(
 ) -> ServerFacts:
     window = _n_ctx(props)
     if not window:
-        # A router serves several models and describes one by name; the model must not be loaded for that.
+        # A router serves several models and describes one by name; the request must not make it load the model.
         url = f"{origin}/props?model={quote(model, safe='')}&autoload=false"
         props = lenient_json.mapping(await client.request_or_none(url, timeout_s=_LOCAL_TIMEOUT_S))
         window = _n_ctx(props)
     can: set[Capability] = {"tools"}
-    # A template that does not support tools drops them: the model would never hear of them.
+    # A chat template without support for tools drops them: the model would not see them.
     if lenient_json.mapping(props.get("chat_template_caps")).get("supports_tools") is False:
         can.clear()
     if lenient_json.mapping(props.get("modalities")).get("vision"):
@@ -688,7 +688,7 @@ def _lmstudio(entries: list[dict[str, Any]], model: str) -> ServerFacts:
 
 
 async def _ollama_shown(client: _JsonClient, root: str, model: str) -> dict[str, Any] | None:
-    """What Ollama says of a model; empty for a model that it does not know, None: this is no Ollama."""
+    """Return Ollama's description of a model; empty if it does not know the model, None if the server is not Ollama."""
     try:
         shown = await client.request(
             f"{root}/api/show", {"model": model}, timeout_s=_LOCAL_TIMEOUT_S
@@ -716,7 +716,7 @@ async def _ollama(
         can.add("image_in")
     window = await _ollama_window(client, origin, model)
     if window is None and shown:
-        # Its window is only known once it is loaded; a request without a prompt does no more than that.
+        # Ollama knows the window only after loading the model; a request without a prompt only loads it.
         await client.request_or_none(
             f"{origin}/api/generate", {"model": model}, timeout_s=_LOAD_TIMEOUT_S
         )
@@ -734,14 +734,14 @@ async def _ollama(
 
 
 def _trained_window(shown: dict[str, Any]) -> int | None:
-    """The window in tokens that a model of Ollama was trained with; None where that is not said."""
+    """Return the window in tokens with which a model of Ollama was trained; None if Ollama does not say."""
     info = lenient_json.mapping(shown.get("model_info"))
     sizes = (value for key, value in info.items() if key.endswith(".context_length"))
     return next(filter(None, map(lenient_json.count, sizes)), None)
 
 
 def enlarged_name(model: str, window: int) -> str:
-    """The name of a model of Ollama with a larger window: `qwen3:8b-32k` for `qwen3:8b`."""
+    """Return the name of an Ollama model with a larger window: `qwen3:8b-32k` for `qwen3:8b`."""
     size = f"{window // _K}k" if window >= _K else str(window)
     last = model.rsplit("/", 1)[-1]
     return f"{model}-{size}" if ":" in last else f"{model}:{size}"
@@ -750,19 +750,19 @@ def enlarged_name(model: str, window: int) -> str:
 async def with_larger_window(
     root: str, api_key: str, headers: Mapping[str, str], model: str, window: int
 ) -> str:
-    """Have Ollama make a model from another one, which has a window of that many tokens; returns its name.
+    """Have Ollama make a copy of a model with a window of that many tokens; return its name.
 
-    Only its settings are new (`num_ctx`): the weights are shared, and a model of that name is replaced.
+    Only the setting `num_ctx` is new: both models share the weights. An existing model with that name is replaced.
 
     Args:
-        root: where its native interface is, without `/api`.
-        api_key: sent along; empty for none.
-        headers: the user's own.
+        root: the URL of Ollama's native API, without `/api`.
+        api_key: the key to send; empty for none.
+        headers: the user's own headers.
         model: the name of the model.
-        window: tokens.
+        window: the size of the window in tokens.
 
     Raises:
-        LLMError: unreachable, or refused.
+        LLMError: Ollama cannot be reached, or refuses.
     """
     name = enlarged_name(model, window)
     body = {"model": name, "from": model, "parameters": {"num_ctx": window}, "stream": False}
@@ -793,7 +793,7 @@ async def _ollama_window(client: _JsonClient, origin: str, model: str) -> int | 
 DEFAULT_WINDOW = 128_000
 _K = 1_024
 
-# The first pattern that matches the model's last path segment counts; sizes are in tokens.
+# The first pattern that matches the last path segment of the model's name counts; sizes are in tokens.
 _KNOWN_WINDOWS: tuple[tuple[str, int], ...] = (
     (r"kimi-k3", 1_024 * _K),
     (r"k3($|-)", 1_024 * _K),
@@ -830,13 +830,13 @@ _KNOWN_WINDOWS: tuple[tuple[str, int], ...] = (
 )
 
 _USUAL = (8, 16, 32, 64, 128, 200, 256, 400, 512, 1_024, 2_048)
-"""Thousands of tokens that windows usually have."""
+"""Common sizes of windows, in thousands of tokens."""
 
 _COMPILED = tuple((re.compile(pattern), size) for pattern, size in _KNOWN_WINDOWS)
 
 
 def known_window(model: str) -> int | None:
-    """The window of a model by its name, or None."""
+    """Return the window of a model by its name, or None."""
     name = model.rsplit("/", 1)[-1].lower()
     for pattern, size in _COMPILED:
         if pattern.match(name):
@@ -845,7 +845,7 @@ def known_window(model: str) -> int | None:
 
 
 def larger_window(read: int, *candidates: int | None) -> int:
-    """The window of a model that took `read` tokens: the first candidate that is no smaller, else a usual size."""
+    """Return the window of a model that accepted `read` tokens: the first candidate that is no smaller, else a common size."""
     for size in (*candidates, DEFAULT_WINDOW, *(one * 1_000 for one in _USUAL)):
         if size is not None and size >= read:
             return size
@@ -859,5 +859,5 @@ _SEEING = re.compile(
 
 
 def known_to_see(model: str) -> bool:
-    """Whether a model of this name takes images."""
+    """Whether a model with this name accepts images."""
     return bool(_SEEING.match(model.rsplit("/", 1)[-1].lower()))

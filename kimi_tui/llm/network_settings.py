@@ -1,8 +1,8 @@
-"""The way to a server as the environment describes it: the proxy, if any, and the certificates that are trusted.
+"""The environment's settings for connections: the proxy, if any, and the trusted certificates.
 
-`proxy_to` and `trusted_certificates` read the variables that curl and git read, too (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`,
-`SSL_CERT_FILE`, `SSL_CERT_DIR`), for the one server of a client. A value that cannot be used raises `NetworkSettingError`, whose
-text names the variable; it never falls back to another way, which the user did not choose.
+`proxy_to` and `trusted_certificates` read the variables that curl and git also read (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`,
+`SSL_CERT_FILE`, `SSL_CERT_DIR`), for the one server of a client. A value that cannot be used raises `NetworkSettingError`,
+whose text names the variable; there is no fallback to a connection that the user did not choose.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kimi_tui.llm.errors import APIConnectionError, LLMError, NetworkSettingErro
 _SCHEMES: Mapping[str, str] = {
     "http": "http",
     "https": "https",
-    # GNOME and v2rayN write this one. The name of the server is resolved by the proxy under all three.
+    # GNOME and v2rayN write `socks`. With all three schemes the proxy resolves the server's name.
     "socks": "socks5",
     "socks5": "socks5",
     "socks5h": "socks5h",
@@ -44,10 +44,10 @@ class EnvironmentProxy:
     """A proxy for one server.
 
     Attributes:
-        variable: where its address comes from, for texts.
-        shown: its address without user name and password.
-        url: its address, with a scheme that the HTTP library knows.
-        secrets: user name and password as they are written and as they are sent; never shown.
+        variable: the variable that holds the address, for texts.
+        shown: the address without user name and password.
+        url: the address, with a scheme that the HTTP library knows.
+        secrets: user name and password, both as written and as sent; they are never shown.
     """
 
     variable: str
@@ -57,20 +57,20 @@ class EnvironmentProxy:
 
     @property
     def is_socks(self) -> bool:
-        """Whether it speaks SOCKS5, else HTTP."""
+        """Whether the proxy speaks SOCKS5, else HTTP."""
         return self.url.startswith("socks")
 
     @property
     def called(self) -> str:
-        """The subject of a sentence about it."""
+        """The name of the proxy, as the subject of a sentence."""
         return f"The proxy {self.shown}, set by {self.variable},"
 
     def failure(self, host: str, error: httpx2.TransportError) -> LLMError:
-        """The error for a connection to a server that this proxy did not make.
+        """Return the error for a connection to a server that this proxy did not make.
 
         Args:
-            host: of the server.
-            error: of the HTTP library: it could not connect to the proxy, or the proxy refused.
+            host: the host of the server.
+            error: the HTTP library's error: it could not connect to the proxy, or the proxy refused.
         """
         if not isinstance(error, httpx2.ProxyError):
             why = one_line(str(error))[:_LONGEST_SHOWN]
@@ -93,7 +93,7 @@ class EnvironmentProxy:
         )
 
     def wants_login(self, said: str = "") -> ProxyError:
-        """The error for a proxy that asks for a name and a password, or does not take those it was given."""
+        """Return the error for a proxy that asks for a name and a password, or rejects those it got."""
         given = "does not accept the user name and password given there" if self.secrets else ""
         return ProxyError(
             f"{self.called} "
@@ -104,17 +104,17 @@ class EnvironmentProxy:
 
 
 def proxy_to(base_url: str, environ: Mapping[str, str] | None = None) -> EnvironmentProxy | None:
-    """The proxy that a server is to be reached through; None for a straight connection.
+    """Return the proxy through which a server must be reached; None for a direct connection.
 
-    `NO_PROXY` is looked at first: a variable that is not used may hold anything. Names in lower case come before those in
-    capitals, and that of the server's scheme before `ALL_PROXY`. A proxy is never meant for this machine itself.
+    `NO_PROXY` is read first, as the value of an unused variable does not matter. Names in lower case come before those in
+    capitals, and the variable of the server's scheme before `ALL_PROXY`. Servers on this machine never use a proxy.
 
     Args:
-        base_url: of the server.
+        base_url: the base URL of the server.
         environ: the environment variables; those of this process by default.
 
     Raises:
-        NetworkSettingError: the variable that applies holds no address of a proxy that can be used.
+        NetworkSettingError: the variable that applies holds no usable proxy address.
     """
     environ = os.environ if environ is None else environ
     host = host_of(base_url)
@@ -131,7 +131,7 @@ def proxy_to(base_url: str, environ: Mapping[str, str] | None = None) -> Environ
 
 
 def _system_proxy(scheme: str, host: str) -> EnvironmentProxy | None:
-    """The proxy in the network settings of macOS."""
+    """Return the proxy in the network settings of macOS."""
     value = urllib.request.getproxies().get(scheme, "")
     if not value or urllib.request.proxy_bypass(host):
         return None
@@ -139,10 +139,10 @@ def _system_proxy(scheme: str, host: str) -> EnvironmentProxy | None:
 
 
 def _value(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The variable of this name that is set, in lower case or in capitals, and what is in it without blanks and quotes."""
+    """Return the set variable with this name, in lower case or in capitals, and its value without blanks and quotes."""
     for variable in (name, name.upper()):
         if variable == "HTTP_PROXY" and "REQUEST_METHOD" in environ:
-            continue  # in a CGI program that is a header of the request
+            continue  # a CGI program gets the request's `Proxy` header in this variable
         if value := environ.get(variable, "").strip().strip("\"'").strip():
             return variable, value
     return name.upper(), ""
@@ -180,7 +180,7 @@ def _proxy(variable: str, value: str, host: str) -> EnvironmentProxy:
 
 
 def _is_excepted(base_url: str, no_proxy: str) -> bool:
-    """Whether `NO_PROXY` names this server: by its name or a domain above it, its address, a network, or `*`.
+    """Whether `NO_PROXY` names this server: by its name, a domain above it, its address, a network, or `*`.
 
     An entry may have a port, and a dot or `*.` in front of a domain.
     """
@@ -215,9 +215,9 @@ def _network_holds(entry: str, host: str) -> bool:
 
 
 def trusted_certificates(environ: Mapping[str, str] | None = None) -> ssl.SSLContext:
-    """A context for connections to servers, which trusts the certificates that the environment names, else the system's.
+    """Return a context for connections to servers that trusts the certificates named by the environment, else the system's.
 
-    Reads a file of 200 kB or more: for a thread.
+    It reads a file of 200 kB or more, so call it in a thread.
 
     Args:
         environ: the environment variables; those of this process by default.
@@ -229,7 +229,7 @@ def trusted_certificates(environ: Mapping[str, str] | None = None) -> ssl.SSLCon
     file = environ.get("SSL_CERT_FILE", "").strip()
     folders = environ.get("SSL_CERT_DIR", "").strip()
     if not file and not folders:
-        # The library's own reading of the environment raises errors that name no variable.
+        # httpx2's own reading of the environment raises errors that name no variable.
         return httpx2.create_ssl_context(trust_env=False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if file:

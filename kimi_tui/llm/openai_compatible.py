@@ -1,15 +1,14 @@
 """A model behind any server that speaks chat completions.
 
-`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The bytes are sent by
-`transport`; retries are done in `completion`. What is sent is built by `request`, what comes back is read by
-`stream`, how servers differ is data in `dialects`.
+`OpenAICompatible` makes one request, learns from its refusals and reads its stream. `request` builds the request, `transport`
+sends the bytes, `stream` reads the answer, `completion` retries, and `dialects` holds the differences of servers as data.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     from kimi_tui.llm.transport import OpenAIClient
 
     Sent = tuple[EncodedRequest, httpx2.Response]
-    """A request, and the response to it, whose body is unread."""
+    """A request, and the response to it, whose body has not been read."""
 
 
 class OpenAICompatible(ChatProvider):
@@ -74,19 +73,20 @@ class OpenAICompatible(ChatProvider):
 
     Args:
         provider: its name in the config, written beside its reasoning.
-        base_url: usually ends in `/v1`; where the API is found there only, that is added.
+        base_url: the URL of the API, which usually ends in `/v1`; that is added if the API is found only there.
         api_key: sent to this origin alone; empty for none.
         model: the model's id at this server.
-        window: its context in tokens, if configured; else it is found out or known.
+        window: its context window in tokens, if configured; else it is probed or taken from the table of names.
         dialect: a dialect's name, if configured; else it is found by host, or by what a local server says.
-        capabilities: what the model can do, if configured.
-        thinking: `on`, `off` or an effort, where the model takes that; empty to ask models that are said to think.
-        headers: the user's own, sent as the key is.
-        session_id: sent as the cache key to providers that cache by one.
-        lean: whether the lean form of prompt and tools is configured for it; None to go by the window.
-        stream_timeout_s: how long a stream may be silent between two pieces of an answer.
-        window_before: the window that the server told at an earlier start, in tokens; an estimate until it tells it again.
-        first_answer_timeout_s: how long the first of them is waited for; 0 for the default (`waiting.FIRST_ANSWER_S`,
+        capabilities: the model's capabilities, if configured.
+        thinking: `on`, `off` or an effort, if the model has this setting; empty to ask only models that are configured as thinking.
+        headers: the user's own headers, sent wherever the key is.
+        session_id: the cache key for providers that have one.
+        lean: whether the lean form of prompt and tools is configured; None to decide by the window.
+        stream_timeout_s: the seconds that a stream may be silent between two pieces of an answer.
+        window_before: the window in tokens that the server reported at an earlier start; it counts as an estimate until the
+            server confirms it.
+        first_answer_timeout_s: the seconds to wait for the first piece; 0 for the default (`waiting.FIRST_ANSWER_S`,
             without a limit in the same network).
     """
 
@@ -141,13 +141,13 @@ class OpenAICompatible(ChatProvider):
             lean=lean,
         )
         self._native_root = ""
-        """Where Ollama's own interface is; empty for another server, or before it is known."""
+        """The URL of Ollama's native API; empty for another server, or until it is known."""
         self._thinking = thinking
         self._capabilities_are_set = capabilities is not None
 
     @property
     def info(self) -> ModelInfo:
-        """The model as known now."""
+        """The model as it is known now."""
         dialect, can = self.dialect, self._info.capabilities
         thinks, effort = dialect.thinking.in_use(
             self._thinking_set, self._quirks.dropped, has_tools=self.use_tools
@@ -164,7 +164,7 @@ class OpenAICompatible(ChatProvider):
 
     @property
     def _thinking_set(self) -> str:
-        """The setting in use: where there is none, a model that is configured as thinking is asked to think."""
+        """The setting in use: without one, a model that is configured as thinking is asked to think."""
         if self._thinking == UNSET and "thinking" in self._info.capabilities:
             return ON
         return self._thinking
@@ -183,20 +183,20 @@ class OpenAICompatible(ChatProvider):
                 f"{self._info.model} takes tools here only without thinking; /tools off lets it think."
             )
         self._thinking = known.checked(word, self._info.model)
-        # What it refused before, it may take now that it is wanted by name.
+        # The server refused these fields before; now that the user sets thinking, they are tried again.
         names = known.fields(self._thinking, has_tools=False)
         self._quirks.dropped.difference_update(names)
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect in use, with what was learned."""
+        """The dialect in use, with the learned quirks."""
         return self._quirks.applied(self._dialect)
 
     async def prepare(self) -> tuple[str, ...]:
         """Import what a request needs, and find out window, capabilities and (at a local server) the dialect by the server's
         own endpoints.
 
-        Does its work once and never fails. To be called when the app has painted: else the first message waits for it.
+        It works once and never fails. Call it after the first paint; without that call the first message waits for it.
 
         Returns:
             Sentences for the user, such as how to give a local model a larger window.
@@ -222,13 +222,13 @@ class OpenAICompatible(ChatProvider):
         if found.window is not None and found.window >= LEAST_WINDOW and not self._window_is_set:
             self._reported_window = found.window
             if not self._window_is_learned:
-                # What was learned of this server before, it may have changed since.
+                # The server may have changed since the window was learned.
                 self._quirks.window = None
                 self._info = replace(self._info, window=found.window, window_estimated=False)
         if found.capabilities is not None:
             can = found.capabilities
             if self._capabilities_are_set:
-                # The user's own, which never speak of tools.
+                # The user configured the capabilities; that list never says anything about tools.
                 can = self._info.capabilities - ({"tools"} - can)
             self._info = replace(self._info, capabilities=can)
         self._native_root = found.root
@@ -236,7 +236,7 @@ class OpenAICompatible(ChatProvider):
         return (*found.notices, *self._check_thinking())
 
     def _check_thinking(self) -> tuple[str, ...]:
-        """Replace a configured effort that this model does not take by `on`; returns the notices that say so."""
+        """Replace a configured effort that the model does not have by `on`; return the notices about it."""
         word = self._thinking
         known = self.dialect.thinking
         if word in (UNSET, ON, OFF) or word in known.efforts:
@@ -252,8 +252,8 @@ class OpenAICompatible(ChatProvider):
     def prepares_first(self) -> bool:
         """See `ChatProvider.prepares_first`.
 
-        A local server says within milliseconds what it is, and the dialect depends on it. Of a base URL that seems to lack its
-        end nobody knows yet where the API is.
+        A local server answers the probe within milliseconds, and the dialect depends on the answer. If the base URL seems to
+        lack its end, the location of the API is not known yet.
         """
         return (self._is_local and not self._dialect_is_set) or len(base_urls(self._base_url)) > 1
 
@@ -276,9 +276,9 @@ class OpenAICompatible(ChatProvider):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem]:
         """Ask once; see `ChatProvider.generate`."""
-        # An answer with thousands of calls has as many results behind it.
+        # An answer with thousands of calls is followed by as many results, so the check runs in a thread.
         await asyncio.to_thread(self._check_images, history)
         if self.prepares_first:
             await self.prepare()
@@ -299,7 +299,7 @@ class OpenAICompatible(ChatProvider):
         sending = asyncio.create_task(self._send(client, request), name="request")
 
         def answered() -> asyncio.Future[Sent]:
-            # Not to be cancelled by a limit, behind which it may be waited on.
+            # A limit of the wait must not cancel the request: the user may decide to wait on.
             return asyncio.shield(sending)
 
         try:
@@ -337,13 +337,13 @@ class OpenAICompatible(ChatProvider):
         return OpenAIClient(self._base_url, self._api_key, self._headers)
 
     def _check_images(self, history: Sequence[Message]) -> None:
-        """Raise `LLMNotSupported` for new images that the model cannot take; earlier ones are sent as a text."""
+        """Raise `LLMNotSupported` for new images that the model cannot accept; earlier images are sent as a text."""
         if "image_in" in self._info.capabilities and self._dialect.images:
             return
         for message in reversed(history):
             if message.role == "assistant":
                 return
-            # What a tool brought, of another model's call, is told as a text too.
+            # An image that a tool returned to another model's call is sent as a text too.
             if message.role == "user" and message.images:
                 raise LLMNotSupported(
                     f"{self._info.model} is not known to take images.",
@@ -358,7 +358,7 @@ class OpenAICompatible(ChatProvider):
         """Send the request until it is accepted, changed by what each refusal teaches.
 
         Returns:
-            what was sent, and the response, its body unread.
+            the accepted request, and its response with an unread body.
         """
         for learned in range(MAX_LEARNED_PER_REQUEST + 1):
             dialect = self.dialect
@@ -402,13 +402,13 @@ class OpenAICompatible(ChatProvider):
         self._info = replace(self._info, window=window, window_estimated=False)
 
     def _learn_from(self, usage: Usage) -> None:
-        """Correct the window where the model took more input than that."""
+        """Enlarge the window if the model accepted more input than that."""
         self._quirks.accepted = usage.input
         if usage.input <= self._info.window or usage.prompt_cut:
             return
         is_learned = self._quirks.window is not None
         if self._window_is_set and not is_learned:
-            return  # the user's own limit stands, whatever the model could take
+            return  # the user's own limit stands, whatever the model could accept
         self._quirks.window = None
         self._window_is_learned = False
         window = larger_window(usage.input, self._reported_window, known_window(self._info.model))
@@ -429,7 +429,7 @@ class OpenAICompatible(ChatProvider):
 
 
 async def _end(sending: asyncio.Task[Sent]) -> None:
-    """End a request: it is not waited for any more, and its response is closed."""
+    """Abandon a request: cancel it, or close its response if there is one."""
     sending.cancel()
     (sent,) = await asyncio.gather(sending, return_exceptions=True)
     if not isinstance(sent, BaseException):

@@ -1,13 +1,13 @@
 """The protocol that every model implements, and the plain values of its stream.
 
 A provider turns (system prompt, tools, history) into a stream of items and raises only the errors of `llm.errors`.
-Retrying, collecting a message and counting are done by `completion`. `check_origin` says where a key may be sent.
+`completion` retries, collects the message and counts tokens. `check_origin` says where a key may be sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -28,17 +28,17 @@ class ModelInfo:
     """The model in use: names, context window and capabilities, as far as they are known.
 
     Attributes:
-        provider: its name in the config.
-        model: its id at the provider.
-        window: its context size in tokens.
+        provider: the provider's name in the config.
+        model: the model's id at the provider.
+        window: the size of its context in tokens.
         window_estimated: the size is guessed from the name, or a default.
-        capabilities: what it can take and do.
-        thinking: it is asked to think, or always does.
-        effort: how much, if the request says so.
-        one_at_a_time: its server answers one request after another, as far as is known: a second one holds up the next.
+        capabilities: the kinds of input it accepts, and the features it has.
+        thinking: the model is asked to think, or always does.
+        effort: the effort, if the request names one.
+        one_at_a_time: its server answers one request after another, as far as is known, so a second request delays the next one.
         lean: whether the configuration asks for the lean form of prompt and tools; None where it does not say.
-        larger: a sentence on how the user gives the model a larger window, where its server has a way; else empty.
-        enlarged: the window in tokens that `ChatProvider.enlarge` can have the server make; 0 where it cannot.
+        larger: a sentence that says how the user can give the model a larger window; empty if its server has no way.
+        enlarged: the window in tokens that `ChatProvider.enlarge` can have the server make; 0 if it cannot.
     """
 
     provider: str
@@ -72,7 +72,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkDelta:
-    """A piece of reasoning. `field` is the key it came under, `details` raw `reasoning_details` entries of this chunk."""
+    """A piece of reasoning. `field` is the key under which it came, `details` the raw `reasoning_details` entries of its chunk."""
 
     text: str
     field: str = "reasoning_content"
@@ -81,13 +81,14 @@ class ThinkDelta:
 
 @dataclass(frozen=True, slots=True)
 class TextWasThought:
-    """All text of this answer up to here was reasoning: its end came, and the server had left out its beginning."""
+    """All text of this answer up to here was reasoning: the closing tag came, and the server had left out the opening one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of one tool call. `position` counts the calls of this answer from 0 and is settled by the decoder
-    (merged by index, new id or a second complete object); `id` and `name` come once, `arguments` in pieces."""
+    """A piece of one tool call. `position` counts the calls of this answer from 0; the decoder assigns it (by index, by a new
+    id, or by a second complete object). `id` and `name` come once, `arguments` in pieces.
+    """
 
     position: int
     id: str = ""
@@ -98,11 +99,11 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. `cached` is part of `input`. `estimated` is true where the server did not send both figures,
-    `input_estimated` where it did not send that of the input either.
+    """Tokens of one call. `cached` is part of `input`. `estimated` is true if the server did not send both figures,
+    `input_estimated` if it did not send the figure of the input.
 
-    `prompt_cut` is true where the figures show that the server silently cut the prompt (it counted far less than
-    was sent): the user is to be told.
+    `prompt_cut` is true where the figures show that the server silently cut the prompt (it counted far fewer tokens than were
+    sent); the user must be told.
     """
 
     input: int
@@ -115,14 +116,16 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The stream ended in order. `reason` is normalised: stop, tool_calls, length or content_filter."""
+    """The stream ended in order. `reason` is normalised to stop, tool_calls, length or content_filter."""
 
     reason: FinishReason
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRead:
-    """How far the server has read the prompt, in tokens; those it still had from an earlier call are not counted."""
+    """The number of prompt tokens that the server has read so far, and their total; tokens cached from an earlier call are
+    not counted.
+    """
 
     read: int
     total: int
@@ -130,13 +133,13 @@ class PromptRead:
 
 @dataclass(slots=True)
 class Overdue:
-    """A limit of the wait for the answer was reached. Where nobody sets `decision`, the stream ends with an `AnswerOverdueError`.
+    """A limit of the wait for the answer was reached. If nobody sets `decision`, the stream ends with an `AnswerOverdueError`.
 
     Attributes:
-        text: what was waited for, in one sentence.
+        text: one sentence that says for what the program waited.
         near: the server is on this machine or in this network.
-        decision: decides whether to wait on, else the request is made again. It is cancelled where the answer comes before it
-            has decided.
+        decision: a task whose result says whether to wait on; if not, the request is made again. It is cancelled if the
+            answer comes first.
     """
 
     text: str
@@ -158,7 +161,7 @@ StreamItem = (
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One whole answer: the message to store, what it cost, and why it ended."""
+    """One whole answer: the message to store, its usage, and the reason for its end."""
 
     message: Message
     usage: Usage
@@ -166,7 +169,7 @@ class Completion:
 
 
 class ChatProvider(Protocol):
-    """The interface of a model that can be asked. Implementations: `openai_compatible`, `scripted`.
+    """The interface of a model. Implementations: `openai_compatible`, `scripted`.
 
     Attributes:
         use_tools: whether requests carry tools; some models think only without them.
@@ -176,7 +179,7 @@ class ChatProvider(Protocol):
 
     @property
     def info(self) -> ModelInfo:
-        """The model, as known now (a refusal may teach its real window)."""
+        """The model as it is known now (a refusal may teach its real window)."""
         ...
 
     def generate(
@@ -186,14 +189,14 @@ class ChatProvider(Protocol):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem]:
         """Ask once, without retrying.
 
         Args:
-            system: the system prompt, may be empty.
-            tools: what the model may call, may be empty.
-            history: the stored messages, in order; turning them into what is sent is the provider's part.
-            most_tokens: how long the answer may be, reasoning counted, where the server takes a limit; 0 for none of ours.
+            system: the system prompt; may be empty.
+            tools: the tools that the model may call; may be empty.
+            history: the stored messages, in order; the provider turns them into the messages that it sends.
+            most_tokens: the limit of the answer in tokens, reasoning included, if the server accepts a limit; 0 for none.
 
         Raises:
             LLMError: any of `llm.errors`; a stream that ends without a `Finished` raises `APIStreamError`.
@@ -202,19 +205,19 @@ class ChatProvider(Protocol):
 
     @property
     def thinking_choices(self) -> tuple[str, ...]:
-        """What `set_thinking` takes of this model: `on`, `off` and efforts; empty where nothing can be set."""
+        """The words that `set_thinking` accepts for this model: `on`, `off` and efforts; empty if nothing can be set."""
         return ()
 
     def set_thinking(self, word: str) -> None:
         """Set from the next call on whether the model thinks: `on`, `off`, or an effort (`low`, `high` ...).
 
         Raises:
-            LLMError: the model does not take that; the text names what it takes.
+            LLMError: the model does not have this setting; the text names those it has.
         """
         raise LLMError(f"{self.info.model} takes no setting for thinking.")
 
     async def prepare(self) -> tuple[str, ...]:
-        """Find out what the server tells of the model. Does its work once, takes seconds at most, and never fails.
+        """Ask the server for facts about the model. The work is done once, takes seconds at most, and never fails.
 
         Returns:
             sentences for the user.
@@ -223,14 +226,14 @@ class ChatProvider(Protocol):
 
     @property
     def prepares_first(self) -> bool:
-        """Whether a request waits for `prepare` anyway, so that whoever needs the facts before it may wait for them too."""
+        """Whether a request waits for `prepare` anyway, so that other callers that need the facts may wait for them too."""
         return False
 
     async def enlarge(self) -> str:
-        """Have the server make a model like this one with a window of `ModelInfo.enlarged` tokens; returns its name.
+        """Have the server make a copy of this model with a window of `ModelInfo.enlarged` tokens; return its name.
 
         Raises:
-            LLMError: the server has no way, or refused.
+            LLMError: the server cannot make it, or refused.
         """
         raise LLMError(f"{self.info.model} cannot be given a larger window from here.")
 
@@ -243,10 +246,11 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS) -> str:
-    """The host of a base URL that a key and the user's own headers may be sent to.
+    """Return the host of a base URL to which a key and the user's own headers may be sent.
 
     Raises:
-        LLMError: this is no web address, one of them would cross a network unencrypted, or cannot stand in a header.
+        LLMError: the URL is no web address, or the key or a header would cross a network unencrypted or has characters that
+            no header can hold.
     """
     try:
         parts = urlsplit(base_url)
@@ -267,7 +271,7 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
         )
     for what, value in (("key", api_key), *((f"header {name}", headers[name]) for name in headers)):
         if not (value.isascii() and value.isprintable()):
-            # Of those that send it, some name the text in their error, and some send what follows a line's end.
+            # Some HTTP libraries name such a text in their error, and some send the part after a line end as another header.
             raise LLMError(
                 f"The {what} for {host} has characters that no header can hold.",
                 advice="Copy it again: it may hold a line's end, or a letter of another script.",

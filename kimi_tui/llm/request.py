@@ -1,13 +1,13 @@
 """Builds requests: turns stored messages into messages that the server accepts, and makes the body of one request.
 
-The stored messages are not changed; what is sent is valid for every server: one system message first, no two messages of
-one role in a row, no call without result and no result without call, nothing null, nothing empty, no lone surrogate.
-Reasoning goes back only to the family of models that wrote it, in the field that the dialect names. Schemas of tools have
-one plain form that every provider takes (some servers refuse references, a type beside a union, tuples or `const`, and titles
-only cost tokens), or the flavour that a dialect wants. The body is the smallest that a server takes, plus what its dialect
-requires.
+The stored messages are not changed; the messages to send are valid for every server: one system message first, no two
+messages of one role in a row, no call without result and no result without call, nothing null, nothing empty, no lone
+surrogate. Reasoning goes back only to the family of models that wrote it, in the field that the dialect names. Schemas of
+tools have one plain form that every provider takes (some servers refuse references, a type beside a union, tuples or `const`,
+and titles only cost tokens), or the flavour that a dialect wants. The body is the smallest that a server takes, plus what its
+dialect requires.
 
-The functions are pure and take milliseconds for a long conversation: call them in a thread.
+The functions are pure. They take milliseconds for a long conversation, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 def _reasoning_fields(
     message: Message, dialect: Dialect, provider: str, model: str
 ) -> dict[str, Any]:
-    """The fields to add to a sent assistant message. The field named "" is a prefix of its text (think tags)."""
+    """Return the fields to add to a sent assistant message. A field named "" holds a prefix of its text (think tags)."""
     if dialect.reasoning == "never":
         return {}
-    # A thought that was cut off is worth nothing to a server, and its signature is not there.
+    # A server has no use for an interrupted thought, whose signature is missing.
     parts = [] if message.interrupted else _own(message, dialect, provider, model)
     if dialect.reasoning == "reasoning_details":
         details = [entry for part in parts for entry in part.details or ()]
@@ -64,13 +64,13 @@ def _reasoning_fields(
 
 
 def _own(message: Message, dialect: Dialect, provider: str, model: str) -> list[ThinkPart]:
-    """The parts that this provider's family of models wrote."""
+    """Return the parts of reasoning that this provider's family of models wrote."""
     own: list[ThinkPart] = []
     for part in message.parts:
         if not isinstance(part, ThinkPart):
             continue
         if part.provider is None:
-            # Sessions of kimi-cli do not say who thought; it talked to one family of models above all.
+            # Sessions of kimi-cli do not say which model wrote the reasoning; mostly it was one of Moonshot's.
             if dialect.name == "moonshot":
                 own.append(part)
         elif part.provider == provider and family(part.model or "") == family(model):
@@ -102,7 +102,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """The model that the messages are for: reasoning is only sent back to the provider and family of models that wrote it."""
+    """The model to which the messages are sent: it gets back only reasoning of its own provider and family."""
 
     provider: str
     model: str
@@ -111,7 +111,7 @@ class Recipient:
 
 @dataclass(slots=True)
 class _Step:
-    """One assistant message with its calls, their results, and the user messages among the results."""
+    """One assistant message with its calls, their results, and the user messages between the results."""
 
     message: Message
     number: int
@@ -122,13 +122,13 @@ class _Step:
 def sent_messages(
     system: str, history: Sequence[Message], dialect: Dialect, recipient: Recipient
 ) -> list[Sent]:
-    """What is sent for this history.
+    """Return the messages to send for this history.
 
     Args:
         system: the system prompt; empty for none.
         history: the stored messages in order.
-        dialect: how this server wants them, learned quirks applied.
-        recipient: provider and model they go to.
+        dialect: the server's dialect, with learned quirks applied.
+        recipient: the provider and model that get the messages.
     """
     sent: list[Sent] = []
     systems = [system, *(message.text for message in history if message.role == "system")]
@@ -145,7 +145,7 @@ def sent_messages(
 
 
 def _steps(history: Sequence[Message]) -> Iterator[_Step | Message]:
-    """User messages as they are, assistant messages together with what belongs to their calls."""
+    """Yield user messages unchanged, and assistant messages together with the results of their calls."""
     step: _Step | None = None
     for number, message in enumerate(history):
         if message.role == "assistant":
@@ -153,7 +153,7 @@ def _steps(history: Sequence[Message]) -> Iterator[_Step | Message]:
                 yield from _closed(step)
             step = _Step(message, number)
         elif message.role == "tool":
-            # A result without a call before it cannot be sent at all.
+            # A result that follows no call cannot be sent.
             if step is not None:
                 step.results.append(message)
         elif message.role == "user":
@@ -171,7 +171,7 @@ def _closed(step: _Step) -> Iterator[_Step | Message]:
 
 
 class _Writer:
-    """Appends to the sent messages one by one, joining neighbours of the same role."""
+    """Appends to the sent messages one by one, and joins neighbours of the same role."""
 
     def __init__(self, sent: list[Sent], dialect: Dialect, recipient: Recipient) -> None:
         self._sent = sent
@@ -191,7 +191,8 @@ class _Writer:
             last["content"] += "\n\n" + without_surrogates(message.text.strip())
             return
         if role == "user" and self._reply and not _is_aside(message):
-            # What the user says is neither part of a summary nor of words that are dealt with already.
+            # The user's text must not be joined to a summary or to a message that is answered already, so an assistant
+            # message separates them.
             self.step(_Step(Message(role="assistant", content=self._reply), 0))
             last, role = None, "assistant"
         self._reply = _reply_to(message) or (self._reply if _is_aside(message) else "")
@@ -223,7 +224,7 @@ class _Writer:
             return {"type": "image_url", "image_url": {"url": url}}
         return None
 
-    # The model, and what its tools gave back.
+    # The model's messages, and the results of its tools.
 
     def step(self, step: _Step) -> None:
         self._reply = ""
@@ -245,7 +246,7 @@ class _Writer:
                 for position, (call, call_id) in enumerate(zip(calls, ids, strict=True))
             ]
         elif "content" not in entry:
-            return  # nothing was said: an unfinished or failed turn leaves no empty message
+            return  # an unfinished or failed turn without text leaves no empty message
         results, images = self._results(calls, ids, step.results)
         if self._dialect.single_calls and len(calls) > 1:
             self._one_by_one(entry, results)
@@ -255,7 +256,7 @@ class _Writer:
         self._show(images)
 
     def _one_by_one(self, entry: Sent, results: Sequence[Sent]) -> None:
-        """Write a step of several calls as one call and its result after the other; the text comes with the first."""
+        """Write a step of several calls as pairs of one call and its result; the text goes with the first call."""
         missing = self._dialect.reasoning_missing
         for position, (call, result) in enumerate(zip(entry["tool_calls"], results, strict=True)):
             one: Sent = {**entry} if position == 0 else {"role": "assistant"}
@@ -268,8 +269,8 @@ class _Writer:
     def _append_assistant(self, entry: Sent) -> None:
         last = self._sent[-1]["role"] if self._sent else "system"
         if last in {"system", "assistant"}:
-            # Strict templates want the user to speak first, and between two answers. `end` said the same when the
-            # second answer was asked for, so prompt caches still hit.
+            # Strict templates require a user message first, and between two answers. `end` sent the same text when the second
+            # answer was asked for, so prompt caches still hit.
             self._sent.append({"role": "user", "content": GO_ON})
         self._sent.append(entry)
 
@@ -290,13 +291,13 @@ class _Writer:
             if extra:
                 sent["extra_content"] = extra
             elif position == 0:
-                # Gemini's own word for calls that another model made; it asks for the first of each step only.
+                # Gemini uses this signature for calls that another model made; only the first call of each step needs it.
                 signature = {"thought_signature": "skip_thought_signature_validator"}
                 sent["extra_content"] = {"google": signature}
         return sent
 
     def _ids(self, calls: Sequence[ToolCall], number: int) -> list[str]:
-        """The ids of the calls, as stored where they can be sent so; they may repeat across steps but not within one."""
+        """Return the ids of the calls, as stored if they can be sent so; they may repeat across steps but not within one."""
         ids: list[str] = []
         came: set[str] = set()
         for position, call in enumerate(calls):
@@ -315,7 +316,7 @@ class _Writer:
     def _results(
         self, calls: Sequence[ToolCall], ids: Sequence[str], results: Sequence[Message]
     ) -> tuple[list[Sent], list[Sent]]:
-        """A result for each call in order (by id where ids are unique, else by position), and their images."""
+        """Return a result for each call in order (matched by id if ids are unique, else by position), and the images of the results."""
         left = list(results)
         chosen: list[Message | None] = [None] * len(calls)
         for position, call in enumerate(calls):
@@ -343,7 +344,7 @@ class _Writer:
         return sent, images
 
     def _show(self, images: list[Sent]) -> None:
-        """Write the images of tool results as a user message: tool messages take none."""
+        """Write the images of tool results as a user message, as tool messages accept none."""
         if images:
             if self._dialect.bridge:
                 self._sent.append({"role": "assistant", "content": BRIDGE})
@@ -351,13 +352,13 @@ class _Writer:
             self._sent.append({"role": "user", "content": shown})
 
     def end(self) -> None:
-        """Have the messages end with a user message or a tool result: some servers would continue the last answer."""
+        """Ensure that a user message or a tool result comes last: some servers would continue the last answer."""
         if self._sent and self._sent[-1]["role"] in {"assistant", "system"}:
             self._sent.append({"role": "user", "content": GO_ON})
 
 
 def _is_aside(message: Message) -> bool:
-    """Whether the program wrote this message, and not the user in the same words."""
+    """Whether the program wrote this message, and not the user with the same text."""
     if (message.model_extra or {}).get("by") == "person":
         return False
     text = message.text.strip()
@@ -366,7 +367,7 @@ def _is_aside(message: Message) -> bool:
 
 
 def _reply_to(message: Message) -> str:
-    """The assistant message to send between this message and a user message behind it; empty for most messages."""
+    """Return the assistant message to send between this message and a following user message; empty for most messages."""
     extra = message.model_extra or {}
     if extra.get("answered") is True:
         return ANSWERED
@@ -375,7 +376,7 @@ def _reply_to(message: Message) -> str:
 
 
 def _joined(before: str | list[Sent], parts: list[Sent]) -> str | list[Sent]:
-    """Content with these parts added: a plain string as long as all of it is text."""
+    """Return the content with these parts added: a plain string as long as all parts are text."""
     if isinstance(before, str) and all(part["type"] == "text" for part in parts):
         texts = [before, *(part["text"] for part in parts)]
         return "\n\n".join(text for text in texts if text)
@@ -398,24 +399,24 @@ _BASE64 = f"{_BASE62}+/=".encode()
 _COUNTED_CHARS = 200_000
 _CHARS_A_TOKEN = 4
 _MOST_OF_IMAGE = 50_000
-"""Tokens: more than any server counts for one."""
+"""Tokens: more than any server counts for one image."""
 _MAX_SCHEMA_DEPTH = 40
 _ALWAYS_SENT = {"model", "messages", "stream", "tools"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One request, before it is put into a dialect."""
+    """One request, before it is encoded for a dialect."""
 
     system: str
     tools: tuple[ToolSpec, ...]
     history: Sequence[Message]
     recipient: Recipient
     thinking: str = UNSET
-    """The setting: on, off, an effort, or nothing."""
+    """The thinking setting: `on`, `off`, an effort, or `UNSET`."""
     session_id: str = ""
     most_tokens: int = 0
-    """The limit of the answer; 0 for none."""
+    """The limit of the answer in tokens; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,9 +425,9 @@ class EncodedRequest:
 
     Attributes:
         data: the JSON body.
-        optional: the fields a server might refuse, those of messages too.
-        estimated_tokens: of the messages.
-        most_tokens: more than any tokenizer makes of it: none makes two tokens of a byte.
+        optional: the names of the fields that a server might refuse, those inside messages included.
+        estimated_tokens: the estimated tokens of the messages.
+        most_tokens: an upper bound of the request's tokens: no tokenizer makes two tokens of a byte.
     """
 
     data: bytes
@@ -438,9 +439,9 @@ class EncodedRequest:
 def build_request(
     request: ChatRequest, dialect: Dialect, dropped: frozenset[str] = frozenset()
 ) -> EncodedRequest:
-    """The body for this dialect (learned quirks applied); top-level fields in `dropped` are left out.
+    """Return the body for this dialect (learned quirks applied); top-level fields in `dropped` are left out.
 
-    Call it in a thread: most of a long history is still on the disk.
+    Call it in a thread: most of a long history has yet to be read from the disk.
     """
     request = replace(request, history=tuple(request.history))
     messages = sent_messages(request.system, request.history, dialect, request.recipient)
@@ -488,7 +489,7 @@ def build_request(
 
 
 def _encoded(fields: dict[str, Any]) -> bytes:
-    """The JSON, message by message, so that the interpreter's lock is released between them."""
+    """Return the JSON, encoded message by message so that the interpreter's lock is released in between."""
     pieces: list[bytes] = []
     for name, value in fields.items():
         pieces += (b"," if pieces else b"{", _json(name), b":")
@@ -502,7 +503,7 @@ def _encoded(fields: dict[str, Any]) -> bytes:
 
 
 def _json_of_message(message: Sent) -> Iterator[bytes]:
-    """The JSON of a message in pieces; its images, of megabytes each, are not searched for characters to escape."""
+    """Yield the JSON of a message in pieces; images of megabytes are not searched for characters to escape."""
     content = message.get("content")
     if isinstance(content, str) or not content:
         yield _json(message)
@@ -524,22 +525,22 @@ def _json_of_message(message: Sent) -> Iterator[bytes]:
 
 
 def _json(value: Any) -> bytes:
-    # A lone surrogate that got this far (a tool's description) must not end the request.
+    # A lone surrogate that got this far (in a tool's description) must not end the request.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=8)
 def _fixed(text: str) -> int:
-    """Tokens of what is the same in every request."""
+    """Return the tokens of a text that is the same in every request."""
     return tokens.estimate(text)
 
 
 def _estimated(request: ChatRequest, messages: Sequence[Sent]) -> int:
-    """About how many tokens the messages are: good enough to notice that the server cut half of them.
+    """Estimate the tokens of the messages, well enough to notice that the server cut half of them.
 
-    Each stored message is counted once, the newest first. Of a long conversation that was just opened no more is counted for
-    one request than takes milliseconds; the rest of it is estimated by its length until it is counted by a later request.
+    Each stored message is counted once, the newest first. One request counts only as many messages of a long conversation as
+    it can in milliseconds; it estimates the others by their length, and later requests count them.
     """
     total = _fixed(request.system)
     for message in messages:
@@ -565,7 +566,7 @@ def _said_chars(message: Message) -> int:
     return said + sum(len(call.function.arguments or "") for call in calls)
 
 
-# Schemas of tools.
+# The schemas of tools.
 
 
 def _sent_tools(tools: Sequence[ToolSpec], dialect: Dialect) -> list[dict[str, Any]]:
@@ -584,10 +585,10 @@ def _sent_tools(tools: Sequence[ToolSpec], dialect: Dialect) -> list[dict[str, A
 
 
 def plain_schema(schema: Mapping[str, Any], *, flavour: str = "plain") -> dict[str, Any]:
-    """A schema of type object without references and titles, and with optional fields as plain types.
+    """Return a schema of type object without references and titles, and with optional fields as plain types.
 
     Args:
-        schema: of any origin; what is no schema in it is passed on as it is.
+        schema: a schema of any origin; values in it that are no schema are kept unchanged.
         flavour: see `Dialect.schema`.
     """
     definitions = lenient_json.mapping(schema.get("$defs"))
@@ -616,7 +617,7 @@ def _plain(
     choices = lenient_json.listing(schema.get("anyOf"))
     filled = [one for one in choices if lenient_json.mapping(one).get("type") != "null"]
     if len(filled) == 1:
-        # An optional field: what is left out needs no null.
+        # The field is optional, so a caller can leave it out instead of passing null.
         del schema["anyOf"]
         schema = {**lenient_json.mapping(filled[0]), **schema}
         if schema.get("default", ...) is None:
@@ -625,7 +626,7 @@ def _plain(
     schema.pop("title", None)
     pattern = lenient_json.text(schema.get("pattern"))
     if pattern and not (pattern.startswith("^") and pattern.endswith("$")):
-        del schema["pattern"]  # llama.cpp refuses it, and to the others it is a hint at best
+        del schema["pattern"]  # llama.cpp refuses it, and for other servers it is a hint at best
     for key in ("items", "additionalProperties", "not"):
         if key in schema:
             schema[key] = plain(schema[key])

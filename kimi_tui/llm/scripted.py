@@ -34,9 +34,9 @@ The script is TOML. Everything is optional but one of `think`, `text`, `calls` o
 Kinds of errors: status (with `status`, `code`, `retryable`), connection, timeout, stream, empty, overflow (with
 `window`).
 
-Which answer comes: the one after the last, if it has no `when` or its `when` fits; else the next one, going round,
-whose `when` fits; else the fallback. So the script follows a user who rewinds and asks again. Without `when` an answer
-is only ever reached from the one before it.
+The next answer is the one after the last, if it has no `when` or its `when` fits; else the next one in a circle whose `when`
+fits; else the fallback. So the script follows a user who rewinds and asks again. An answer without `when` is only ever
+reached from the one before it.
 
 In texts and arguments `{checkpoint}` is the newest checkpoint the conversation names, `{checkpoint-2}` two before it,
 `{checkpoint_before:TEXT}` the newest one before the first message or call that holds TEXT, and `{said}` is what the
@@ -49,7 +49,7 @@ import asyncio
 import json
 import re
 import tomllib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -113,7 +113,7 @@ class ScriptedUsage(_Strict):
 
 
 class ScriptedError(_Strict):
-    """A failure in place of an answer, or in the middle of it."""
+    """A failure instead of an answer, or in the middle of one."""
 
     kind: Literal["status", "connection", "timeout", "stream", "empty", "overflow"]
     message: str = "The script says that this fails."
@@ -124,7 +124,7 @@ class ScriptedError(_Strict):
     window: int | None = None
 
     def raised(self) -> LLMError:
-        """The exception to raise."""
+        """Return the exception to raise."""
         match self.kind:
             case "connection":
                 return APIConnectionError(self.message)
@@ -163,13 +163,13 @@ class ScriptedAnswer(_Strict):
     error_after: int = Field(default=0, ge=0)
 
     def fits(self, said: str) -> bool:
-        """Whether what was said since the last answer holds one of `when`."""
+        """Whether the text since the last answer contains one of `when`."""
         wanted = [self.when] if isinstance(self.when, str) else self.when or []
         return any(text.lower() in said.lower() for text in wanted)
 
 
 class Script(_Strict):
-    """A script for `ScriptedProvider`: its answers, and what the user may be offered to say."""
+    """A script for `ScriptedProvider`: its answers, and the suggestions that the user is offered."""
 
     suggestions: list[str] = Field(default_factory=list[str])
     fallback: str = "My script has nothing to say to that."
@@ -185,7 +185,7 @@ _PLACEHOLDER = re.compile(
 
 
 class ScriptedProvider(ChatProvider):
-    """A model that answers by a script.
+    """A model that answers from a script.
 
     Args:
         script: the answers.
@@ -209,10 +209,10 @@ class ScriptedProvider(ChatProvider):
 
     @classmethod
     def from_text(cls, text: str, *, speed: float = 1.0, name: str = "script") -> ScriptedProvider:
-        """A provider for this TOML.
+        """Return a provider for this TOML.
 
         Raises:
-            LLMError: it is no script; the text names the place.
+            LLMError: the text is no script; the error names the place.
         """
         try:
             script = Script.model_validate(tomllib.loads(text))
@@ -222,12 +222,12 @@ class ScriptedProvider(ChatProvider):
 
     @property
     def info(self) -> ModelInfo:
-        """The model as the script names it."""
+        """The model as the script describes it."""
         return self._info
 
     @property
     def suggestions(self) -> Sequence[str]:
-        """What the user may say, in order."""
+        """The suggestions for the user's messages, in order."""
         return self._script.suggestions
 
     async def generate(
@@ -237,8 +237,8 @@ class ScriptedProvider(ChatProvider):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
-        """The next answer of the script; see `ChatProvider.generate`."""
+    ) -> AsyncGenerator[StreamItem]:
+        """Yield the next answer of the script; see `ChatProvider.generate`."""
         said = _since_last_answer(history)
         answer = self._choose(said)
         fill = _Filler(history)
@@ -259,7 +259,8 @@ class ScriptedProvider(ChatProvider):
 
     def _choose(self, said: str) -> ScriptedAnswer:
         answers = self._script.answer
-        # A request beside the story holds the story's own words, so it has to be known before they are looked for.
+        # An aside (a request for a summary) contains the words of the conversation, so it is recognised before `when` is
+        # searched in them.
         for answer in answers:
             if answer.aside and answer.fits(said):
                 return answer
@@ -293,7 +294,7 @@ class ScriptedProvider(ChatProvider):
         tools: Sequence[ToolSpec],
         history: Sequence[Message],
     ) -> Usage:
-        """Token figures as a server with a prompt cache would report them."""
+        """Return token figures as a server with a prompt cache would report them."""
         if answer.usage is not None:
             return Usage(answer.usage.input, answer.usage.output, answer.usage.cached)
         head = tokens.estimate_fixed(system, tools)
@@ -315,7 +316,7 @@ class ScriptedProvider(ChatProvider):
 
 
 class _Filler:
-    """Replaces placeholders by facts of the conversation."""
+    """Replaces placeholders by values from the conversation."""
 
     def __init__(self, history: Sequence[Message]) -> None:
         self._history = history

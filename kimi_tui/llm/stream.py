@@ -1,13 +1,13 @@
 """Reads the streamed answer of a server: from bytes to server-sent events to `StreamItem`s, without blocking the event loop.
 
-In layers, bottom up: `SSEDecoder` (bytes split anywhere to server-sent events), `ThinkTags` (`<think>...</think>` split
-off the start of a text), `ChunkDecoder` (events of every shape that compatible servers are known to send to `StreamItem`s;
-those of tool calls are put together in `tool_call_pieces`), and `AnswerReader`, which reads one response. Errors
-in a stream become our own by `errors`. Faults that a server does not report are detected here too: a stream without an
-end, an overflow without an error, a prompt that was cut.
+In layers, bottom up: `SSEDecoder` (bytes split anywhere to server-sent events), `ThinkTags` (`<think>...</think>` split off
+the start of a text), `ChunkDecoder` (events of every shape that compatible servers are known to send to `StreamItem`s; those
+of tool calls are put together in `tool_call_pieces`), and `AnswerReader`, which reads one response. `errors` makes our own
+errors of those in a stream. Faults that a server does not report are detected here too: a stream without an end, an overflow
+without an error, a prompt that was cut.
 
-The decoder of our own costs a tenth of a typed stream's and sees what that hides: events and fields named `error`,
-events without data, a stream that stops in the middle of a line.
+This decoder takes a tenth of the time of the `openai` library's typed stream and sees what that one hides: events and fields
+named `error`, events without data, a stream that stops in the middle of a line.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class SSEDecoder:
     def feed(
         self, chunk: bytes, alike: Callable[[bytes], tuple[str, int]] = lambda _: ("", 0)
     ) -> list[SSEvent | str]:
-        """The events that are complete after this chunk.
+        """Return the events that are complete after this chunk.
 
         Args:
-            chunk: what comes next.
-            alike: given bytes that begin with an event, all that is to be read in the first ones of these events, which stands
-                for them then, and how many bytes they are.
+            chunk: the next bytes.
+            alike: a function that gets bytes beginning with an event; it returns the text of as many leading events as
+                contain only text, and their size in bytes. The text then replaces these events.
 
         Raises:
             EventTooLarge: an event is larger than `MAX_EVENT_BYTES`.
@@ -87,7 +87,7 @@ class SSEDecoder:
         if self._pending_bytes > MAX_EVENT_BYTES:
             raise EventTooLarge
         self._pieces.append(chunk)
-        # A line may come in thousands of pieces, so they are joined only once its end is there.
+        # A line may come in thousands of pieces, so they are joined only once its end has come.
         if b"\n" not in chunk and b"\r" not in chunk:
             return []
         text = b"".join(self._pieces)
@@ -100,7 +100,7 @@ class SSEDecoder:
             said, size = alike(text)
             if said:
                 events.append(said)
-            # One line of data and a blank one, as nearly all of them are.
+            # Nearly all events are one line of data and a blank line.
             *plain, text = text[size:].split(b"\n\n")
             for part in plain:
                 if part.startswith(_DATA) and b"\n" not in part:
@@ -120,7 +120,7 @@ class SSEDecoder:
         return events
 
     def finish(self) -> list[SSEvent]:
-        """What is left at the end of the stream, as if its last blank line had come."""
+        """Return the events left at the end of the stream, as if the last blank line had come."""
         rest = b"".join(self._pieces).rstrip(b"\r\n")
         self._pieces.clear()
         found = [self._line(rest) if rest else None, self._line(b"")]
@@ -141,14 +141,14 @@ class SSEDecoder:
         elif line.startswith(b"event:"):
             self._name = line[6:].strip().decode("utf-8", "replace")
         elif line.startswith(b"error:"):
-            # Older llama.cpp writes errors so, in place of data.
+            # Older llama.cpp writes errors in a field `error` instead of `data`.
             self._name = "error"
             self._take(line[6:].strip())
         return None
 
     def _take(self, data: bytes) -> None:
         self._data.append(data)
-        self._data_bytes += len(data) + 1  # an empty line takes room too
+        self._data_bytes += len(data) + 1  # an empty line takes memory too
 
 
 _OPEN = "<think>"
@@ -163,19 +163,20 @@ _MOST_BLANKS = 256
 class ThinkTags:
     """Separates reasoning in `<think>` tags from the streamed text.
 
-    A beginning counts at the very start only. An end without a beginning counts wherever it comes first, unless it is quoted, in a
-    code block, or behind a beginning that the text names: templates that write the beginning into the prompt leave it out.
+    An opening tag counts only at the very start. A closing tag without an opening one counts at its first place, unless it is
+    quoted, in a code block, or after an opening tag that the text mentions: chat templates that write the opening tag into
+    the prompt leave it out of the answer.
     """
 
     def __init__(self) -> None:
         self.state: Literal["start", "thinking", "after", "open", "text"] = "start"
-        """`open` is text in which the end of reasoning may still come; in `text` no tag is looked for any more."""
+        """`open` is text in which a closing tag may still come; in `text` no tag is searched for any more."""
         self._held = ""
         self._before = ""
         self._in_code = False
 
     def takes(self, words: str) -> bool:
-        """Whether words are text as they are: no tag is in them, or can have begun. They need not be fed then."""
+        """Whether a text contains no tag and no beginning of one. Such a text need not be fed."""
         if self.state == "text":
             return True
         if self.state != "open" or self._held or "think>" in words or _half_tag(words):
@@ -189,7 +190,7 @@ class ThinkTags:
             self._in_code ^= bool(words.count(_FENCE) % 2)
 
     def feed(self, content: str) -> list[StreamItem]:
-        """The pieces of text and reasoning whose kind is certain now."""
+        """Return the pieces of text and reasoning whose kind is certain now."""
         if self.state == "text":
             return [TextDelta(content)] if content else []
         self._held += content
@@ -230,7 +231,7 @@ class ThinkTags:
         return pieces
 
     def _open(self) -> list[StreamItem]:
-        """The text that is held, up to what may be a tag; after a tag the state is another."""
+        """Return the held text, up to a possible tag; a whole tag changes the state."""
         tag = _TAG.search(self._held)
         if tag is None:
             kept = _half_tag(self._held)
@@ -250,7 +251,7 @@ class ThinkTags:
         return [*([TextDelta(before)] if before else []), TextWasThought()]
 
     def finish(self) -> list[StreamItem]:
-        """The text that was held back, at the end of the stream or before a tool call; no tag is looked for behind it."""
+        """Return the text that was held back, at the end of the stream or before a tool call; no tag is searched for afterwards."""
         held, self._held = self._held, ""
         if self.state == "open":
             self.state = "text"
@@ -260,7 +261,7 @@ class ThinkTags:
 
 
 def _half_tag(held: str) -> int:
-    """How many characters at the end of `held` may be the beginning of a tag."""
+    """Return the number of characters at the end of `held` that may be the beginning of a tag."""
     place = held.rfind("<", -len(_CLOSE) + 1)
     begun = held[place:] if place >= 0 else ""
     return len(begun) if begun and any(tag.startswith(begun) for tag in _TAGS) else 0
@@ -292,9 +293,9 @@ _MORE = ("index", "finish_reason", "usage")
 _BESIDE = ("usage", "x_groq", "error")
 _CONTENT = re.compile(rb'"content"[ \t]*:[ \t]*"')
 _NO_FRAME = (b"\r", b"\r")
-"""Matches no data: a carriage return ends a line of an event."""
+"""A frame that matches no data, as a carriage return ends a line of an event."""
 _FRAME_TRIES = 4
-"""How many times in a row the frame of a chunk may differ before frames are given up: where it always does, nothing is gained."""
+"""The number of chunks in a row whose frame may differ before frames are given up: they save nothing if every frame differs."""
 
 
 class ChunkDecoder:
@@ -311,26 +312,26 @@ class ChunkDecoder:
         self._frame = _NO_FRAME
         self._tries = _FRAME_TRIES
         self.reason: FinishReason | None = None
-        """The finish reason, once one was seen."""
+        """The finish reason; None until the stream has one."""
         self.done = False
-        """`[DONE]` was seen."""
+        """Whether `[DONE]` has come."""
         self.chunks = 0
-        """How many chunks with choices there were."""
+        """The number of chunks with choices."""
         self.said_anything = False
-        """Whether text or a tool call came."""
+        """Whether text or a tool call has come."""
 
     def decode(self, event: SSEvent | str) -> list[StreamItem]:
-        """The items in this event, or of these words; raises as `read` does."""
+        """Return the items in this event, or of this text; raises as `read` does."""
         found = event if isinstance(event, str) else self.read(event)
         return [TextDelta(found)] if isinstance(found, str) else found
 
     def alike(self, text: bytes) -> tuple[str, int]:
-        """The text of the ordinary events that these bytes begin with and that differ in it alone from one that was read.
+        """Return the joined text of the leading events that differ from the last event in their text alone.
 
-        Those of most servers do, so all that came at a time is parsed in one go.
+        Most events of most servers do, so all events of one arrival are parsed in one go.
 
         Returns:
-            the text, and how many bytes the events are: none where they differ in anything else, or have to be read one by one.
+            the text, and the size of the events in bytes; ("", 0) if they differ in anything else, or have to be read one by one.
         """
         before, behind = self._frame
         begin, end = _DATA + before, behind + b"\n\n"
@@ -342,7 +343,7 @@ class ChunkDecoder:
         if is_whole:
             parts.append(last)
         joined = b'["' + b'","'.join(parts) + b'"]'
-        # A quote behind a backslash is not that between two of them.
+        # A text that ends with a backslash would escape the separator after it.
         if b'\\","' in joined or joined.endswith(b'\\"]'):
             return "", 0
         try:
@@ -351,14 +352,14 @@ class ChunkDecoder:
             return "", 0
         if len(texts) != len(parts):
             return "", 0
-        # Halves of characters are joined where the events are read one by one.
+        # Halves of a surrogate pair are joined when events are read one by one.
         if lenient_json.can_have_halves(joined) or not self._tags.takes(words := "".join(texts)):
             return "", 0
         self._tries = _FRAME_TRIES
         return words, size
 
     def read(self, event: SSEvent) -> list[StreamItem] | str:
-        """The items in this event, or the text where that is all, as it is in nearly every one.
+        """Return the items in this event, or only its text if it has nothing else, as nearly every event.
 
         Raises:
             APIStreamError: the event is not JSON.
@@ -394,7 +395,7 @@ class ChunkDecoder:
         return items
 
     def _several(self, event: SSEvent, data: bytes) -> list[Any]:
-        """Events that lack the blank line between them, or an error that is plain text."""
+        """Return the values of events without the blank line between them, or of an error in plain text."""
         if event.name == "error":
             return [data.decode("utf-8", "replace")]
         lines = [line for line in data.split(b"\n") if line.strip()]
@@ -409,11 +410,11 @@ class ChunkDecoder:
         raise APIStreamError("The server sent a piece of its answer that is not JSON.")
 
     def whole(self, body: Any) -> list[StreamItem]:
-        """The items of an answer that came in one piece although a stream was asked for."""
+        """Return the items of an answer that came in one piece although a stream was requested."""
         return self._chunk(lenient_json.mapping(body))
 
     def _chunk(self, chunk: dict[str, Any]) -> list[StreamItem]:
-        # Most chunks are one word and nothing else, so what is not there costs as little as can be.
+        # Most chunks hold one word and nothing else, so each missing field costs as little as possible.
         if chunk.get("usage"):
             self._take_usage(chunk["usage"])
         if chunk.get("x_groq"):
@@ -457,14 +458,14 @@ class ChunkDecoder:
         return items
 
     def finish(self) -> list[StreamItem]:
-        """What remains when the stream has ended: held text, usage, and the end itself.
+        """Return the items that remain when the stream has ended: held text, usage, and the end itself.
 
         Raises:
-            APIStreamError: the stream did not come to its end.
+            APIStreamError: the stream was cut off before its end.
         """
         items = [*self._rest_of_text(), *self._tools.finish()]
         reason = self.reason
-        # `stop`, or no reason at all, beside whole calls: the calls win.
+        # If the reason is `stop` or missing although complete calls came, the calls count.
         calls_win = reason == "stop" or (
             reason is None and self.done and self._tools.all_complete()
         )
@@ -475,7 +476,7 @@ class ChunkDecoder:
         if self._empty_field and not (
             self._thought or any(isinstance(i, ThinkDelta) for i in items)
         ):
-            # Reasoning that stayed empty is kept too: some models want the field back even so.
+            # Empty reasoning is kept too: some models require the field back even then.
             items.append(ThinkDelta("", self._empty_field))
         if self._usage is not None:
             items.append(self._usage)
@@ -483,7 +484,7 @@ class ChunkDecoder:
         return items
 
     def _rest_of_text(self) -> list[StreamItem]:
-        """The text and the reasoning that were held back."""
+        """Return the text and the reasoning that were held back."""
         items: list[StreamItem] = []
         if half := self._thought_halves.finish():
             items.append(ThinkDelta(half))
@@ -492,7 +493,7 @@ class ChunkDecoder:
         return [*items, *self._tags.finish()]
 
     def finish_leniently(self) -> list[StreamItem]:
-        """The end of an answer of a server that is known never to give a finish reason: `[DONE]` is enough."""
+        """Return the end of an answer of a server that never sends a finish reason: `[DONE]` is enough."""
         if self.reason is None and self.done:
             self.reason = "stop"
         return self.finish()
@@ -546,12 +547,12 @@ class ChunkDecoder:
         return items
 
     def _take_usage(self, value: Any) -> None:
-        # Figures come again and again, growing: the last ones count, and are never added up.
+        # A stream may send usage several times with growing figures: the last one counts, and figures are never added up.
         self._usage = _usage_of(value) or self._usage
 
 
 def _progress_of(value: Any) -> list[StreamItem]:
-    """How far llama.cpp has read the prompt (`return_progress`); nothing where it had all of it from an earlier call."""
+    """Return how far llama.cpp has read the prompt (`return_progress`); nothing if the whole prompt was cached."""
     progress = lenient_json.mapping(value)
     figures = [
         lenient_json.count(progress.get(name)) or 0 for name in ("total", "cache", "processed")
@@ -562,9 +563,9 @@ def _progress_of(value: Any) -> list[StreamItem]:
 
 
 def _usage_of(value: Any) -> Usage | None:
-    """The usage in the `usage` object of an answer or of a chunk of its stream, in any dialect; None where it has no figures.
+    """Read the `usage` object of an answer or of a chunk of its stream, in any dialect; None if it has no figures.
 
-    The tokens that came from the server's cache stand in `prompt_tokens_details.cached_tokens` (OpenAI and most others),
+    The number of tokens from the server's cache is in `prompt_tokens_details.cached_tokens` (OpenAI and most others),
     `prompt_cache_hit_tokens` (DeepSeek) or `cached_tokens` (Moonshot).
     """
     usage = lenient_json.mapping(value)
@@ -589,7 +590,7 @@ def _usage_of(value: Any) -> Usage | None:
 
 
 def _first_choice(chunk: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The choice of a chunk that has the lowest index, and that; an empty one where there is none."""
+    """Return the choice of a chunk with the lowest index, and that index; an empty choice if there is none."""
     choices = lenient_json.listing(chunk.get("choices"))
     if not choices:
         return {}, 0
@@ -602,12 +603,12 @@ def _index_of(choice: Any) -> int:
 
 
 def _is_answer(items: Iterable[StreamItem]) -> bool:
-    """Whether a piece of the answer is among the items of an event."""
+    """Whether the items of an event include a piece of the answer."""
     return any(not isinstance(item, PromptRead) for item in items)
 
 
 def _only_words(value: Any) -> str:
-    """The text of a chunk that holds nothing else; empty for any other, also for what has another shape."""
+    """Return the text of a chunk that contains nothing else; empty for any other chunk or shape."""
     try:
         (choice,) = value["choices"]
         delta = choice["delta"]
@@ -619,14 +620,14 @@ def _only_words(value: Any) -> str:
 
 
 def _frame_of(data: bytes, words: str) -> tuple[bytes, bytes]:
-    """The bytes before and behind the text in a chunk that holds nothing else, the quotes included.
+    """Return the bytes before and after the text in a chunk that contains nothing else, the quotes included.
 
-    The next chunks of most streams differ in the text alone, so that nothing else of them need be parsed.
+    The next chunks of most streams differ in the text alone, so nothing else in them need be parsed.
     """
     begin = _CONTENT.search(data)
     if begin is None or data.count(b'"content"') != 1 or b"\\" in data:
         return _NO_FRAME
-    # Without a backslash there is no half of a character in it.
+    # A text without a backslash contains no escaped half of a surrogate pair.
     plain = words.encode()
     end = begin.end() + len(plain)
     if data[begin.end() : end + 1] != plain + b'"':
@@ -645,36 +646,36 @@ def _is_error(value: Any) -> bool:
 
 _LOOP_SHARE_S = 0.003
 _GATHERED_BYTES = 64 * 1024
-"""How much of a body is gathered before the reader takes it."""
+"""Number of bytes of a body that are gathered before the reader gets them."""
 _SMALL_BYTES = 2_048
-"""A shorter piece was all that had arrived: a dozen tokens at most."""
+"""Bytes. A shorter piece contained all that had arrived: a dozen tokens at most."""
 _TRICKLE = 4
-"""After more small pieces in a row than this the next ones are gathered: it is neither the beginning nor the end of an answer."""
+"""After more small pieces in a row than this, the next pieces are gathered: the answer is neither beginning nor ending."""
 _TRICKLE_S = 0.02
 _AFTER_FINISH_S = 5.0
 _AFTER_DONE_S = 0.25
 _STREAM_STARTS = (b"data:", b":", b"event:", b"id:", b"retry:")
-"""Begin a stream of events, and no JSON."""
+"""Beginnings of an event stream, which JSON cannot have."""
 _MAX_WHOLE_BYTES = 64 * 1024 * 1024
 _WORTH_COMPARING = 5_000
-"""Tokens: shorter prompts are not cut by any server; a difference there comes from the way of counting."""
+"""Tokens. No server cuts shorter prompts; a difference there comes from the way of counting."""
 _WORTH_LEARNING = 500
 _LEAST_READ = 1_500
-"""Tokens: less than the smallest default window of any server, so figures below this are counted otherwise."""
+"""Tokens. This is less than the smallest default window of any server, so smaller figures are counted in another way."""
 _MOST_ADDED = 0.5
-"""The share of the window that what a server adds to a prompt takes at most."""
+"""The largest share of the window that a server's additions to a prompt take."""
 _SHARE_OF_OTHERS = 0.6
-"""A server whose figures never exceeded this share of our estimate counts in another way: words, or not everything."""
+"""A server whose figures never exceeded this share of our estimate counts in another way: words, or only part of the prompt."""
 
 
-class Arrivals:
+class BatchedBytes:
     """The bytes of a response, joined as far as they have arrived: many servers send each token in a piece of its own.
 
-    Reading one token through the HTTP library costs as much as drawing it. So where tokens arrive one by one (several small
-    pieces in a row, each of which had to be waited for), they are read a few at a time, every `_TRICKLE_S` seconds.
+    Reading one token through the HTTP library costs as much as drawing it. So tokens that arrive one by one (several small
+    pieces in a row, each after a wait) are read a few at a time, every `_TRICKLE_S` seconds.
 
     Args:
-        source: the pieces.
+        source: the pieces of the body.
     """
 
     def __init__(self, source: AsyncIterator[bytes]) -> None:
@@ -690,7 +691,7 @@ class Arrivals:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                # Pieces that are already here never suspend this: many small ones of them are no trickle.
+                # Reading pieces that have already arrived never suspends this task: many small pieces at once are no trickle.
                 self._has_waited = False
                 waits = loop.call_soon(self._wait_is_known)
                 try:
@@ -715,7 +716,7 @@ class Arrivals:
         self._has_waited = True
 
     async def take(self) -> bytes | None:
-        """The bytes that arrived since the last call, once there are any; None at the end. Raises what the source raised."""
+        """Return the bytes that arrived since the last call, once there are any; None at the end. It raises the errors of the source."""
         await self._came.wait()
         self._taken.set()
         data = b"".join(self._pieces)
@@ -735,7 +736,7 @@ class Arrivals:
 
 
 def joined(items: Iterable[StreamItem | str]) -> list[StreamItem]:
-    """The items with neighbouring pieces of one text, thought or call as one piece; a plain string is a piece of text."""
+    """Join neighbouring pieces of one text, thought or call; a plain string is a piece of text."""
     runs: list[tuple[StreamItem | str, list[str]]] = []
     last: tuple[str, str | int] | None = None
     for item in items:
@@ -747,7 +748,7 @@ def joined(items: Iterable[StreamItem | str]) -> list[StreamItem]:
                 run = "think", field
             case ToolCallDelta(position, "", "", piece, None):
                 run = "call", position
-            case _:  # it is more than a piece
+            case _:  # the item is more than a piece
                 run, piece = None, ""
         if run is None or run != last:
             runs.append((item, []))
@@ -771,15 +772,15 @@ class AnswerReader:
     """Reads one response to its end.
 
     Args:
-        response: with status 200, its body not read yet.
-        context: of the response, for errors.
-        network: makes errors of failures of the connection.
-        quirks: what was learned of this server and model; one more may be learned here.
-        estimated_tokens: of the messages of the request, without its tools.
-        most_tokens: more than the whole request can be, whatever tokenizer the server has.
-        window: of the model.
-        window_is_known: the size comes from the server itself.
-        wait: the clock of the answer, which runs since the request was sent.
+        response: a response with status 200 and an unread body.
+        context: the facts about the response, for errors.
+        network: turns failures of the connection into errors.
+        quirks: the learned quirks of this server and model; the reader may add one.
+        estimated_tokens: the estimated tokens of the request's messages, without its tools.
+        most_tokens: an upper bound of the request's tokens, whatever tokenizer the server has.
+        window: the model's window in tokens.
+        window_is_known: the window comes from the server itself.
+        wait: the clock of the answer, running since the request was sent.
     """
 
     def __init__(
@@ -807,12 +808,12 @@ class AnswerReader:
         self._decoder = ChunkDecoder(context)
 
     async def items(self) -> AsyncGenerator[StreamItem]:
-        """The items of the answer, with neighbouring pieces of text joined; then usage and the end.
+        """Yield the items of the answer, with neighbouring pieces of text joined; then usage and the end.
 
-        An `Overdue` is among them where a limit of the wait is reached.
+        An `Overdue` is yielded when a limit of the wait is reached.
 
         Raises:
-            LLMError: the answer is none, or broke.
+            LLMError: the response is no answer, or broke off.
         """
         import httpx2
 
@@ -838,7 +839,7 @@ class AnswerReader:
         events = SSEDecoder()
         first = b""
         wait, began = self._wait, time.perf_counter()
-        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+        async with aclosing(BatchedBytes(self._response.aiter_bytes())) as arrivals:
             while (data := await self._next(arrivals)) is not None:
                 if isinstance(data, Overdue):
                     yield data
@@ -859,7 +860,7 @@ class AnswerReader:
                     else:
                         batch += found
                     wait.happened(is_answer=isinstance(found, str) or _is_answer(found))
-                    # Let the screen have its turn by the clock.
+                    # The event loop gets its turn by the clock, so that the screen can be drawn.
                     if time.perf_counter() - began > _LOOP_SHARE_S:
                         for item in joined(batch):
                             yield item
@@ -874,15 +875,15 @@ class AnswerReader:
             try:
                 items = decoder.decode(event)
             except APIStreamError:
-                items = []  # half an event: the end will be found missing
+                items = []  # the end is found missing later, so half an event does not matter
             for item in items:
                 yield item
 
-    async def _next(self, arrivals: Arrivals) -> bytes | Overdue | None:
-        """The next bytes, or what is overdue; None at the end.
+    async def _next(self, arrivals: BatchedBytes) -> bytes | Overdue | None:
+        """Return the next bytes, or the limit that was reached; None at the end.
 
-        Once the answer is whole only figures and the end of the stream are waited for, and not for long; they are read
-        so that the connection can be used again.
+        After the whole answer only figures and the end of the stream can come. They are awaited for a short time, so that the
+        connection can be used again.
         """
         if not (self._decoder.done or self._decoder.reason):
             return await self._wait.next(arrivals.take)
@@ -893,10 +894,10 @@ class AnswerReader:
             return None
 
     async def _whole(self) -> AsyncGenerator[StreamItem]:
-        """The items of a response in one piece: of a server that does not stream, or an error with status 200."""
+        """Yield the items of a response in one piece, from a server that does not stream or that reports an error with status 200."""
         pieces: list[bytes] = []
         size = 0
-        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+        async with aclosing(BatchedBytes(self._response.aiter_bytes())) as arrivals:
             while (data := await self._wait.next(arrivals.take)) is not None:
                 if isinstance(data, Overdue):
                     yield data
@@ -908,7 +909,7 @@ class AnswerReader:
                     raise EventTooLarge
         raw = b"".join(pieces)
         if raw.lstrip().startswith(_STREAM_STARTS):
-            # A stream under a wrong name; it has already come whole.
+            # The response is a stream with the wrong content type; all of it has already come.
             for event in [*(events := SSEDecoder()).feed(raw), *events.finish()]:
                 for item in self._decoder.decode(event):
                     yield item
@@ -934,13 +935,13 @@ class AnswerReader:
         try:
             return decoder.finish()
         except APIStreamError:
-            # A server that ends twice in order but without a reason will never give one.
+            # A server that ends streams twice with `[DONE]` but without a reason never sends one.
             if decoder.done:
                 self._quirks.ends_without_reason = True
             raise
 
     def _check_silent_overflow(self) -> None:
-        """Raise an overflow where the answer is empty and the request filled the window: some servers report it in no other way."""
+        """Raise an overflow if the answer is empty and the request filled the window: some servers report it in no other way."""
         if self._estimated_tokens >= 0.8 * self._window:
             raise errors.overflow(
                 f"{self._context.host} said nothing; the request of about {self._estimated_tokens} "
@@ -949,12 +950,12 @@ class AnswerReader:
             )
 
     def _marked(self, item: StreamItem) -> StreamItem:
-        """The item; usage that shows that the server cut the prompt without saying so has `prompt_cut` set.
+        """Return the item; `prompt_cut` is set on usage that shows a silently cut prompt.
 
-        A cut prompt fills the window. Figures that are far smaller than what was sent and than the window come from another
-        way of counting, as do figures that never were nearer to our estimate; and a figure above the window means that the
-        size of the window was wrong, not that the prompt was cut. A figure that no prompt of this length can have is
-        removed, as is that of an answer that is longer than the window.
+        A cut prompt fills the window. A figure far below both our estimate and the window comes from another way of counting,
+        as does a figure from a server whose figures were never nearer to our estimate. A figure above the window means that
+        the assumed window was wrong, not that the prompt was cut. A figure that is impossible for a prompt of this length is
+        removed, and so is the figure of an answer longer than the window.
         """
         if not isinstance(item, Usage):
             return item
@@ -964,8 +965,8 @@ class AnswerReader:
             return item
         sent = self._estimated_tokens
         if item.input > self._most_tokens + _MOST_ADDED * self._window:
-            # Believed, it would fill the window for good, and nothing that is compacted would help. If it is true all the
-            # same, the server will refuse what is too long, and that is compacted.
+            # An impossible figure, if used, would fill the window for good, and no compaction would help. If it is true all
+            # the same, the server will refuse the next request as too long, and the conversation is compacted then.
             return replace(item, input=0, cached=0)
         before = self._quirks.counted_share
         far_less = sent > _WORTH_COMPARING and _LEAST_READ <= item.input <= sent // 2

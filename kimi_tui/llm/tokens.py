@@ -1,6 +1,6 @@
 """Estimates of token counts by one pattern, with an error of ten to twenty percent: there is no tokenizer.
 
-The session multiplies these by a correction factor of its own, learned from the figures of servers.
+The session multiplies the estimates by a correction factor of its own, learned from the servers' figures.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _PIECES = re.compile(
     rf"|([{_CJK}]+)"  # 4: CJK
     r"|([^\W\d_\x00-\x7f]+)"  # 5: other letters (CJK was taken before)
     rf"|({_SYMBOLS})"  # 6: a run of ASCII symbols
-    r"|[^\s\x00-\x7f]"  # any other sign
+    r"|[^\s\x00-\x7f]"  # any other character
 )
 _ASCII_PIECES = re.compile(rf"[A-Za-z]+|[0-9]{{1,3}}|\n\s*|{_SYMBOLS}")
 _LONG_WORDS = re.compile(r"[A-Za-z]{8,}")
 _SAMPLE = 8_192
 _MESSAGE_OVERHEAD = 4
 _IMAGE_TOKENS = 1_000
-"""The tokens of an image of unknown size."""
+"""The estimated tokens of an image of unknown size."""
 
 
 def estimate(text: str) -> int:
-    """About how many tokens the text is. 13 MB/s, of ASCII 35; use a thread for megabytes."""
+    """Estimate the tokens of a text. The speed is 13 MB/s, for ASCII 35 MB/s; use a thread for megabytes."""
     if text.isascii():
-        # The same, without an object a piece.
+        # This path gives the same result without creating an object for each piece.
         longer = sum((len(word) - 1) // 6 for word in _LONG_WORDS.findall(text))
         return len(_ASCII_PIECES.findall(text)) + longer or int(bool(text))
     total = 0.0
@@ -59,7 +59,7 @@ def estimate(text: str) -> int:
 
 
 def text_tokens(text: str) -> int:
-    """About how many tokens the text is; of a long one by a sample, so that it never takes more than a millisecond."""
+    """Estimate the tokens of a text; a long text is sampled, so that it never takes more than a millisecond."""
     if len(text) <= 2 * _SAMPLE:
         return estimate(text)
     sample = text[:_SAMPLE] + text[-_SAMPLE:]
@@ -67,25 +67,25 @@ def text_tokens(text: str) -> int:
 
 
 def stored_image_tokens(width: object, height: object) -> int:
-    """About how many tokens an image costs, by its width and height in a message."""
+    """Estimate the tokens of an image by its width and height in a message."""
     if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
         return image_tokens(width, height)
     return _IMAGE_TOKENS
 
 
 def message_tokens(message: Message) -> int:
-    """About how many tokens a stored message costs when it is sent, reasoning and calls included; texts are sampled."""
+    """Estimate the tokens of a stored message when it is sent, reasoning and calls included; texts are sampled."""
     said, thought = _counted(message)
     return said + thought
 
 
 def said_tokens(message: Message) -> int:
-    """About how many tokens a stored message costs without its reasoning, which not every model gets back."""
+    """Estimate the tokens of a stored message without its reasoning, which is not sent back to every model."""
     return _counted(message)[0]
 
 
 def estimate_fixed(system: str, tools: Sequence[ToolSpec]) -> int:
-    """About how many tokens the system prompt and the tools cost, which are the same in every request."""
+    """Estimate the tokens of the system prompt and the tools, which are the same in every request."""
     described = (
         f"{tool.name} {tool.description} {json.dumps(dict(tool.parameters))}" for tool in tools
     )
@@ -93,17 +93,17 @@ def estimate_fixed(system: str, tools: Sequence[ToolSpec]) -> int:
 
 
 def estimate_request(system: str, tools: Sequence[ToolSpec], history: Sequence[Message]) -> int:
-    """About how many tokens a whole request costs."""
+    """Estimate the tokens of a whole request."""
     return estimate_fixed(system, tools) + sum(map(message_tokens, history))
 
 
 def is_counted(message: Message) -> bool:
-    """Whether this message was counted before, so that its estimate costs no time."""
+    """Whether this message was counted before, so that its estimate takes no time."""
     known = _known.get(id(message))
     return known is not None and known[0]() is message
 
 
-# A conversation is sent again with every call: each of its messages, which never change, is counted once.
+# Every call sends the conversation again; each message is counted once, as messages never change.
 _Known = dict[int, tuple["weakref.ref[Message]", tuple[int, int]]]
 _known: _Known = {}
 
@@ -113,7 +113,7 @@ def _forget(name: int, known: _Known, _ended: object) -> None:
 
 
 def count_in_steps(message: Message) -> Iterator[None]:
-    """Count a message that was not counted before, a part or call at a time: its estimate costs no time then."""
+    """Count a message that was not counted before, one part or call per step; afterwards its estimate takes no time."""
     if is_counted(message):
         return
     said, thought = _MESSAGE_OVERHEAD, 0
@@ -132,12 +132,12 @@ def count_in_steps(message: Message) -> Iterator[None]:
         said += text_tokens(call.function.arguments or "")
         yield
     name = id(message)
-    # Bound now: at the interpreter's exit messages go after the names of this module.
+    # The arguments are bound now, because at interpreter exit this module's names may be gone before the messages.
     _known[name] = (weakref.ref(message, partial(_forget, name, _known)), (said, thought))
 
 
 def _counted(message: Message) -> tuple[int, int]:
-    """Tokens of what was said, and of what was thought."""
+    """Return the tokens of a message's text and calls, and those of its reasoning."""
     if not is_counted(message):
         for _ in count_in_steps(message):
             pass

@@ -1,18 +1,18 @@
-"""Puts streamed tool calls together: which piece belongs to which call, and which call is only another one repeated.
+"""Puts streamed tool calls together: decides which piece belongs to which call, and which call only repeats another.
 
 By the protocol a call begins with an index, an id and a name of its own, and its later pieces have the same index. Gateways
 number pieces in place of calls, leave indices and ids out, change them, share them, name a call at its end, begin with `{}`,
 encode the arguments twice, and send whole calls again. The rules of `ToolCallMerger`:
 
-1. A known id says which call a piece belongs to, else a known index, else the last call whose arguments are not whole.
-2. Only a name makes a call. A piece without one continues a call; where none is open, it waits for its name, and is dropped
-   at the end where it only repeats what is known.
-3. A call with the name and the arguments of an earlier one is that one, repeated, and dropped, unless both have ids and these
-   differ: two calls that differ in the id alone are two, whatever else a gateway does. Arguments are compared as values.
+1. A piece belongs to the call with its id, else to the call with its index, else to the last call with incomplete arguments.
+2. Only a piece with a name starts a call. A piece without a name continues a call; if no call is open, the piece waits for
+its name, and is dropped at the end if it only repeats known arguments.
+3. A call with the name and the arguments of an earlier call repeats that call and is dropped, unless both have ids and the
+ids differ: two calls that differ only in the id are two calls. Arguments are compared as values.
 4. `{}` and `null` in front of other arguments count as nothing. Arguments that are a JSON string are the text in it.
 
-A call about which one of these rules has not decided yet is held back, and those behind it wait: calls come in the order in which
-they began, and their positions have no gaps.
+A call is held back until these rules have decided about it, and later calls wait for it: calls are given out in the order in
+which they began, and their positions have no gaps.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _MARKS = re.compile(r'["{}\[\]]')
 _MARKS_IN_TEXT = re.compile(r'["\\]')
 _LONGEST_NOTHING = 64
 _MOST_ENCODED = 3
-"""How many times the arguments may be encoded as a JSON string."""
+"""The number of times that the arguments may be encoded as a JSON string."""
 
 
 class Arguments:
-    """The arguments of one call, put together from pieces that are split anywhere.
+    """The arguments of one call, put together from pieces that may be split anywhere.
 
     Attributes:
-        raw: all that came, as it came.
-        whole: the object, once it is complete; empty before.
-        nothing: the `{}` or `null` that came, while nothing else did.
+        raw: all pieces, unchanged.
+        whole: the complete object as text; empty until it is complete.
+        nothing: the `{}` or `null` that came, as long as nothing else followed.
     """
 
     def __init__(self) -> None:
@@ -60,28 +60,28 @@ class Arguments:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no argument has come; `{}` and `null` are none."""
+        """Whether no argument has come; `{}` and `null` do not count as arguments."""
         is_begun = self._held.startswith("{") and not self.nothing
         return self._state == "begin" and not is_begun
 
     @property
     def is_repeating(self) -> bool:
-        """Whether they are whole, and a part of the same has come once more."""
+        """Whether the arguments are complete, and a part of the same arguments has come once more."""
         return self._repeated is not None and not self._repeated.is_empty
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether they, or the same once more, are not whole."""
+        """Whether the arguments, or their repetition, are incomplete."""
         return self.is_open or self.is_repeating
 
     @property
     def is_open(self) -> bool:
-        """Whether more of them is to come."""
+        """Whether the arguments are incomplete."""
         return self._state != "whole"
 
     @property
     def canonical(self) -> str:
-        """The value of the whole arguments, in one form for all ways to write it."""
+        """The value of the complete arguments, written in one canonical form."""
         if self._canonical is None:
             try:
                 value = lenient_json.parse(self.whole or "{}")
@@ -96,7 +96,7 @@ class Arguments:
         return piece.lstrip().startswith("{")
 
     def feed(self, piece: str) -> str:
-        """Take the next piece; returns what is to be added to the arguments."""
+        """Take the next piece; return the text to add to the arguments."""
         piece = self._halves.feed(piece)
         if not piece:
             return ""
@@ -134,7 +134,7 @@ class Arguments:
         return self._feed(held)
 
     def _string(self, text: str) -> str:
-        """Collect a JSON string to its end, then take what is in it."""
+        """Collect a JSON string to its end, then read the text inside it."""
         self._in_text = True
         end = self._end_of_text(text, 0)
         if self._in_text:
@@ -164,7 +164,9 @@ class Arguments:
         return text[:end] + self._behind(text[end:])
 
     def _behind(self, text: str) -> str:
-        """What comes behind the whole object: the same once more counts as nothing; anything else is added, for the tool to refuse."""
+        """Take the text after the complete object: a repetition counts as nothing; any other text is added, so that the tool
+        refuses the call.
+        """
         if self._repeated is None:
             text = text.lstrip()
             if not text:
@@ -180,7 +182,7 @@ class Arguments:
         return ""
 
     def _end_of_object(self, text: str) -> int:
-        """Where the object ends in this piece, or -1."""
+        """Return the place where the object ends in this piece, or -1."""
         place = 0
         while place < len(text):
             if self._in_text:
@@ -202,7 +204,7 @@ class Arguments:
         return -1
 
     def _end_of_text(self, text: str, place: int) -> int:
-        """Go on in a text from a place; returns the place behind its end, or the length of what there is."""
+        """Continue inside a string from a place; return the place after its end, or the length of the text if it does not end."""
         while place < len(text):
             if self._escaped:
                 self._escaped = False
@@ -219,7 +221,7 @@ class Arguments:
         return place
 
     def rest(self) -> str:
-        """At the end of the stream: what was held back and has to be added."""
+        """Return the text that was held back and has to be added at the end of the stream."""
         if self._state == "string":
             return "".join(self._pieces)
         if self._state != "begin":
@@ -235,7 +237,7 @@ class _Call:
     index: int | None = None
     arguments: Arguments = field(default_factory=Arguments)
     position: int = -1
-    """Where it stands among the calls that are given out; -1 before it is, and for good where it is dropped."""
+    """The call's position among the calls that were given out; -1 until then, and for good if the call is dropped."""
     original: _Call | None = None
     """The call that this one only repeats."""
     has_name_out: bool = False
@@ -244,7 +246,7 @@ class _Call:
     extras: dict[str, Any] | None = None
 
     def added(self) -> Iterator[ToolCallDelta]:
-        """What has come since the last time, as one piece; nothing where nothing has."""
+        """Yield everything that came since the last call as one piece; nothing if nothing came."""
         new_name = "" if self.has_name_out else self.name
         new_id = "" if self.has_id_out else self.id
         text = "".join(self.waiting)
@@ -257,28 +259,28 @@ class _Call:
 
 
 class _Namesakes:
-    """The calls of one name that were given out: for the question whether another one repeats one of them."""
+    """The calls with one name that were given out; answers whether another call repeats one of them."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
         self._indexes: set[int] = set()
         self._open: list[_Call] = []
         self._whole: dict[str, dict[str, _Call]] = {}
-        """By the value of the arguments, then by the id, which is empty where there is none."""
+        """Complete calls by the value of their arguments, then by id, which is empty for a call without one."""
 
     def add(self, call: _Call) -> None:
-        """Add one that was given out."""
+        """Add a call that was given out."""
         self._ids.add(call.id)
         if call.index is not None:
             self._indexes.add(call.index)
         self._open.append(call)
 
     def can_be_one(self, call: _Call) -> bool:
-        """Whether a call has the id of one of them, or one of both has none."""
+        """Whether a call has the id of one of these calls, or at most one of both has an id."""
         return bool(self._ids) and (not call.id or "" in self._ids or call.id in self._ids)
 
     def open_ones(self, call: _Call) -> list[_Call]:
-        """Those that can be this call and are not whole."""
+        """Return the incomplete calls that this call may repeat."""
         for one in self._open:
             if not one.arguments.is_open:
                 self._whole.setdefault(one.arguments.canonical, {})[one.id] = one
@@ -286,14 +288,14 @@ class _Namesakes:
         return [one for one in self._open if not _are_two(call.id, one.id)]
 
     def same(self, call: _Call) -> _Call | None:
-        """The one that a call whose arguments are whole repeats; those that are open are looked at before."""
+        """Return the call that a complete call repeats; check `open_ones` first."""
         alike = self._whole.get(call.arguments.canonical, {})
         if not call.id:
             return next(iter(alike.values()), None)
         return alike.get(call.id) or alike.get("")
 
     def has_head(self, call: _Call) -> bool:
-        """Whether one of them has the id of a call without arguments or, where it has none, its index."""
+        """Whether one of the calls has the id of a call without arguments or, if that has no id, its index."""
         return call.id in self._ids if call.id else call.index in self._indexes
 
 
@@ -322,7 +324,7 @@ class ToolCallMerger:
         )
 
     def feed(self, entry: Any) -> list[ToolCallDelta]:
-        """What this entry of `tool_calls` adds: nothing where it says nothing new, or where that is not certain yet."""
+        """Return what this entry of `tool_calls` adds; nothing if it repeats known data or is not decided yet."""
         piece = lenient_json.mapping(entry)
         function = lenient_json.mapping(piece.get("function"))
         call_id = lenient_json.without_surrogates(lenient_json.text(piece.get("id")))
@@ -355,7 +357,7 @@ class ToolCallMerger:
         return [*found, *self._decide()]
 
     def finish(self) -> list[ToolCallDelta]:
-        """What was held back, at the end of the stream."""
+        """Return the pieces that were held back, at the end of the stream."""
         self._has_ended = True
         found: list[ToolCallDelta] = []
         for call in self._calls:
@@ -365,16 +367,16 @@ class ToolCallMerger:
                 found += call.added()
         return [*found, *self._decide()]
 
-    # Which call a piece belongs to; None: it begins one.
+    # These methods decide to which call a piece belongs; None means that the piece starts a call.
 
     def _looked_up(self, index: int | None, call_id: str) -> tuple[_Call | None, _Call | None]:
-        """The calls that had this index and this id last; what repeated another stands for that."""
+        """Return the last calls with this index and with this id; a repetition is replaced by its original."""
         at = self._by_index.get(index) if index is not None else None
         known = self._by_id.get(call_id) if call_id else None
         return (at and at.original) or at, (known and known.original) or known
 
     def _last(self) -> _Call | None:
-        """The last call; not one that only repeats another."""
+        """Return the last call that does not only repeat another one."""
         for call in reversed(self._calls):
             if call.original is None and (call.name or not self._is_known(call.arguments)):
                 return call
@@ -403,7 +405,7 @@ class ToolCallMerger:
             return at
         if _are_two(call_id, at.id):
             return last_open
-        # The arguments of its call are whole: they are repeated, or those of another come under its index.
+        # The arguments of the index's call are complete: this piece repeats them, or belongs to another call with the same index.
         is_other = (
             last_open is not None
             and last_open.arguments.is_empty
@@ -419,7 +421,7 @@ class ToolCallMerger:
         if known is not None:
             return _continued(known, call_id, name, text)
         if at is not None:
-            # Another id under one index: it changed in the middle of a call, or several calls have one index.
+            # One index has another id: the id changed in the middle of a call, or several calls share the index.
             is_middle = at.arguments.is_unfinished and not at.arguments.is_empty
             return at if not at.name or (is_middle and at.name == name) else None
         last = self._last()
@@ -430,14 +432,14 @@ class ToolCallMerger:
         if call_id or index is not None:
             is_its_id_late = bool(call_id) and not last.id and not text and last.name == name
             return last if is_its_id_late else None
-        # As Gemini sends them, each entry is a call, also those without arguments.
+        # In Gemini's form each entry is a call, even one without arguments.
         is_middle = last.arguments.is_unfinished and not last.arguments.nothing
         return last if is_middle and last.name == name else None
 
-    # Which calls there are.
+    # These methods decide which calls there are.
 
     def _decide(self) -> Iterator[ToolCallDelta]:
-        """Give out or drop the calls about which that is certain, in their order."""
+        """Give out or drop, in their order, the calls that are decided."""
         while self._n_decided < len(self._calls):
             call = self._calls[self._n_decided]
             is_one = self._is_one(call)
@@ -451,10 +453,10 @@ class ToolCallMerger:
                 yield from call.added()
 
     def _is_one(self, call: _Call) -> bool | None:
-        """Whether this is a call of its own; None while that is not certain."""
+        """Whether this is a call of its own; None if that is not certain yet."""
         mine = call.arguments
         if not call.name:
-            # At the end it is told to the model, unless it says nothing new.
+            # At the end of the stream the model is told about the broken call, unless it adds nothing new.
             is_new = self._n_out == 0 if mine.is_empty else not self._is_known(mine)
             return is_new if self._has_ended else None
         others = self._namesakes.get(call.name)
@@ -468,14 +470,14 @@ class ToolCallMerger:
                 is_head = any(one.arguments.is_empty for one in open_ones)
                 return not (is_head or others.has_head(call))
             if mine.is_open:
-                # It broke off, so that the answer will be refused anyway.
+                # The call broke off, so that the answer will be refused anyway.
                 return not (call.id and others.has_head(call))
         call.original = others.same(call)
         return call.original is None
 
 
 def _continued(call: _Call, call_id: str, name: str, text: str) -> _Call | None:
-    """The call that a named piece was sent to; None where it begins another one, or the same once more."""
+    """Return the call to which a named piece belongs; None if it starts another call or repeats one."""
     if not call.name:
         return call
     is_its_id_late = bool(call_id) and not call.id and not text

@@ -1,12 +1,13 @@
-"""Carries requests to a server: the HTTP client under every request, and the `openai` library over it for those of a chat.
+"""Carries requests to a server: the HTTP client for every request, and the `openai` library over it for chat requests.
 
 `RestrictedClient` follows no redirect, sends only headers that are listed here, and reads no more of an error than can be
-shown. `OpenAIClient` posts chat requests; the `openai` library does authentication and connection pooling for it. What that
-library would take from the environment into a request, or tell of this machine, is left out.
+shown. `OpenAIClient` posts chat requests; the `openai` library does authentication and connection pooling for it. Values that
+the library would add from the environment or about this machine are left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
-`preload`) half a second. Most of the latter are types of requests and answers, packages that `deferred_imports` has executed only
-when an attribute is first read: `importlib.util.LazyLoader` would run them already where one of their modules is imported.
+`preload`) half a second. Most of that time goes into types of requests and answers; `deferred_imports` executes those
+packages only when an attribute is first read. `importlib.util.LazyLoader` would execute them as soon as one of their modules
+is imported.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
 CONNECT_S = 10.0
-# The library adds others from the environment, some of them undocumented.
+# The library adds other headers from the environment, some of them undocumented.
 _HEADERS = frozenset(
     (
         *("host", "accept", "accept-encoding", "authorization", "connection"),
@@ -76,7 +77,7 @@ _SHAPES = (
     "openai.types",
     *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
 )
-"""The library's types of requests and answers: an eighth of the memory, and not used here."""
+"""The library's types of requests and answers, which take an eighth of the memory and are not used here."""
 _importing = threading.Lock()
 
 
@@ -84,13 +85,13 @@ class RestrictedClient(httpx2.AsyncClient):
     """An HTTP client that follows no redirects and limits how much of a response is read.
 
     Args:
-        base_url: the one server that is asked.
-        own_headers: the user's, for every request to its origin.
-        connect_s: seconds for a connection.
+        base_url: the URL of the one server.
+        own_headers: the user's headers, for every request to its origin.
+        connect_s: seconds until a connection must be made.
         read_s: seconds of silence in an answer; None for no limit.
 
     Attributes:
-        proxy: the proxy in between, which the environment names.
+        proxy: the proxy that the environment names; None for none.
 
     Raises:
         NetworkSettingError: the environment names a proxy or certificates that cannot be used.
@@ -107,8 +108,8 @@ class RestrictedClient(httpx2.AsyncClient):
         self._origin = httpx2.URL(base_url)
         self._own_headers = own_headers
         self.proxy: EnvironmentProxy | None = proxy_to(base_url)
-        # The authorities take 2 MB, and the variables that name others may be wrong: they are only read where one of the
-        # connections is encrypted. A context without any trusts nobody.
+        # Certificate authorities take 2 MB, and the variables that name others may be wrong, so they are only read if one of
+        # the connections is encrypted. A context without authorities trusts nobody.
         is_encrypted = self._origin.scheme == "https"
         by_https = self.proxy is not None and self.proxy.url.startswith("https:")
         trusted = (
@@ -122,7 +123,7 @@ class RestrictedClient(httpx2.AsyncClient):
             if self.proxy is None
             else httpx2.Proxy(self.proxy.url, ssl_context=trusted if by_https else None),
             follow_redirects=False,
-            # The proxy and the certificates of the environment are settled above.
+            # The code above has settled the proxy and the certificates of the environment.
             trust_env=False,
             timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
             limits=httpx2.Limits(
@@ -134,7 +135,7 @@ class RestrictedClient(httpx2.AsyncClient):
     async def send(
         self, request: httpx2.Request, *, stream: bool = False, **options: Any
     ) -> httpx2.Response:
-        """Send, and give an error back with at most `MAX_ERROR_BYTES` of its body, already read."""
+        """Send the request; an error response is returned with at most `MAX_ERROR_BYTES` of its body, already read."""
         options["follow_redirects"] = False
         for name in [name for name in request.headers if name.lower() not in _HEADERS]:
             del request.headers[name]
@@ -158,12 +159,14 @@ class RestrictedClient(httpx2.AsyncClient):
         except Exception as error:
             if self.proxy is None or not self.proxy.is_socks:
                 raise
-            # The library asserts what the proxy answers, and `socksio` has errors of its own.
+            # httpx2 asserts the form of the proxy's answer, and `socksio` raises errors of its own.
             raise httpx2.ProxyError("it does not answer as SOCKS5 does") from error
 
 
 class _Slices(httpx2.AsyncByteStream):
-    """A long body (images) piece by piece: written at once, the event loop would copy the rest of it after every partial write."""
+    """Yields a long body (images) piece by piece: if it were written at once, the event loop would copy the rest after each
+    partial write.
+    """
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -184,7 +187,7 @@ async def _cut(response: httpx2.Response) -> httpx2.Response:
                 if size >= MAX_ERROR_BYTES:
                     break
     except (httpx2.HTTPError, TimeoutError):
-        pass  # the status alone says enough
+        pass  # the status alone is enough
     finally:
         await response.aclose()
     kept = [
@@ -202,9 +205,9 @@ async def _cut(response: httpx2.Response) -> httpx2.Response:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFailures:
-    """Makes the errors for failed connections to one server, and for those to the proxy in between, if there is one.
+    """Makes the errors for failed connections to one server, and to the proxy in between if there is one.
 
-    `secrets`, the key among them, are never shown.
+    `secrets`, which include the key, are never shown.
     """
 
     host: str
@@ -212,7 +215,7 @@ class NetworkFailures:
     proxy: EnvironmentProxy | None = None
 
     def timeout(self, error: BaseException) -> APITimeoutError:
-        """Connecting took too long, or nothing came for too long."""
+        """Return the error for a connection that took too long, or for too long a silence."""
         cause = error.__cause__ or error
         if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
             asked = self.host if self.proxy is None else self.proxy.called
@@ -228,7 +231,9 @@ class NetworkFailures:
         return APITimeoutError(f"{self.host} took too long.", advice=advice)
 
     def unreachable(self, error: BaseException) -> LLMError:
-        """The server refused, has no such name or a wrong certificate, or closed the connection before it answered."""
+        """Return the error for a server that refused, has no such name or a wrong certificate, or closed the connection
+        before it answered.
+        """
         cause = error.__cause__ or error
         return connection_error(self.host, cause, self.secrets, self.proxy) or APIConnectionError(
             f"{self.host} closed the connection before it answered.",
@@ -242,13 +247,13 @@ def connection_error(
     secrets: tuple[str, ...],
     proxy: EnvironmentProxy | None,
 ) -> LLMError | None:
-    """The error for a connection that was not made; None where it was made, and broke.
+    """Return the error for a connection that was not made; None if it was made and broke later.
 
     Args:
-        host: of the server.
-        error: of the HTTP library.
-        secrets: never shown.
-        proxy: in between; it is named where it is the one that cannot be reached or refuses.
+        host: the host of the server.
+        error: the HTTP library's error.
+        secrets: texts that are never shown.
+        proxy: the proxy in between; the error names it if it cannot be reached or refuses.
     """
     if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
         return None
@@ -265,11 +270,11 @@ def connection_error(
 
 
 def tls_error(host: str, error: BaseException | None) -> APITLSError | None:
-    """The error for a connection that could not be made private; None where it failed otherwise.
+    """Return the error for a connection that could not be encrypted; None if it failed otherwise.
 
     Args:
-        host: of the server.
-        error: what was raised; looked at with its causes.
+        host: the host of the server.
+        error: the raised exception; its causes are checked too.
     """
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
@@ -291,15 +296,15 @@ class OpenAIClient:
     """Carries requests to one origin with one key. Its constructor imports the HTTP library: call it in a thread.
 
     Args:
-        base_url: of the API.
-        api_key: sent to this origin alone; empty for none.
-        headers: the user's own, sent as the key is.
+        base_url: the URL of the API.
+        api_key: the key, sent to this origin alone; empty for none.
+        headers: the user's own headers, sent wherever the key is.
 
     Attributes:
         failures: makes the errors for failed connections.
 
     Raises:
-        LLMError: the base URL is none, the key would cross a network unencrypted, or the environment names a proxy or
+        LLMError: the base URL is invalid, the key would cross a network unencrypted, or the environment names a proxy or
             certificates that cannot be used.
     """
 
@@ -314,7 +319,7 @@ class OpenAIClient:
         from openai import AsyncOpenAI
 
         self._api_key = api_key
-        # How long an answer is waited for is decided where it is read.
+        # `waiting` limits the wait for an answer, at the place where it is read.
         http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None)
         self._proxy = http.proxy
         secrets = (api_key, *headers.values(), *(http.proxy.secrets if http.proxy else ()))
@@ -322,7 +327,7 @@ class OpenAIClient:
         self._client = AsyncOpenAI(
             api_key=api_key or _NO_KEY,
             base_url=base_url,
-            # What is not named here, the library looks up in the environment.
+            # The library reads values that are not passed here from the environment.
             organization="",
             project="",
             admin_api_key="",
@@ -333,7 +338,7 @@ class OpenAIClient:
         )
 
     async def post(self, body: bytes) -> httpx2.Response:
-        """The response to one request: its body is a stream, or of a refusal has been read.
+        """Return the response to one request: its body is an unread stream or, for a refusal, has been read.
 
         Raises:
             LLMError: the server could not be reached, or did not answer in time.
@@ -360,15 +365,15 @@ class OpenAIClient:
             return error.response
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         await self._client.close()
 
 
 def _request_headers(api_key: str) -> dict[str, str | Omit]:
-    """The headers of a request, without what the library adds about this machine or from its environment."""
+    """Return the headers of a request, without those that the library adds about this machine or from its environment."""
     from openai import Omit
 
-    # The library takes others out of the environment into every request.
+    # The library adds the headers in this variable to every request.
     custom = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
     headers: dict[str, str | Omit] = {
         line.partition(":")[0].strip(): Omit() for line in custom if ":" in line
@@ -382,20 +387,20 @@ def _request_headers(api_key: str) -> dict[str, str | Omit]:
 
 
 class ChunkedBody:
-    """Reads one chunked body, all chunks that have come in one piece: servers send every token in a chunk of its own.
+    """Reads one chunked body, and returns all chunks that have come as one piece: servers send every token in a chunk of its own.
 
-    h11's `ChunkedReader` passes each of them through an event, a state machine and five generators, which costs more than
-    all the processing of the token afterwards. Whatever is not a whole plain chunk goes to it, as do all errors.
+    h11's `ChunkedReader` passes each chunk through an event, a state machine and five generators, which takes longer than all
+    later processing of the token. It still gets everything that is not a whole plain chunk, and all errors.
     """
 
     def __init__(self) -> None:
         self._reader = ChunkedReader()
         self._is_between = True
-        """Whether a chunk begins here, behind the end of the last one where the reader wants that."""
+        """Whether a chunk begins at this point; after a chunk the reader may still expect its end."""
         self._wants_end = False
 
     def __call__(self, buffer: ReceiveBuffer) -> Data | EndOfMessage | None:
-        """The next piece of the body, or its end; None where more bytes are needed."""
+        """Return the next piece of the body, or its end; None if more bytes are needed."""
         if self._is_between:
             came = bytes(buffer)
             start = len(_CHUNK_END) if self._wants_end and came.startswith(_CHUNK_END) else 0
@@ -409,12 +414,12 @@ class ChunkedBody:
         return event
 
     def read_eof(self) -> None:
-        """The connection was closed within the body: the reader raises what h11 has for that."""
+        """Raise h11's error for a connection that was closed within the body."""
         self._reader.read_eof()
 
 
 def whole_chunks(came: bytes, start: int) -> tuple[list[bytes], int]:
-    """The plain chunks that are whole, from a place on, and where the next one begins; the last one is left."""
+    """Return the plain chunks that are complete, from a place on, and the place where the next one begins; the last chunk is left."""
     chunks: list[bytes] = []
     while (found := _CHUNK_SIZE.match(came, start)) is not None:
         first = found.end()
@@ -430,10 +435,10 @@ cast("dict[str, Any]", READERS[SEND_BODY])["chunked"] = ChunkedBody
 
 
 def preload() -> None:
-    """Import what a request needs. Half a second of CPU: for a thread, after the first paint."""
+    """Import everything that a request needs. It takes half a second of CPU: call it in a thread, after the first paint."""
     with _importing:
-        # OPENAI_LOG makes the library write to the terminal as soon as it is imported, unless the log has a handler.
-        # The variable itself stays as it is: other threads read the environment meanwhile.
+        # OPENAI_LOG makes the library write to the terminal on import, unless the log has a handler. The variable itself
+        # stays unchanged, as other threads may read the environment meanwhile.
         root, silent = logging.getLogger(), logging.NullHandler()
         root.addHandler(silent)
         try:
@@ -449,8 +454,7 @@ def preload() -> None:
 
 @contextmanager
 def deferred_imports(*names: str) -> Generator[None]:
-    """Packages of these names that are imported in this context are executed when an attribute is first read from them. Their
-    modules can be imported one by one before that."""
+    """Execute packages with these names, imported in this context, only when an attribute is first read from them."""
     finder = _DeferredFinder(names)
     sys.meta_path.insert(0, finder)
     try:
@@ -468,7 +472,7 @@ class _DeferredFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of the package, if it is one of those that are executed later."""
+        """Return the spec of the package, if it is one of those to be executed later."""
         found = PathFinder.find_spec(fullname, path) if fullname in self._names else None
         if found is not None and found.loader is not None:
             found.loader = _DeferredLoader(found.loader)
@@ -476,13 +480,13 @@ class _DeferredFinder(MetaPathFinder):
 
 
 class _DeferredLoader(Loader):
-    """Makes a module that its own loader executes later."""
+    """Makes a module that is executed later by its own loader."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """An empty module."""
+        """Create an empty module."""
         return _DeferredModule(spec.name, self._loader)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -490,7 +494,7 @@ class _DeferredLoader(Loader):
 
 
 class _DeferredModule(ModuleType):
-    """A module that is executed when an attribute is read that it does not have."""
+    """A module that is executed when a missing attribute is read."""
 
     def __init__(self, name: str, loader: Loader) -> None:
         super().__init__(name)

@@ -1,8 +1,8 @@
-"""How long an answer is waited for: the limits by where the server is, and the clock of one answer.
+"""Limits the wait for an answer: the limits depend on where the server is, and one clock runs per answer.
 
 Until the first piece of the answer every byte is a sign of life, comments and empty events too: a server may read a long
-prompt for many minutes. Behind it only events count, or a comment now and then would keep a dead stream open. Where a limit
-is reached the stream yields an `Overdue`, and whoever reads it decides whether it is waited on. No limit makes the request again by itself.
+prompt for many minutes. After it only events count; otherwise occasional comments would keep a dead stream open. When a limit
+is reached, the stream yields an `Overdue`, and its reader decides whether to wait on. No limit repeats the request by itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kimi_tui.llm.provider import Overdue
 T = TypeVar("T")
 
 FIRST_ANSWER_S = 1_800.0
-"""Seconds for which the first piece of an answer is waited for, where bytes come and the user has set no other limit."""
+"""Seconds to wait for the first piece of the answer, if bytes come and the user has set no other limit."""
 
 
 class WaitedTooLong(TimeoutError):
-    """A limit was reached, and nobody has said to wait on. Its text ends a sentence that begins with the host.
+    """A limit was reached, and nobody decided to wait on. Its text ends a sentence that begins with the host.
 
     Attributes:
-        again: it was decided to make the request again.
+        again: the decision was to make the request again.
     """
 
     def __init__(self, words: str, *, again: bool = False) -> None:
@@ -36,13 +36,13 @@ class WaitedTooLong(TimeoutError):
 
 @dataclass(frozen=True, slots=True)
 class WaitLimits:
-    """The limits of one answer, in seconds; None for none.
+    """The limits of the wait for one answer, in seconds; None for no limit.
 
     Attributes:
-        host: of the server, for what is said.
-        piece_s: between two events, once the answer has begun.
-        silence_s: without a byte before that.
-        first_s: from the request to the beginning of the answer.
+        host: the server's host, for texts.
+        piece_s: the time between two events, once the answer has begun.
+        silence_s: the time without a byte before the answer has begun.
+        first_s: the time from the request to the beginning of the answer.
         near: the server is on this machine or in this network, where another request would not be answered sooner.
     """
 
@@ -54,12 +54,12 @@ class WaitLimits:
 
     @classmethod
     def of(cls, host: str, stream_timeout_s: float, first_answer_timeout_s: float) -> WaitLimits:
-        """The limits for a server.
+        """Return the limits for a server.
 
         Args:
-            host: its name or address.
-            stream_timeout_s: between two pieces of an answer.
-            first_answer_timeout_s: for the first of them; 0 for the default, which near servers do not have.
+            host: the server's name or address.
+            stream_timeout_s: the seconds between two pieces of an answer.
+            first_answer_timeout_s: the seconds until the first piece; 0 for the default, which is no limit for near servers.
         """
         if is_near(host):
             return cls(host, stream_timeout_s, None, first_answer_timeout_s or None, near=True)
@@ -69,10 +69,10 @@ class WaitLimits:
 
 
 class AnswerWait:
-    """The clock of one answer, from the request on.
+    """The clock of one answer, started when the request is made.
 
     Args:
-        limits: what is waited for how long.
+        limits: the limits of the wait.
     """
 
     def __init__(self, limits: WaitLimits) -> None:
@@ -81,7 +81,7 @@ class AnswerWait:
         self._began = self._heard = time.monotonic()
         self._overdue: Overdue | None = None
         self._is_silent = False
-        """Whether what is overdue is any byte at all."""
+        """Whether the limit that was reached is one of silence, which any byte ends."""
 
     def came(self) -> None:
         """Note that bytes came."""
@@ -99,19 +99,19 @@ class AnswerWait:
             self.close()
 
     def close(self) -> None:
-        """Withdraw the question that stands, where there is one."""
+        """Withdraw the pending `Overdue`, if there is one."""
         overdue, self._overdue, self._is_silent = self._overdue, None, False
         if overdue is not None and overdue.decision is not None:
             overdue.decision.cancel()
 
     async def next(self, take: Callable[[], Awaitable[T]]) -> T | Overdue:
-        """What `take` gives, or what is overdue where a limit is reached before.
+        """Return the result of `take`, or an `Overdue` if a limit is reached first.
 
         Args:
-            take: makes something to wait for, which may be cancelled and made anew.
+            take: makes the awaitable, which may be cancelled and made anew.
 
         Raises:
-            WaitedTooLong: the last `Overdue` was taken up by nobody, or the decision was to make the request again.
+            WaitedTooLong: nobody set a decision on the last `Overdue`, or the decision was to make the request again.
         """
         while (overdue := self._overdue) is not None:
             if overdue.decision is None:
@@ -138,7 +138,7 @@ class AnswerWait:
             return self._overdue
 
     def _left_s(self) -> float | None:
-        """Seconds until a limit is reached; None where there is none."""
+        """Return the seconds until a limit is reached; None if there is none."""
         now, limits = time.monotonic(), self._limits
         if self._has_begun:
             return self._heard + limits.piece_s - now
@@ -150,7 +150,7 @@ class AnswerWait:
         return min(ends, default=None)
 
     def _words(self) -> str:
-        """What was waited for in vain, to be said behind the name of the host."""
+        """Return the end of a sentence that begins with the host and says how long the wait has been."""
         limits = self._limits
         if self._has_begun:
             return f"was silent for {limits.piece_s:g} s."

@@ -1,7 +1,7 @@
-"""The timeline's tree: the checkpoints of the live line, and where world lines branch off from it and from one another.
+"""The timeline's tree: the checkpoints of the live line, and the places where world lines branch off from it and from one another.
 
-Which lines there are is decided in `world_lines`. Imports nothing of the wire, so that the widget can import it before the
-engine is loaded.
+`world_lines` decides which lines there are. This module imports nothing of the wire, so that the widget can import it before
+the engine is loaded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 TO_EARLIER = "to an earlier checkpoint"
 """The target of a D-Mail on a line whose checkpoints were renumbered since."""
 NOT_SENT = "not sent"
-"""How the target of a D-Mail begins that was not delivered."""
+"""The beginning of the target of a D-Mail that was not delivered."""
 LABEL_LIMIT = 200
-"""The most characters of a label that are kept; more never fit on the screen."""
+"""The largest number of characters of a label; more never fit on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
 Key = tuple[str, int]
 """The identity of a row, stable while rows are added and removed: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
@@ -37,11 +37,11 @@ _MOST_SAID = 1 << 16
 _TARGET = re.compile(r"(?:^|\n\n)To checkpoint \d+:\n\n")
 """The text that the program writes before each of several D-Mails (`prompts/dmail_of_several.md`)."""
 _LOOKED_AT = 20
-"""The first checkpoints of a line that its name is looked for in."""
+"""The number of first checkpoints of a line that are searched for its name."""
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class CallNode:
     """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls."""
 
     name: str
@@ -52,7 +52,7 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class Checkpoint:
+class CheckpointNode:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
     `tokens` are the tokens in the window there, `tokens_end` those at the next checkpoint; both are estimates until their
@@ -69,7 +69,7 @@ class Checkpoint:
     index: int
     at: float
     words: str = ""
-    calls: list[Call] | None = None
+    calls: list[CallNode] | None = None
     tokens: int = 0
     tokens_end: int = 0
     measured: bool = False
@@ -109,7 +109,7 @@ class Checkpoint:
 
     @property
     def is_summary(self) -> bool:
-        """Whether it is that of a summary, which replaced everything before."""
+        """Whether this is the checkpoint of a summary, which replaced everything before."""
         return self.kind in SUMMARIES
 
     @property
@@ -122,7 +122,7 @@ class Checkpoint:
 
     @property
     def change_measured(self) -> bool:
-        """Whether `change` is made of figures of the server."""
+        """Whether `change` is computed from figures of the server."""
         if self.saved is not None:
             return self.saved_measured
         return self.measured and self.end_measured
@@ -157,7 +157,7 @@ class Checkpoint:
             self.n_carried = len(self.said)
         self.touch()
 
-    def take_over(self, old: Checkpoint) -> None:
+    def take_over(self, old: CheckpointNode) -> None:
         """Copy everything of `old`, which this checkpoint replaces under another number."""
         self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
         self.calls, self.files, self.state = old.calls, old.files, old.state
@@ -179,7 +179,7 @@ class Checkpoint:
         self.say(said[self.is_heading :])
 
     def touch(self) -> None:
-        """Raise the revision: something that is drawn has changed."""
+        """Increment the revision: something that is drawn has changed."""
         self.revision += 1
         self._search = ""
 
@@ -194,8 +194,8 @@ class Checkpoint:
         return needle in self._search
 
 
-def _renumbered(call: Call) -> Call:
-    """A call of a checkpoint that has another number now: the number that its D-Mail names is of the time before."""
+def _renumbered(call: CallNode) -> CallNode:
+    """Return the call of a checkpoint that was renumbered: the number that its D-Mail names is from before."""
     if not call.card.is_letter or not call.target:
         return call
     is_unsent = call.target.startswith(NOT_SENT)
@@ -206,53 +206,53 @@ _KIND_WORDS = {"dmail": "D-Mail", "compaction": "Compacted", "summary": "Compact
 
 
 @dataclass(slots=True, eq=False)
-class WorldLine:
+class WorldLineNode:
     """A world line that was left. `checkpoints` are its own, from where it branches off.
 
-    `parent` is the key of the checkpoint after which it branches off, or of a root where it shares no checkpoint with the live
+    `parent` is the key of the checkpoint after which it branches off, or of a root if it shares no checkpoint with the live
     line. A line that begins anew (after a compaction) has a `root` of its own.
     """
 
     n: int
     reason: str
     at: float
-    checkpoints: list[Checkpoint] = field(default_factory=list[Checkpoint])
+    checkpoints: list[CheckpointNode] = field(default_factory=list[CheckpointNode])
     parent: int = 0
     root: int = 0
     is_base: bool = False
-    """Whether a compaction replaced it whole; it is drawn below that."""
+    """Whether a compaction replaced the whole line, which is drawn below the compaction."""
     at_root: bool = False
-    """Whether it branches off before the first checkpoint."""
+    """Whether the line branches off before the first checkpoint."""
     tokens_before: int = 0
     text: str = ""
     from_id: int = -1
     to_id: int = -1
     by_user: bool = False
-    """Whether it was left by a D-Mail of the user."""
+    """Whether a D-Mail of the user left the line."""
     is_open: bool = False
     is_whole: bool = False
-    """Whether all of its steps are shown while it is unfolded."""
+    """Whether all steps of the line are shown while it is unfolded."""
 
     @property
     def mark(self) -> str:
-        """The key of the line's name among the bookmarks: made of where the line begins, as the line may still grow."""
+        """The key of the line's name among the bookmarks; it is made from the line's beginning, as the line may still grow."""
         return f"line:{self.checkpoints[0].uid}" if self.checkpoints else ""
 
     @property
     def own_words(self) -> str:
         """The line's default name: the user's message at its beginning, else the agent's D-Mail that left it, else its first step."""
         begun = self.checkpoints[:_LOOKED_AT]
-        # What a summary or a D-Mail brought along was said on another line, which is called by it.
+        # Messages that a summary or a D-Mail carried over belong to another line, which has its name from them.
         begun = [checkpoint for checkpoint in begun if not checkpoint.is_kept] or begun
         first = begun[0] if begun else None
         if first is not None and first.is_heading and first.words:
             return first.words
-        # The agent wrote its D-Mail on this line; the user's stands on the one that followed.
+        # The agent wrote its D-Mail on this line; the user's D-Mail is on the line that followed.
         if self.reason == "dmail" and self.text and not self.by_user:
             return self.text
         for checkpoint in begun:
             if checkpoint.kind == "dmail":
-                # Its text is also what the line is called that it left.
+                # A D-Mail's text is also the name of the line that it left.
                 own = [*checkpoint.said[checkpoint.n_carried :]]
                 own += [one.words for one in begun if one.is_heading and one.words]
                 return (*own, one_line(checkpoint.text)[:LABEL_LIMIT])[0]
@@ -273,11 +273,11 @@ class Future:
     """The checkpoints that a replay has not reached yet.
 
     Attributes:
-        checkpoints: its checkpoints.
+        checkpoints: the checkpoints, oldest first.
         awaited: the uid of the next D-Mail or compaction among them; empty for none.
     """
 
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[CheckpointNode, ...]
     awaited: str = ""
 
 
@@ -292,15 +292,15 @@ class Revert:
     """
 
     reason: str
-    line: WorldLine
+    line: WorldLineNode
     serial: int
 
 
 class Tree:
     """The world lines as a tree: the checkpoints of each that no line before it has, and where it branches off.
 
-    The live line comes first, then the others, the one that was left last first. So the tree depends on the set of lines alone,
-    and not on the operations that made them.
+    The live line comes first, then the others, the one that was left last first. So the tree depends only on the set of
+    lines, and not on the operations that made them.
 
     Args:
         world_lines: the lines.
@@ -312,53 +312,53 @@ class Tree:
     """
 
     def __init__(
-        self, world_lines: WorldLines[Checkpoint], marks: Mapping[str, str] | None = None
+        self, world_lines: WorldLines[CheckpointNode], marks: Mapping[str, str] | None = None
     ) -> None:
         self._all = world_lines
         self._marks: Mapping[str, str] = {} if marks is None else marks
-        self.lines: dict[int, WorldLine] = {}
+        self.lines: dict[int, WorldLineNode] = {}
         self.root = _root(0)
         self._next_key = 1
-        self._forks: dict[int, list[WorldLine]] = {}
-        self._bases: dict[int, WorldLine] = {}
-        self._held: dict[int, Checkpoint] = {}
+        self._forks: dict[int, list[WorldLineNode]] = {}
+        self._bases: dict[int, WorldLineNode] = {}
+        self._held: dict[int, CheckpointNode] = {}
         """The checkpoints after which lines branch off, by key."""
 
     @property
-    def live(self) -> list[Checkpoint]:
+    def live(self) -> list[CheckpointNode]:
         """The live line, oldest first."""
         return self._all.live.points
 
     @property
-    def head(self) -> Checkpoint | None:
+    def head(self) -> CheckpointNode | None:
         """The newest checkpoint of the live line."""
         live = self._all.live.points
         return live[-1] if live else None
 
     def new_key(self) -> int:
-        """A key that no checkpoint has."""
+        """Return a key that no checkpoint has."""
         key = self._next_key
         self._next_key += 1
         return key
 
-    def name_of(self, line: WorldLine) -> str:
-        """The name of a world line: the user's, else its own first words; empty where it has neither."""
+    def name_of(self, line: WorldLineNode) -> str:
+        """Return the name of a world line: the user's, else its own first words; empty if it has neither."""
         return self._marks.get(line.mark) or line.own_words
 
-    def forks(self, key: int) -> list[WorldLine]:
-        """The lines that branch off after a checkpoint or root, by its key, oldest first."""
+    def forks(self, key: int) -> list[WorldLineNode]:
+        """Return the lines that branch off after a checkpoint or root, by its key, oldest first."""
         return self._forks.get(key, [])
 
-    def base(self, checkpoint: Checkpoint) -> WorldLine | None:
-        """The line that this compaction replaced whole; None where there is none."""
+    def base(self, checkpoint: CheckpointNode) -> WorldLineNode | None:
+        """Return the line that this compaction replaced completely; None if there is none."""
         return self._bases.get(checkpoint.key)
 
     def key_below(self, index: int) -> int:
-        """The parent key of lines that branch off before the live checkpoint at `index`."""
+        """Return the parent key of lines that branch off before the live checkpoint at `index`."""
         return self.live[index - 1].key if index > 0 else self.root
 
-    def find_left(self, uid: str) -> Checkpoint | None:
-        """The checkpoint with this uid on the line that was left last of those that have it; None where none has."""
+    def find_left(self, uid: str) -> CheckpointNode | None:
+        """Return the checkpoint with this uid on the line that was left last among those that have it; None if none has."""
         replaced = self._all.replaced
         paths = [line.path for line in reversed(self._all.left.values())]
         for path in [*([replaced] if replaced is not None else []), *paths]:
@@ -367,12 +367,12 @@ class Tree:
                     return checkpoint
         return None
 
-    def before_now(self) -> list[Checkpoint]:
-        """The checkpoints that compactions of the live line have replaced, oldest first."""
+    def before_now(self) -> list[CheckpointNode]:
+        """Return the checkpoints that compactions of the live line have replaced, oldest first."""
         return self._all.before_now()
 
-    def attach(self, edit: LineEdit[Checkpoint]) -> WorldLine | None:
-        """Attach the line that a revert of the live line left; returns it, or None where it is no new one."""
+    def attach(self, edit: LineEdit[CheckpointNode]) -> WorldLineNode | None:
+        """Attach the line that a revert of the live line left; return it, or None if it is not a new line."""
         left = self._all.left.get(edit.left)
         if left is None or edit.left in self.lines or not edit.gone:
             return None
@@ -388,7 +388,7 @@ class Tree:
         """Compute anew where every line branches off.
 
         Returns:
-            the first index of the live line at which other lines branch off than before.
+            the first index of the live line at which the branching lines changed.
         """
         before, lines, held = self._outline(), self.lines, self._held
         self._forks, self._bases, self.lines, self._held = {}, {}, {}, {}
@@ -406,16 +406,16 @@ class Tree:
         others = {key for key in {*before, *after} if before.get(key) != after.get(key)}
         held |= self._held
         places = [held[key].index for key in others if key in held and taken.is_live(held[key])]
-        # Something else that changed is within a line that may be attached anywhere.
+        # Another change is inside a line that may be attached anywhere.
         return min(places, default=len(self.live)) if len(places) == len(others) else 0
 
-    def _hold(self, line: WorldLine, checkpoint: Checkpoint) -> None:
+    def _hold(self, line: WorldLineNode, checkpoint: CheckpointNode) -> None:
         """Note that a line branches off after this checkpoint."""
         line.parent = checkpoint.key
         self._held[checkpoint.key] = checkpoint
 
     def _lay_line(
-        self, left: LeftLine[Checkpoint], taken: _Taken, lines: Mapping[int, WorldLine]
+        self, left: LeftLine[CheckpointNode], taken: _Taken, lines: Mapping[int, WorldLineNode]
     ) -> None:
         """Find where a line branches off, and its own checkpoints."""
         path = left.path
@@ -429,7 +429,7 @@ class Tree:
             line.parent, line.at_root = _root(path.origin), True
         else:
             line.root = _root(path.origin)
-            # It was compacted from there.
+            # The line was compacted, so it may branch off from the compacted part.
             base = path.base
             while base is not None and not taken.has(base.points[-1]):
                 base = base.base
@@ -444,20 +444,20 @@ class Tree:
 
     def _lay_base(
         self,
-        summary: Checkpoint,
-        base: Path[Checkpoint],
+        summary: CheckpointNode,
+        base: Path[CheckpointNode],
         taken: _Taken,
-        lines: Mapping[int, WorldLine],
+        lines: Mapping[int, WorldLineNode],
     ) -> None:
         """Place the line that a compaction replaced below it, unless it branches off from another line itself."""
         if base.origin in taken.origins:
             return
         held = [one for one in reversed(self._all.left.values()) if base.begins(one.path)]
-        # Rather the line that ends there than one that went on.
+        # A line that ends there is preferred to one that continues.
         left = next((one for one in held if one.path.begins(base)), held[0] if held else None)
         if left is None:
-            # It has no number before the compaction has ended.
-            line = WorldLine(0, "compaction", summary.at, list(base.points))
+            # The line has no number before the compaction has ended.
+            line = WorldLineNode(0, "compaction", summary.at, list(base.points))
         else:
             line = self._drawn(left, list(left.path.points), lines.get(left.n))
         line.root, line.is_base = _root(base.origin), True
@@ -469,23 +469,26 @@ class Tree:
             self._lay_base(base.points[0], base.base, taken, lines)
 
     def _drawn(
-        self, left: LeftLine[Checkpoint], own: list[Checkpoint], known: WorldLine | None = None
-    ) -> WorldLine:
-        """The `WorldLine` of a line that was left: the same object each time, since rows refer to it."""
-        line = known or WorldLine(left.n, left.reason, left.at)
+        self,
+        left: LeftLine[CheckpointNode],
+        own: list[CheckpointNode],
+        known: WorldLineNode | None = None,
+    ) -> WorldLineNode:
+        """The `WorldLineNode` of a line that was left: the same object each time, since rows refer to it."""
+        line = known or WorldLineNode(left.n, left.reason, left.at)
         line.checkpoints, line.reason, line.at = own, left.reason, left.at
         line.parent = line.root = 0
         line.is_base = line.at_root = False
-        # An undo, a redo and a jump say nothing of tokens.
+        # The events of an undo, a redo and a jump have no token figures.
         end = left.path.points[-1].tokens_end if left.path.points else 0
         line.tokens_before = left.tokens_before or end
-        # Of several D-Mails the words of the first.
+        # Only the text of the first of several D-Mails is shown.
         line.text = one_line(next(filter(None, _TARGET.split(left.text)), ""))[:LABEL_LIMIT]
         line.from_id, line.to_id, line.by_user = left.from_id, left.to_id, left.by_user
         return line
 
     def _outline(self) -> dict[int, list[tuple[object, ...]]]:
-        """For each key the lines that branch off there, as far as they determine the rows."""
+        """Return, for each key, the lines that branch off there, as far as they determine the rows."""
         found: dict[int, list[tuple[object, ...]]] = {}
         bases = ((key, [line]) for key, line in self._bases.items())
         for key, lines in (*self._forks.items(), *bases):
@@ -496,36 +499,36 @@ class Tree:
 
 
 def _root(origin: int) -> int:
-    """The key of the root with an origin; never 0, and no checkpoint's."""
+    """Return the key of the root with an origin; it is never 0, and no checkpoint's key."""
     return -1 - origin
 
 
 class _Taken:
     """The checkpoints and roots that were placed in the tree so far."""
 
-    def __init__(self, live: Path[Checkpoint]) -> None:
+    def __init__(self, live: Path[CheckpointNode]) -> None:
         self._live = live.points
         self._keys: set[int] = set()
         self.origins = {live.origin}
 
-    def is_live(self, checkpoint: Checkpoint) -> bool:
+    def is_live(self, checkpoint: CheckpointNode) -> bool:
         """Whether a checkpoint is on the live line."""
         live, index = self._live, checkpoint.index
         return index < len(live) and live[index] is checkpoint
 
-    def has(self, checkpoint: Checkpoint) -> bool:
+    def has(self, checkpoint: CheckpointNode) -> bool:
         """Whether a checkpoint was placed."""
         return self.is_live(checkpoint) or checkpoint.key in self._keys
 
-    def rest(self, path: Path[Checkpoint]) -> list[Checkpoint]:
-        """The checkpoints at the end of a line that were not placed yet."""
+    def rest(self, path: Path[CheckpointNode]) -> list[CheckpointNode]:
+        """Return the checkpoints at the end of a line that were not placed yet."""
         points = path.points
         count = len(points)
         while count and not self.has(points[count - 1]):
             count -= 1
         return points[count:]
 
-    def take(self, path: Path[Checkpoint], own: Sequence[Checkpoint]) -> None:
+    def take(self, path: Path[CheckpointNode], own: Sequence[CheckpointNode]) -> None:
         """Mark these checkpoints as placed."""
         self._keys.update(one.key for one in own)
         self.origins.add(path.origin)

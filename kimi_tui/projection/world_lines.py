@@ -27,7 +27,9 @@ from kimi_tui.wire.events import (
 
 
 class CheckpointLike(Protocol):
-    """What the reducer needs of a view's checkpoint. Checkpoints are compared by identity: uids of imported lines may repeat."""
+    """The attributes that the reducer needs of a view's checkpoint. Checkpoints are compared by identity, as uids of imported
+    lines may repeat.
+    """
 
     @property
     def uid(self) -> str: ...
@@ -52,8 +54,8 @@ class Path(Generic[P]):
 
     Attributes:
         base: the path that the compaction at the line's beginning has replaced.
-        origin: a number for the beginning, equal for lines that begin alike: 0 for that of the session, another for each
-            compaction.
+        origin: a number for the beginning, equal for lines with the same beginning: 0 for that of the session, another for
+            each compaction.
     """
 
     points: list[P]
@@ -68,15 +70,15 @@ class Path(Generic[P]):
 
 @dataclass(slots=True, eq=False)
 class LeftLine(Generic[P]):
-    """A line that was left, and the operation that left it last; undo and redo do not count where it is as it was.
+    """A line that was left, and the operation that left it last; an undo or redo that leaves it unchanged does not count.
 
     Attributes:
         n: its number.
         reason: the operation.
-        at: when, in seconds since 1970.
+        at: the time of the operation, in seconds since 1970.
         text: the D-Mail.
-        from_id: its newest checkpoint then, `to_id` the one that the operation went back to; -1 where that is not known.
-        by_user: whether it was left by a D-Mail of the user.
+        from_id: its newest checkpoint at that time; `to_id` is the checkpoint to which the operation went back; -1 if it is unknown.
+        by_user: whether a D-Mail of the user left it.
     """
 
     n: int
@@ -94,14 +96,14 @@ class LeftLine(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class LineEdit(Generic[P]):
-    """What an operation did to the live line.
+    """The change of the live line by an operation.
 
     Attributes:
         kept: the number of its first checkpoints that are kept.
         gone: the checkpoints after these.
-        left: the number of the line that holds all of it as it was; 0 where there is none.
-        back: the number of the left line that is live now, whole or up to `stop` (exclusive); 0 where none is.
-        is_known: false where the events do not determine what is live now.
+        left: the number of the line that holds the former live line; 0 if there is none.
+        back: the number of the left line that is live now, completely or up to `stop` (exclusive); 0 if none is.
+        is_known: false if the events do not determine the live line.
     """
 
     kept: int
@@ -119,7 +121,7 @@ class WorldLines(Generic[P]):
     Attributes:
         live: the live line.
         left: the others by number, in the order in which they were left.
-        replaced: the live line before a compaction that has not ended yet; None where none runs.
+        replaced: the live line before a compaction that has not ended yet; None if none is running.
         is_lost: whether an operation named a checkpoint or a line that is in no earlier event.
     """
 
@@ -130,7 +132,7 @@ class WorldLines(Generic[P]):
     _n_origins: int = 0
 
     def add(self, event: CheckpointCreated, point: P) -> bool:
-        """Append a checkpoint; returns whether a new line begins with it, which replaces one that was compacted."""
+        """Append a checkpoint; return whether it begins a new line that replaces a compacted one."""
         live = self.live
         is_new = event.kind in SUMMARIES and event.id == 0 and bool(live.points)
         if is_new:
@@ -141,7 +143,7 @@ class WorldLines(Generic[P]):
         return is_new
 
     def apply(self, event: Event, at: float) -> LineEdit[P] | None:
-        """Apply an operation and its time in seconds since 1970; returns None where the lines stay as they are."""
+        """Apply an operation and its time in seconds since 1970; return None if the lines stay unchanged."""
         match event:
             case ContextReverted():
                 return self._reverted(event, at)
@@ -153,7 +155,9 @@ class WorldLines(Generic[P]):
                 return None
 
     def find(self, uid: str, number: int) -> int | None:
-        """The index on the live line of the checkpoint with this uid, else of the one with this number; None where there is neither."""
+        """Return the index on the live line of the checkpoint with this uid, else of the one with this number; None if there
+        is neither.
+        """
         live = self.live.points
         guess = live[number] if 0 <= number < len(live) else None
         if guess is not None and guess.id == number and uid in ("", guess.uid):
@@ -167,7 +171,7 @@ class WorldLines(Generic[P]):
         return by_number
 
     def before_now(self) -> list[P]:
-        """The checkpoints that compactions of the live line have replaced, oldest first."""
+        """Return the checkpoints that compactions of the live line have replaced, oldest first."""
         found: list[P] = []
         base = self.live.base
         while base is not None:
@@ -177,7 +181,7 @@ class WorldLines(Generic[P]):
 
     def _reverted(self, event: ContextReverted, at: float) -> LineEdit[P] | None:
         if event.from_checkpoint < event.checkpoint_id and event.reason == "dmail":
-            # A D-Mail at the end, which undoes nothing.
+            # A D-Mail at the end reverts nothing.
             return None
         was = self.live
         place = 0 if event.reason == "clear" else self.find(event.uid, event.checkpoint_id)
@@ -186,7 +190,7 @@ class WorldLines(Generic[P]):
             return None
         if event.reason == "compaction":
             if place == 0:
-                # The checkpoint of the summary tells that all of it was replaced.
+                # The checkpoint of the summary tells that the whole line was replaced.
                 return None
             self.replaced = was
         left = self._leave(
@@ -203,7 +207,7 @@ class WorldLines(Generic[P]):
                 event.tokens_after,
             )
         )
-        # What is said after a clearing does not stand upon what was compacted before it.
+        # After a clear the conversation does not continue the parts that were compacted before it.
         base = None if event.reason == "clear" else was.base
         is_empty = event.reason == "jump" and place == 0
         self.live = Path([]) if is_empty else Path(was.points[:place], base, was.origin)
@@ -239,19 +243,19 @@ class WorldLines(Generic[P]):
         stop = None
         if event.uid:
             stop = next((i for i, point in enumerate(points) if point.uid == event.uid), None)
-        # Nothing stands upon what was compacted, where not even the summary is there.
+        # If not even the summary is on the new line, it does not continue the compacted parts.
         self.live = (
             Path([]) if stop == 0 else Path(points[:stop], target.path.base, target.path.origin)
         )
         mine, other = was.points, self.live.points
-        # A checkpoint has one past: where two lines share it, they share all that is before it.
+        # If two lines share a checkpoint, they share everything before it.
         both = range(min(len(mine), len(other)))
         kept = bisect_left(both, True, key=lambda place: mine[place] is not other[place])
         last = None if stop is None else points[stop]
         return LineEdit(kept, was.points[kept:], left, event.to_line, last)
 
     def _leave(self, line: LeftLine[P]) -> int:
-        """Store a line that is no longer live; returns the number of the line with exactly its checkpoints, 0 where there is none."""
+        """Store a line that is no longer live; return the number of the line with exactly its checkpoints, 0 if there is none."""
         known = self.left.get(line.n) or next(
             (
                 one
@@ -261,12 +265,13 @@ class WorldLines(Generic[P]):
             None,
         )
         if known is not None and line.path.begins(known.path):
-            # Nothing new: it is one that was left before, or the beginning of that.
+            # The line was left before, or is the beginning of one that was.
             self.left[known.n] = self.left.pop(known.n)
             if len(known.path.points) > len(line.path.points):
                 return 0
             if line.reason in ("undo", "redo") or not line.n:
-                # It is as it was when it was left before, for the reason that it was left for; so is one that a fork had.
+                # The line is unchanged since it was left before (or came from a fork), so it keeps the reason for which it
+                # was left then.
                 return known.n
             line.n = known.n
         elif not line.n or not line.path.points:
@@ -277,14 +282,14 @@ class WorldLines(Generic[P]):
 
 
 class LiveLineActivity(NamedTuple):
-    """What happened on the live line while another one is shown, for the banner.
+    """The events on the live line while another line is shown, for the banner.
 
     Attributes:
-        steps: of the newest turn.
+        steps: the number of steps of the newest turn.
         dmail: the checkpoint at which the newest D-Mail was delivered, -1 for none.
         saved: the tokens that it freed.
         compacted: whether the context was compacted.
-        ended: how the newest turn ended, empty while it has not.
+        ended: the way the newest turn ended; empty while it runs.
     """
 
     steps: int = 0
@@ -295,7 +300,7 @@ class LiveLineActivity(NamedTuple):
 
 
 def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
-    """The activity after one more event."""
+    """Return the activity after one more event."""
     match event:
         case TurnBegin():
             return news._replace(steps=0, ended="")

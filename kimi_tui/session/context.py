@@ -3,7 +3,7 @@
 Appends happen on the event loop, one write each; an operation replaces the whole line by another one. Syncs, repairs and
 operations run in threads, and are completed even if the caller is cancelled, so that memory and disk agree. Opening repairs
 what a crash left, without needing free disk space, and never raises on content. No message is lost while a `Context` lives:
-what cannot be written is kept in memory and written later, and `trouble` says so meanwhile.
+records that cannot be written are kept in memory and written later, and `trouble` says so meanwhile.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from kimi_tui.session.schema import (
 
 _COMPARED_BYTES = 1 << 20
 _PRELOAD_BYTES = 4 << 20
-# Shorter ones are copied in no time.
+# A shorter prefix is copied in no time.
 WORTH_COPYING_BYTES = 4 << 20
 
 _T = TypeVar("_T")
@@ -64,8 +64,8 @@ _T = TypeVar("_T")
 class OpeningReport:
     """The damage found when opening a session.
 
-    `skipped` are unreadable lines, which stay in the file; `n_skipped` counts them. `torn_bytes` is the size of a last record
-    without an end. `remarks` are sentences for the user.
+    `skipped` are unreadable lines, which stay in the file; `n_skipped` is their number. `torn_bytes` is the size of an
+    incomplete last record. `remarks` are sentences for the user.
     """
 
     skipped: Sequence[SkippedLine] = ()
@@ -92,12 +92,12 @@ class OpeningReport:
 
 @dataclass(frozen=True, slots=True)
 class ContextChange:
-    """An operation on the live line, as its caller asks for it.
+    """A requested operation on the live line.
 
-    With `before` the new line is what precedes that checkpoint of world line `source` (0 is the live line itself), with
-    `size` so many bytes of it; with neither it is all of a world line, or begins anew with the system prompt of the live
-    one. `then` follows. `entry` is what the journal is to say; the target of `before`, what is dropped and the token figures
-    are filled in.
+    The new line begins with the part of world line `source` (0 is the live line itself) before checkpoint `before`, or with
+    its first `size` bytes; with neither it is a whole world line, or begins anew with the live line's system prompt. The
+    records `then` follow. `entry` is the journal entry; the target of `before`, the dropped part and the token figures are
+    filled in.
     """
 
     entry: JournalEntry
@@ -112,10 +112,10 @@ class Reverted:
     """The result of an operation on the live line.
 
     Attributes:
-        entry: It as journaled: world line `entry.n` holds the line left.
-        world_line: The number of the line left; 0 where it is only the beginning of a longer one that was there already.
+        entry: The operation as journaled: world line `entry.n` holds the line left.
+        world_line: The number of the line left; 0 if it is only the beginning of a longer world line that exists already.
         left: The index of the line left.
-        messages_kept: How many of its first messages are on the live line still.
+        messages_kept: The number of its first messages that are still on the live line.
     """
 
     entry: JournalEntry
@@ -125,27 +125,27 @@ class Reverted:
 
 
 def scan(storage: Storage, fd: int) -> ContextIndex:
-    """The index of an open file; blocks.
+    """Read the index of an open file; blocks.
 
     Raises:
-        OSError: It cannot be read, or is too large to be a conversation.
+        OSError: The file cannot be read, or is too large to be a conversation.
     """
     storage.readable_size(fd)
     return ContextIndex.scan(lambda size, offset: storage.pread(fd, size, offset))
 
 
 def scan_world_line(storage: Storage, folder: Path, n: int) -> ContextIndex:
-    """The index of a world line (0 = the live one) as it is on the disk; blocks.
+    """Read the index of a world line (0 = the live one) from the disk; blocks.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with storage.opened(world_line_path(folder, n)) as fd:
         return scan(storage, fd)
 
 
 def read_world_line(storage: Storage, folder: Path, n: int, size: int, offset: int) -> bytes:
-    """`size` bytes of a world line (0 = the live one) as it is on the disk; blocks.
+    """Read `size` bytes of a world line (0 = the live one) from the disk; blocks.
 
     Raises:
         OSError: They cannot be read.
@@ -164,12 +164,12 @@ class Context:
 
     Attributes:
         journal: The journal of operations.
-        index: Where things stand in the live line; another object after each switch, and not to be changed.
-        messages: Its messages, parsed when looked at; another object after each switch.
-        scale: Corrects estimates of its tokens; the engine teaches it with each answer of the model.
-        published_tokens: Gives the tokens that were published for what precedes a checkpoint, for None those of all of the
-            live line; None where none were published. Set by the engine, so that the journal of operations has the figures
-            that the user saw.
+        index: The index of the live line; another object after each switch. Do not change it.
+        messages: The messages of the live line, parsed when accessed; another object after each switch.
+        scale: The correction of token estimates; the engine updates it with each answer of the model.
+        published_tokens: Returns the published token count of the part before a checkpoint (for None: of the whole live
+            line); None if none was published. The engine sets it, so that the journal of operations has the figures that the
+            user saw.
     """
 
     def __init__(
@@ -190,37 +190,38 @@ class Context:
         self._make = make_folder or (lambda: self.storage.make_folder(folder))
         self._published: StorageTrouble | None = None
         self._remarks: list[str] = []
-        # Another program's version stands under our name, to be set aside before ours is written anew.
+        # Another program replaced our file: it must be set aside before ours is written anew.
         self._foreign = False
-        # A world line that the live file is the beginning of, while it has this size.
+        # The live file is the beginning of this world line as long as it has this size: (number, size).
         self._held_by = (0, 0)
         self._prefix = PrefetchedPrefix(self.storage, folder)
-        # Appends and switches take `_lock`; a sync works beside appends but never beside a switch. In this order:
+        # Appends and switches take `_lock`; a sync runs beside appends but never beside a switch. The locks are taken in this
+        # order:
         self._sync_lock = asyncio.Lock()
         self._lock = asyncio.Lock()
         self._running: set[asyncio.Future[Any]] = set()
         self._tokens = TokenEstimate()
 
-    # -- what it holds ---------------------------------------------------------------------------------
+    # -- contents --------------------------------------------------------------------------------------
 
     @property
     def world_line(self) -> WorldLineContent:
-        """The live line as it is read."""
+        """The live line as it can be read."""
         return WorldLineContent(self.index, self.messages)
 
     @property
     def system_prompt(self) -> str | None:
-        """The system prompt this session was begun with."""
+        """The system prompt with which this session began."""
         return self.index.system_prompt
 
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
-        """The checkpoints of the live line, oldest first; not to be changed."""
+        """The checkpoints of the live line, oldest first. Do not change them."""
         return self.index.checkpoints
 
     @property
     def n_checkpoints(self) -> int:
-        """The id that the next checkpoint gets."""
+        """The id of the next checkpoint."""
         return self.index.n_checkpoints
 
     @property
@@ -229,14 +230,14 @@ class Context:
         return self._live.size
 
     def find_uid(self, uid: str) -> Checkpoint | None:
-        """The checkpoint of that uid on the live line, under this name or the one it had before a compaction."""
+        """Return the checkpoint with this uid on the live line, by its present name or its name before a compaction."""
         return next((point for point in self.checkpoints if uid in (point.uid, point.was)), None)
 
     def read(self, size: int, offset: int) -> bytes:
-        """Bytes of the live line.
+        """Read bytes of the live line.
 
         Raises:
-            OSError: They are not in memory, and the disk does not give them.
+            OSError: The bytes are not in memory, and the disk cannot be read.
         """
         return self._live.read(size, offset)
 
@@ -244,7 +245,7 @@ class Context:
 
     @property
     def token_count(self) -> int:
-        """The tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
+        """The published tokens of the live line; else its last usage, plus an estimate of the messages after it."""
         published = self.published_tokens(None)
         if published is not None:
             return published
@@ -253,34 +254,34 @@ class Context:
         )
 
     def _tokens_of(self, index: ContextIndex, estimate: int) -> int:
-        """The tokens of a line whose `TokenEstimate` is given: only what came after its last usage is corrected."""
+        """Return the tokens of a line from its `TokenEstimate`: only the part after its last usage is corrected."""
         usage = index.usage_before(index.size)
         if usage is None:
             return self.scale.corrected_request(estimate)
         return usage[0] + self.scale.corrected(estimate - usage[0])
 
-    # -- how much of it is safe ------------------------------------------------------------------------
+    # -- what is saved ---------------------------------------------------------------------------------
 
     @property
     def trouble(self) -> StorageTrouble | None:
-        """Why what is new is not saved, if it is not."""
+        """The reason why new records are not saved; None if they are."""
         return self._live.trouble
 
     @property
     def unsaved_bytes(self) -> int:
-        """How much is in memory only."""
+        """The number of bytes that are in memory only."""
         return self._live.unsaved_bytes
 
     @property
     def unsaved_messages(self) -> int:
-        """How many messages are in memory only, at least in part; markers do not count."""
+        """The number of messages that are, at least in part, in memory only; markers do not count."""
         safe = self.size_bytes - self.unsaved_bytes
         first = self.index.messages_before(safe)
         return self.index.counts(first)[0] if self.unsaved_bytes else 0
 
     @property
     def unsaved_words(self) -> str:
-        """A sentence on what is in memory only; empty if nothing is."""
+        """A sentence about the records that are in memory only; empty if there are none."""
         count = self.unsaved_messages
         if not count:
             return ""
@@ -293,10 +294,10 @@ class Context:
         on_trouble: Callable[[StorageTrouble | None], None],
         on_remark: Callable[[str], None],
     ) -> None:
-        """Set what is called about the disk, on the event loop.
+        """Set the functions that are called about the disk, on the event loop.
 
         Args:
-            on_trouble: Called when writing begins to fail, and with None when all is saved again.
+            on_trouble: Called when writing begins to fail, and with None when everything is saved again.
             on_remark: Called with a sentence for the user on an unexpected state of the files.
         """
         self._on_trouble, self._on_remark = on_trouble, on_remark
@@ -308,7 +309,7 @@ class Context:
         self._on_remark(text)
 
     async def sync(self) -> bool:
-        """Write and fsync everything, in a thread; False where that fails (`trouble` says why)."""
+        """Write and fsync everything, in a thread; return False if that fails (`trouble` says why)."""
         return await self._run_to_completion(self._sync())
 
     async def aclose(self) -> None:
@@ -321,10 +322,10 @@ class Context:
             await asyncio.to_thread(self._close)
         self._notify()
 
-    # -- how it grows ----------------------------------------------------------------------------------
+    # -- appending -------------------------------------------------------------------------------------
 
     async def restore(self) -> OpeningReport:
-        """Read what is on the disk. Never raises on content.
+        """Read the context from the disk. Never raises on content.
 
         Raises:
             StorageTrouble: The file cannot be opened at all.
@@ -355,18 +356,18 @@ class Context:
         return made[0]
 
     async def append(self, additions: Sequence[Addition]) -> Sequence[Checkpoint]:
-        """Add records, in one write: messages, checkpoints, token counts, once and first of all the system prompt.
+        """Add records in one write: messages, checkpoints, token counts; the system prompt only once, before anything else.
 
-        Never raises for the disk's sake: what it refuses is kept and written later.
+        Never raises because of the disk: records that it refuses are kept and written later.
 
         Returns:
-            The checkpoints among them.
+            The checkpoints among the records.
         """
         async with self._lock:
             self._settle_tail()
             index = self.index
             first = len(index.checkpoints)
-            # An answer with thousands of calls takes tens of milliseconds.
+            # Encoding an answer with thousands of calls takes tens of milliseconds.
             encode = partial(added_lines, additions, index.n_checkpoints)
             lines = await asyncio.to_thread(encode) if _is_long(additions) else encode()
             if not lines:
@@ -376,7 +377,7 @@ class Context:
             try:
                 self._live.append(b"".join([line.data for line in lines]))
             except ChangedByOthers:
-                # Ours is kept in memory; the other's file is set aside and ours written anew below.
+                # Our records are kept in memory; the other program's file is set aside and ours written anew below.
                 self._foreign = True
             offset = index.size
             for data, message, _ in lines:
@@ -391,7 +392,7 @@ class Context:
             self._notify()
         return made
 
-    # -- how it becomes another one --------------------------------------------------------------------
+    # -- replacing the line ----------------------------------------------------------------------------
 
     async def revert_to(
         self,
@@ -402,17 +403,17 @@ class Context:
         then: Sequence[Addition] = (),
         files: JournalEntry | None = None,
     ) -> Reverted:
-        """Cut the line back to before a checkpoint; the line left becomes a world line. All of it happens, or nothing.
+        """Cut the line back to before a checkpoint; the line left becomes a world line. The operation happens completely or not at all.
 
         Args:
-            checkpoint_id: The first thing that goes.
-            reason: Why.
+            checkpoint_id: The checkpoint that is dropped with everything after it.
+            reason: The kind of operation.
             text: The text of a D-Mail, or the like, for the journal.
-            then: What the new line goes on with after the cut (a D-Mail's checkpoint and message).
+            then: The records that follow the cut on the new line (a D-Mail's checkpoint and message).
             files: An entry whose snapshots and paths the journal keeps with this operation.
 
         Raises:
-            UnknownCheckpoint: There is none of that id.
+            UnknownCheckpoint: No checkpoint has that id.
             StorageTrouble: The disk refused; nothing changed.
         """
         entry = replace(files or JournalEntry(op=reason), op=reason, text=text)
@@ -421,12 +422,13 @@ class Context:
     async def clear(
         self, *, reason: Operation, text: str = "", then: Sequence[Addition] = ()
     ) -> Reverted:
-        """Begin a new line with the same system prompt; the line left becomes a world line. All of it, or nothing.
+        """Begin a new line with the same system prompt; the line left becomes a world line. The operation happens completely
+        or not at all.
 
         Args:
-            reason: Why.
+            reason: The kind of operation.
             text: The summary of a compaction, for the journal.
-            then: What the new line holds (a compaction's checkpoint, summary, kept messages and token count).
+            then: The records of the new line (a compaction's checkpoint, summary, kept messages and token count).
 
         Raises:
             StorageTrouble: The disk refused; nothing changed.
@@ -434,20 +436,20 @@ class Context:
         return await self.change(ContextChange(JournalEntry(op=reason, text=text), then=then))
 
     async def change(self, change: ContextChange) -> Reverted:
-        """Carry out an operation, planned while nothing else can happen to the line. A cancel does not split it.
+        """Carry out an operation while nothing else can change the line. A cancellation does not split it.
 
         Raises:
             UnknownCheckpoint: The line has no such checkpoint.
-            AlreadyThere: A jump leads to what is live already.
+            AlreadyThere: A jump leads to the line that is live already.
             StorageTrouble: The disk refused; nothing changed.
         """
         return await self._run_to_completion(self._change(change))
 
     def prepare_revert(self, checkpoint_id: int) -> None:
-        """Copy in advance what a revert to this checkpoint would keep, while its preview is shown.
+        """Copy in advance the part that a revert to this checkpoint would keep, while its preview is shown.
 
         Raises:
-            UnknownCheckpoint: There is none of that id.
+            UnknownCheckpoint: No checkpoint has that id.
         """
         live, keep = self._live, self.index.checkpoint(checkpoint_id).offset
         if live.identity is None or live.must_rewrite or keep < WORTH_COPYING_BYTES:
@@ -456,7 +458,7 @@ class Context:
             self._prefix.begin(live.identity, keep, live.size)
 
     async def _change(self, change: ContextChange) -> Reverted:
-        # Nothing else happens to the files within this, and all that was appended is written first.
+        # Nothing else changes the files while both locks are held, and all appended records are written first.
         async with self._sync_lock, self._lock:
             live = self._live
             self._settle_tail()
@@ -471,7 +473,7 @@ class Context:
                     from_checkpoint=self.n_checkpoints - 1,
                     tokens_before=self.token_count,
                 )
-                # What follows may be most of a long line, and reading it for the index takes as long as opening it.
+                # Planning may read most of a long line for its index, which takes as long as opening it.
                 plan = await asyncio.to_thread(self._planned, change, entry)
                 wanted = None if plan.source else live.identity
                 async with self._prefix.taken(wanted, plan.keep) as prefix:
@@ -480,7 +482,7 @@ class Context:
                         rotate, live, self.journal, plan, holder, prefix
                     )
             except ChangedByOthers as error:
-                # In the moment since it was looked at; the next one finds it set aside.
+                # Another program wrote in the moment since the check; the next operation sets its file aside.
                 self._foreign = True
                 raise StorageTrouble(
                     "Another program is writing to this session's file. Nothing was changed."
@@ -494,8 +496,8 @@ class Context:
             left, kept = self.index, self.index.messages_before(plan.shared)
             cache = self._cache
             self._set_index(plan.index, cache.before(plan.shared))
-            # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
-            # Its size alone would not tell: records of other names are as long.
+            # A file that was only cut, or copied from a world line, is the beginning of that world line until it grows. Its
+            # size alone would not tell: other records may be as long.
             self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
             self._tokens.cut(kept)
             await asyncio.to_thread(cache.clear)
@@ -506,7 +508,7 @@ class Context:
         return Reverted(entry, n, left, kept)
 
     def _planned(self, change: ContextChange, entry: JournalEntry) -> RotationPlan:
-        """Plan the new line, and count what it drops. In a thread, while nothing else changes the line.
+        """Plan the new line, and count the part it drops. Call it in a thread, while nothing else changes the line.
 
         Raises:
             OSError: A world line cannot be read.
@@ -560,7 +562,7 @@ class Context:
         return RotationPlan(source, keep, extra, index, entry, shared)
 
     def _shared_bytes(self, n: int, index: ContextIndex) -> int:
-        """How many bytes of whole records the live line and the beginning of world line `n` have in common."""
+        """Return the size of the whole records that the live line and the beginning of world line `n` have in common."""
         position = 0
         for mine, other in zip(self.checkpoints, index.checkpoints, strict=False):
             if (mine.uid, mine.offset) != (other.uid, other.offset):
@@ -584,7 +586,7 @@ class Context:
     # -- the files -------------------------------------------------------------------------------------
 
     async def _run_to_completion(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Await `work`, which goes on to its end if the caller is cancelled; `aclose` waits for it."""
+        """Await `work`, which continues to its end even if the caller is cancelled; `aclose` waits for it."""
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -593,14 +595,14 @@ class Context:
     def _ended(self, task: asyncio.Future[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            # The caller may be gone, and with it the one who would have looked.
+            # A cancelled caller reads no exception, so it is read here.
             task.exception()
 
     def _load(self, remark: Callable[[str], None]) -> None:
-        """Repair, read the live file through and take it over. In a thread, under both locks.
+        """Repair the live file, read it through and use it. Call it in a thread, under both locks.
 
         Raises:
-            OSError: There is nothing that can be opened.
+            OSError: There is no file that can be opened.
         """
         self.journal.load()
         recover(self.storage, self.folder, self.journal, remark)
@@ -618,7 +620,7 @@ class Context:
                 error.filename = error.filename or str(self._live.path)
                 raise
             try:
-                # What a killed process wrote may be in the kernel's memory only; from here on it counts as saved.
+                # Records of a killed process may be in the kernel's memory only; after this sync they count as saved.
                 self.storage.fsync(fd)
                 if index.size == 0:
                     self.storage.sync_folder(self.folder)
@@ -635,17 +637,17 @@ class Context:
         self.messages.preload(_PRELOAD_BYTES)
 
     def _set_index(self, index: ContextIndex, cache: MessageCache) -> None:
-        """Set the index of the live file; `cache` holds only messages that are in it."""
+        """Set the index of the live file; `cache` holds only messages of that file."""
         self.index, self._cache = index, cache
         self.messages = MessageList(index, self._live.read, cache)
 
     def _settle_tail(self) -> None:
-        """Salvage a torn end; where it could only be closed, the index takes it for an unreadable record."""
+        """Salvage a torn end; if it could only be closed, the index takes it for an unreadable record."""
         if self._live.torn and (closed := self._live.settle_tail()):
             self.index.add([AddedLine(closed)])
 
     def _holder(self, prefix: PrefixFile | None) -> int | None:
-        """A world line that is known to begin with the whole live file."""
+        """Return a world line that is known to begin with the whole live file."""
         n, size = self._held_by
         if prefix is not None and prefix.held_by is not None:
             n, size = prefix.held_by, prefix.live_size
@@ -662,7 +664,7 @@ class Context:
             async with self._lock:
                 if live.unsaved_bytes or live.must_rewrite or self._foreign:
                     await asyncio.to_thread(self._save)
-            # A thread for nothing would be most of what it costs.
+            # If there is nothing to sync, starting a thread would cost most of the time.
             if live.unsynced_bytes or live.must_rewrite or not self.journal.file.is_synced:
                 try:
                     await asyncio.to_thread(self._sync_files)
@@ -675,7 +677,7 @@ class Context:
         return live.trouble is None
 
     def _sync_files(self) -> None:
-        """Bring what is written to the disk. In a thread.
+        """Sync the written records to the disk. Call it in a thread.
 
         Raises:
             StorageTrouble: The live file must be written anew; nothing was done about the journal.
@@ -688,7 +690,9 @@ class Context:
             self.journal.file.sync()
 
     def _save(self) -> None:
-        """Write what is not written, anew if need be. In a thread, under `_lock`; refusals become `live.trouble`."""
+        """Write the unwritten records, rewriting the file if necessary. Call it in a thread, under `_lock`; refusals become
+        `live.trouble`.
+        """
         with contextlib.suppress(StorageTrouble):
             if not self._live.must_rewrite and not self._foreign:
                 try:
@@ -700,7 +704,7 @@ class Context:
                 self._foreign = False
 
     def _set_aside(self) -> None:
-        """Keep a file that another program put in place of ours as a world line, so that nothing is lost."""
+        """Keep a file with which another program replaced ours as a world line, so that nothing is lost."""
         if not self._live.is_foreign():
             return
         n = next_number(self.folder, self.journal)
@@ -727,7 +731,7 @@ class Context:
 
     def _notify(self) -> None:
         trouble, before = self._live.trouble, self._published
-        # Of another kind, it needs another remedy.
+        # A trouble of another kind needs another remedy, so it is reported too.
         is_news = trouble is not before and (
             trouble is None or before is None or trouble.errno != before.errno
         )
@@ -739,7 +743,7 @@ class Context:
 
 
 def _is_long(additions: Sequence[Addition]) -> bool:
-    """Whether encoding these takes longer than the event loop may be held up."""
+    """Whether encoding these records takes longer than the event loop may be blocked."""
     from kimi_tui.llm.message import Message
 
     return any(isinstance(one, Message) and one.is_long for one in additions)

@@ -1,8 +1,8 @@
 """`context.jsonl` as bytes: appended one write at a time, kept in memory until they are known to be on the disk.
 
-The invariant: `_kept` holds every byte of the file from `_kept_from` on, and `_kept_from` is never beyond what the last
-good fsync covered. So whatever the disk does (short writes, no room, a failed fsync, the folder gone, another program
-writing into the file), the file can be written anew, and what was said is never only where it may be lost.
+The invariant: `_kept` holds every byte of the file from `_kept_from` on, and `_kept_from` is never beyond the end of the last
+good fsync. So whatever the disk does (short writes, no room, a failed fsync, the folder gone, another program writing into
+the file), the file can be written anew, and no message is ever only in a place where it may be lost.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from pathlib import Path
 from kimi_tui.filesystem import READ_ONLY, Identity, Storage, identity_of
 from kimi_tui.session.errors import StorageTrouble
 
-# Files up to this size are kept in memory whole; of longer ones only what is not yet known to be on the disk.
+# Files up to this size are kept in memory whole; of longer ones only the bytes that are not known to be on the disk.
 WHOLE_IN_MEMORY_BYTES = 16 << 20
 _APPEND = os.O_RDWR | os.O_APPEND
 _DOING = "save the conversation"
 
 
 class ChangedByOthers(Exception):
-    """The file at our path is not as we left it: another program wrote to it, cut it or replaced it."""
+    """The file at our path is not in the state in which we left it: another program wrote to it, cut it or replaced it."""
 
 
 class ContextFile:
     """The file `context.jsonl`, which only grows. Appends never raise when the disk refuses them: `trouble` says why.
 
-    Appends belong on the event loop, `sync`, `rewrite` and `is_foreign` in a thread; `read` may be called from any.
+    Appends belong on the event loop, `sync`, `rewrite` and `is_foreign` in a thread; `read` may be called from any thread.
 
     Args:
-        path: Where it is.
+        path: The path of the file.
         storage: The disk.
-        make_folder: Called when the folder is gone, to make it (and its lock) again.
+        make_folder: Called if the folder is gone, to create it (and its lock) again.
 
     Attributes:
-        size: Bytes of the file, also those that are in memory only.
-        torn: What follows the last whole record on the disk; no part of `size`.
-        trouble: Why not everything is saved, if it is not.
-        must_rewrite: Whether what is beyond the last sync cannot be trusted: only writing the file anew (`rewrite`) makes it good.
+        size: The bytes of the file, including those in memory only.
+        torn: The bytes after the last whole record on the disk; not included in `size`.
+        trouble: The reason why not everything is saved; None if it is.
+        must_rewrite: Whether the bytes after the last sync cannot be trusted: only writing the file anew (`rewrite`) repairs it.
     """
 
     def __init__(self, path: Path, storage: Storage, make_folder: Callable[[], None]) -> None:
@@ -56,38 +56,39 @@ class ContextFile:
         self._identity: Identity | None = None
         self._kept = bytearray()
         self._kept_from = 0
-        # Threads read while the event loop appends and lets go of what is safe: `_kept` and where it begins go together.
+        # Threads read while the event loop appends and drops saved bytes, so `_kept` and `_kept_from` change together under
+        # this lock.
         self._memory = threading.Lock()
-        # And none may close the descriptor that another one reads from. Taken before `_memory`.
+        # Under this lock no thread closes the descriptor from which another one reads. It is taken before `_memory`.
         self._reading = threading.Lock()
         self._written = 0
         self._synced = 0
-        # How far a write that failed and could not be cut back may have come.
+        # A failed write that could not be cut back may have reached this size.
         self._attempted = 0
         self.must_rewrite = False
 
     @property
     def unsaved_bytes(self) -> int:
-        """How many bytes are in memory only."""
+        """The number of bytes that are in memory only."""
         return self.size - (self._synced if self.must_rewrite else self._written)
 
     @property
     def unsynced_bytes(self) -> int:
-        """How many bytes a power cut might take."""
+        """The number of bytes that a power cut might lose."""
         return self.size - self._synced
 
     @property
     def identity(self) -> Identity | None:
-        """Which file it is, as long as nobody puts another in its place."""
+        """The identity of the file, which changes when another file takes its place."""
         return self._identity
 
     def adopt(self, size: int, torn: bytes = b"") -> None:
-        """Take the file as it is: `size` good bytes, then `torn` ones.
+        """Use the file as it is: `size` good bytes, then the `torn` ones.
 
-        A file that may only be read is taken too; then nothing can be saved, and `trouble` says so.
+        A read-only file is used too; then nothing can be saved, and `trouble` says so.
 
         Raises:
-            OSError: It cannot be opened at all.
+            OSError: The file cannot be opened at all.
         """
         self.release()
         self._identity = None
@@ -96,14 +97,14 @@ class ContextFile:
         fd = self._open_somehow()
         self._identity = identity_of(self.storage.fstat(fd))
         if 0 < size <= WHOLE_IN_MEMORY_BYTES:
-            # Without them in memory they are read from the disk when they are needed, and may fail then.
+            # If the bytes are not in memory, they are read from the disk when they are needed, which may fail.
             with contextlib.suppress(OSError):
                 whole = bytearray(self.storage.read_exactly(fd, size, 0))
                 with self._memory:
                     self._kept, self._kept_from = whole, 0
 
     def switched(self, identity: Identity, size: int, keep: int, extra: bytes) -> None:
-        """Note that the file was replaced by one of `size` bytes: the first `keep` bytes of the old one, then `extra`."""
+        """Note that the file was replaced by a file of `size` bytes: the first `keep` bytes of the old one, then `extra`."""
         whole = self._kept_from == 0 and size <= WHOLE_IN_MEMORY_BYTES
         kept = self._kept[:keep] + extra if whole else bytearray()
         self._point_at(size)
@@ -120,10 +121,10 @@ class ContextFile:
         self.must_rewrite = False
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset` on, wherever they are.
+        """Return up to `size` bytes from `offset` on, from memory or from the disk.
 
         Raises:
-            OSError: They are not in memory, and the disk does not give them.
+            OSError: The bytes are not in memory, and the disk cannot be read.
         """
         with self._memory:
             size = max(0, min(size, self.size - offset))
@@ -136,10 +137,10 @@ class ContextFile:
             return self.storage.read_exactly(self._open(), on_disk, offset) + rest
 
     def append(self, data: bytes) -> None:
-        """Add whole records behind a settled end (`settle_tail`) and try to write them at once.
+        """Add whole records after a settled end (`settle_tail`) and try to write them at once.
 
         Raises:
-            ChangedByOthers: The file is not as we left it; nothing was written, but the records count.
+            ChangedByOthers: Another program changed the file; nothing was written, but the records are kept.
         """
         with self._memory:
             self._kept += data
@@ -147,17 +148,17 @@ class ContextFile:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is not yet written. A refusal becomes `trouble`.
+        """Write the unwritten bytes. A refusal becomes `trouble`.
 
         Raises:
-            ChangedByOthers: The file is not as we left it.
+            ChangedByOthers: Another program changed the file.
         """
         if self.must_rewrite or self._written == self.size:
             return
         fd: int | None = None
         try:
             fd = self.check()
-            # A copy: a view of it in a traceback would keep the bytearray from growing.
+            # The bytes are copied, because a view of the bytearray in a traceback would keep it from growing.
             self._attempted = self.size
             self.storage.write_all(fd, bytes(self._kept[self._written - self._kept_from :]))
             self._written = self.size
@@ -169,10 +170,10 @@ class ContextFile:
             self.trouble = None
 
     def sync(self) -> None:
-        """Bring what is written to the disk.
+        """Sync the written bytes to the disk.
 
         Raises:
-            StorageTrouble: It could not; the file must be written anew.
+            StorageTrouble: The sync failed; the file must be written anew.
         """
         if self.must_rewrite:
             raise self.trouble or StorageTrouble("Could not save the conversation.")
@@ -181,16 +182,16 @@ class ContextFile:
             try:
                 self.storage.fsync(self._open())
             except OSError as error:
-                # The kernel forgets a failed write-back and calls the pages clean: another fsync would lie.
+                # The kernel forgets a failed write-back and marks the pages clean, so another fsync would report success.
                 self.must_rewrite = True
                 raise self._failed(_DOING, error) from error
             self._synced = written
 
     def rewrite(self, set_aside: Callable[[], None] | None = None) -> None:
-        """Write the whole file anew and put it under the name.
+        """Write the whole file anew and rename it over the old one.
 
         Args:
-            set_aside: Called when the new file is ready, to keep what now stands under the name.
+            set_aside: Called when the new file is ready, to keep the present file under another name.
 
         Raises:
             StorageTrouble: The disk refused; nothing changed.
@@ -221,24 +222,24 @@ class ContextFile:
         self.trouble = None
 
     def mark_unsafe(self, error: OSError, doing: str) -> StorageTrouble:
-        """Treat the file as unsafe until it is rewritten; `doing` is what `error` refused. Returns the trouble."""
+        """Treat the file as unsafe until it is rewritten; `error` refused `doing`. Return the trouble."""
         self.must_rewrite = True
         return self._failed(doing, error)
 
     def release(self) -> None:
-        """Close the descriptor; a failure makes the file suspect."""
+        """Close the descriptor; after a failure the file is not trusted."""
         with self._reading:
             fd, self._fd = self._fd, None
         if fd is not None:
             try:
                 self.storage.close(fd)
             except OSError as error:
-                # NFS and quotas report late: what was not synced before may be gone.
+                # NFS and quotas report errors late, so bytes that were not synced before may be lost.
                 self.must_rewrite = self.must_rewrite or self._synced < self.size
                 self._failed(_DOING, error)
 
     def is_foreign(self) -> bool:
-        """Whether another program's doing stands under our name: another file, or more or less than we wrote."""
+        """Whether another program changed the file: it is another file, or longer or shorter than ours."""
         try:
             status = self.storage.stat(self.path)
         except OSError:
@@ -249,11 +250,11 @@ class ContextFile:
         return not expected <= status.st_size <= max(expected, self._attempted)
 
     def check(self) -> int:
-        """See that the file is as we left it; returns its descriptor.
+        """Check that nobody else changed the file; return its descriptor.
 
         Raises:
-            ChangedByOthers: It is not.
-            OSError: There is no telling.
+            ChangedByOthers: Another program changed it.
+            OSError: The file cannot be examined.
         """
         status = self.storage.stat(self.path)
         if self._identity != identity_of(status):
@@ -286,7 +287,7 @@ class ContextFile:
             return self._fd
 
     def _cut_back(self, fd: int) -> None:
-        # Half a record must never be joined by the next one.
+        # The next record must never be joined to half a record.
         try:
             if self.storage.fstat(fd).st_size > self._written:
                 self.storage.ftruncate(fd, self._written)
@@ -294,7 +295,7 @@ class ContextFile:
             self.must_rewrite = True
 
     def trim(self) -> None:
-        """Let go of what is safe on the disk, where the file is too long to be kept in memory."""
+        """Drop the bytes that are safe on the disk, if the file is too long to be kept in memory."""
         if (
             self.size > WHOLE_IN_MEMORY_BYTES
             and not self.must_rewrite
@@ -305,7 +306,7 @@ class ContextFile:
                 self._kept_from = self._synced
 
     def salvage_tail(self) -> bool:
-        """Move a torn end to `context.jsonl.torn` and cut it off; False where that cannot be."""
+        """Move a torn end to `context.jsonl.torn` and cut it off; return False if that fails."""
         if not self.torn:
             return True
         beside = self.path.with_name(f"{self.path.name}.torn")
@@ -321,7 +322,7 @@ class ContextFile:
         return True
 
     def settle_tail(self) -> bytes:
-        """Salvage a torn end. Where that cannot be, close it by a line feed, and return the unreadable record that it is then."""
+        """Salvage a torn end. If that fails, close it with a line feed and return the unreadable record that results."""
         if not self.torn or self.salvage_tail():
             return b""
         closed = self.torn + b"\n"
@@ -334,7 +335,7 @@ class ContextFile:
 
     def _failed(self, doing: str, error: OSError) -> StorageTrouble:
         if error.errno == errno.ENOENT:
-            # The file or its folder is gone: what the descriptor still takes has no name.
+            # The file or its folder is gone: bytes written to the descriptor would have no name.
             self.must_rewrite = True
         trouble = StorageTrouble.of(doing, error)
         self.trouble = trouble

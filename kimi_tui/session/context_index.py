@@ -1,8 +1,8 @@
 """The index of a context file: offsets and kinds of messages, checkpoints and usage records, and estimates of tokens.
 
 `ContextIndex` is built once by reading the whole file, and updated by appends and cuts without parsing again. `MessageList`
-and `StoredMessages` are sequences of messages that are parsed when accessed, so that a hundred megabytes of conversation
-open at once. `TokenEstimate` is used where no server has given a figure yet; it is cheap enough for the event loop.
+and `StoredMessages` are sequences of messages that are parsed when accessed, so that a hundred megabytes of conversation open
+at once. `TokenEstimate` is used until a server has given a figure; it is cheap enough for the event loop.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 CACHE_BYTES = 32 << 20
-# Of more than this since the last usage only the newest is looked at, and the rest is estimated by its size.
+# If more bytes than this follow the last usage, only the newest are read, and the rest is estimated by its size.
 _LOOKED_AT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 16
 _TOKENS_A_BYTE = 0.25
@@ -53,8 +53,8 @@ _TOKENS_A_BYTE = 0.25
 class ContextIndex:
     """The byte offsets of the messages and checkpoints in a context file, their kinds and estimated tokens.
 
-    `skipped` are records that could not be read (the first thousand; `n_skipped` counts all). Records of kinds that a later
-    version may know are passed over. `torn` is what follows the last line feed on the disk.
+    `skipped` are records that could not be read (the first thousand; `n_skipped` is the number of all). Records of unknown
+    kinds, which a later version may know, are ignored. `torn` are the bytes after the last line feed on the disk.
     """
 
     size: int = 0
@@ -67,9 +67,9 @@ class ContextIndex:
     _lengths: array[int] = field(default_factory=lambda: array("Q"))
     _kinds: bytearray = field(default_factory=bytearray)
     _calls: array[int] = field(default_factory=lambda: array("I"))
-    # What the images of each message cost, of which its length says nothing.
+    # The images of each message cost these tokens, which the length of the record does not show.
     _image_tokens: array[int] = field(default_factory=lambda: array("I"))
-    # By the name of a tool the messages that call it.
+    # The numbers of the messages that call a tool, by the tool's name.
     _callers: dict[str, array[int]] = field(default_factory=dict[str, "array[int]"])
     _usage_starts: array[int] = field(default_factory=lambda: array("Q"))
     _usage_tokens: array[int] = field(default_factory=lambda: array("Q"))
@@ -94,27 +94,27 @@ class ContextIndex:
 
     @property
     def n_messages(self) -> int:
-        """How many messages the file holds."""
+        """The number of messages in the file."""
         return len(self._starts)
 
     @property
     def n_checkpoints(self) -> int:
-        """The id that the next checkpoint gets."""
+        """The id of the next checkpoint."""
         if self._regular:
             return self.checkpoints[-1].id + 1 if self.checkpoints else 0
         return max((point.id for point in self.checkpoints), default=-1) + 1
 
     def place(self, index: int) -> tuple[int, int]:
-        """Offset and length of a message's record, without its line feed."""
+        """Return the offset and the length of a message's record, without its line feed."""
         return self._starts[index], self._lengths[index]
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint:
-        """The (first) checkpoint of that id.
+        """Return the (first) checkpoint with this id.
 
         Raises:
-            UnknownCheckpoint: There is none; the text names those that there are.
+            UnknownCheckpoint: No checkpoint has this id; the text names the existing ids.
         """
-        # Ids rise by one except in damaged files, so the place is nearly always the id less the first one's.
+        # Ids rise by one except in damaged files, so a checkpoint's place is nearly always its id less the first id.
         if self.checkpoints:
             guess = checkpoint_id - self.checkpoints[0].id
             if 0 <= guess < len(self.checkpoints) and self._regular:
@@ -127,57 +127,57 @@ class ContextIndex:
         raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
 
     def usage_before(self, offset: int) -> tuple[int, int] | None:
-        """The last usage before an offset: its tokens and how many messages come before it."""
+        """Return the last usage before an offset: its tokens and the number of messages before it."""
         place = bisect_left(self._usage_starts, offset) - 1
         if place < 0:
             return None
         return self._usage_tokens[place], bisect_left(self._starts, self._usage_starts[place])
 
     def first_usage(self) -> tuple[int, int] | None:
-        """The first usage that is no estimate: its tokens and its offset."""
+        """Return the first usage that is no estimate: its tokens and its offset."""
         for place, estimated in enumerate(self._usage_estimated):
             if not estimated:
                 return self._usage_tokens[place], self._usage_starts[place]
         return None
 
     def is_estimated_before(self, offset: int) -> bool:
-        """Whether the last usage before an offset is an estimate; false where there is none."""
+        """Whether the last usage before an offset is an estimate; False if there is none."""
         place = bisect_left(self._usage_starts, offset) - 1
         return place >= 0 and bool(self._usage_estimated[place])
 
     def is_estimated_behind(self, offset: int) -> bool:
-        """Whether the first usage from an offset on is an estimate; false where there is none."""
+        """Whether the first usage from an offset on is an estimate; False if there is none."""
         place = bisect_left(self._usage_starts, offset)
         return place < len(self._usage_estimated) and bool(self._usage_estimated[place])
 
     def usages_between(self, start: int, end: int) -> list[int]:
-        """The usage records between two offsets, in order."""
+        """Return the token counts of the usage records between two offsets, in order."""
         first = bisect_left(self._usage_starts, start)
         return list(self._usage_tokens[first : bisect_left(self._usage_starts, end, first)])
 
     def messages_before(self, offset: int) -> int:
-        """How many messages begin before an offset."""
+        """Return the number of messages that begin before an offset."""
         return bisect_left(self._starts, offset)
 
     def counts(self, first: int, last: int | None = None) -> tuple[int, int]:
-        """Messages other than markers, and tool calls, among those from `first` up to before `last`."""
+        """Count the messages other than markers, and the tool calls, from message `first` up to before `last`."""
         kinds = self._kinds[first:last]
         return len(kinds) - kinds.count(MessageKind.MARKER), sum(self._calls[first:last])
 
     def kinds(self, first: int = 0, last: int | None = None) -> bytes:
-        """What the messages from `first` up to before `last` are, a `MessageKind` each."""
+        """Return the `MessageKind` of each message from `first` up to before `last`, as bytes."""
         return bytes(self._kinds[first:last])
 
     def calls(self, first: int = 0, last: int | None = None) -> Sequence[int]:
-        """How many tools each of these messages calls."""
+        """Return the number of tool calls of each of these messages."""
         return self._calls[first:last]
 
     def image_tokens(self, first: int = 0, last: int | None = None) -> int:
-        """About how many tokens the images of these messages cost."""
+        """Estimate the tokens of the images in these messages."""
         return sum(self._image_tokens[first:last])
 
     def has_call(self, name: str, first: int = 0) -> bool:
-        """Whether any message from `first` on calls the tool of that name."""
+        """Whether any message from `first` on calls the tool with this name."""
         callers = self._callers.get(name)
         return bool(callers) and callers[-1] >= first
 
@@ -190,7 +190,7 @@ class ContextIndex:
         return self._kinds[index] in (MessageKind.RESULT, MessageKind.FAILED)
 
     def add(self, lines: Iterable[AddedLine]) -> None:
-        """Take in lines that were appended; those of messages are read only where it is not known what they are."""
+        """Add appended lines; a message's record is parsed only if its facts are not given."""
         for number, (data, _, facts) in enumerate(lines, 1):
             if facts is None:
                 self._add_line(RawLine(number, self.size, data[:-1], complete=True), nameless=[])
@@ -199,7 +199,7 @@ class ContextIndex:
                 self.size += len(data)
 
     def prefix(self, offset: int) -> ContextIndex:
-        """The index of what precedes an offset, the beginning of a record."""
+        """Return the index of the part before an offset, which must be the beginning of a record."""
         copied = replace(
             self,
             checkpoints=list(self.checkpoints),
@@ -220,7 +220,7 @@ class ContextIndex:
         return copied
 
     def cut(self, offset: int) -> None:
-        """Forget everything from an offset on; the beginning of a record."""
+        """Forget everything from an offset on, which must be the beginning of a record."""
         keep = bisect_left(self._starts, offset)
         del self._starts[keep:], self._lengths[keep:], self._kinds[keep:], self._calls[keep:]
         del self._image_tokens[keep:]
@@ -248,7 +248,7 @@ class ContextIndex:
             return
         role = record.get("role")
         if not isinstance(role, str):
-            # One with a type may be a record of a later version.
+            # A record with a type may come from a later version.
             if "role" in record or "type" not in record:
                 self._skip(line, "no role")
         elif role in MESSAGE_ROLES:
@@ -272,7 +272,7 @@ class ContextIndex:
         self._kinds.append(kind)
         self._calls.append(n_calls)
         self._image_tokens.append(image_tokens)
-        # Last, since it is what counts: a thread that looks in between finds all of a message or nothing.
+        # The start is appended last, because `n_messages` counts the starts: another thread sees all of a message or nothing.
         self._starts.append(offset)
 
     def _add_checkpoint(
@@ -315,7 +315,7 @@ class ContextIndex:
             self.skipped.append(SkippedLine(line.number, line.offset, reason))
 
     def _name(self, read: Read, nameless: Sequence[int]) -> None:
-        # Checkpoints of other programs have no uid: the bytes through their line are what they are.
+        # Checkpoints of other programs have no uid: their name is the hash of all bytes through their line.
         digest = hashlib.sha256()
         position = 0
         for place in nameless:
@@ -346,16 +346,16 @@ def _is_regular(points: Sequence[Checkpoint]) -> bool:
 
 
 class MessageCache:
-    """Parsed messages by their offset, the least lately used dropped beyond a number of raw bytes."""
+    """Parsed messages by their offset; beyond a number of raw bytes the least recently used are dropped."""
 
     def __init__(self) -> None:
-        # Threads look things up while the event loop adds to the file and cuts it.
+        # Threads look up messages while the event loop appends to the file and cuts it.
         self._lock = threading.Lock()
         self._known: OrderedDict[int, tuple[Message, int]] = OrderedDict()
         self._size_bytes = 0
 
     def get(self, offset: int) -> Message | None:
-        """The message at an offset, if it was parsed lately."""
+        """Return the message at an offset, if it is in the cache."""
         with self._lock:
             found = self._known.get(offset)
             if found is None:
@@ -364,7 +364,7 @@ class MessageCache:
             return found[0]
 
     def put(self, offset: int, message: Message, size_bytes: int) -> None:
-        """Keep a message."""
+        """Add a message."""
         with self._lock:
             if offset in self._known:
                 return
@@ -375,7 +375,7 @@ class MessageCache:
                 self._size_bytes -= dropped
 
     def before(self, offset: int) -> MessageCache:
-        """What begins before an offset, in a cache of its own."""
+        """Return the messages before an offset, in a cache of its own."""
         kept = MessageCache()
         with self._lock:
             for known, (message, size_bytes) in self._known.items():
@@ -385,7 +385,7 @@ class MessageCache:
         return kept
 
     def clear(self) -> None:
-        """Let go of all of it, one by one: thousands at once would hold the interpreter up. For a thread."""
+        """Drop all messages, one by one: dropping thousands at once would hold the interpreter. Call it in a thread."""
         while True:
             with self._lock:
                 if not self._known:
@@ -396,14 +396,14 @@ class MessageCache:
 
 
 class MessageList(Sequence["Message"]):
-    """Messages `first` up to before `last` of a context; `last` None follows it as it grows.
+    """The messages of a context from `first` up to before `last`; with None as `last` the list grows with the context.
 
     Args:
-        index: Where they stand.
-        read: Gives their bytes.
-        cache: Keeps what was parsed.
-        first: The number of the first one.
-        last: The number after the last one.
+        index: The index of the context.
+        read: Returns bytes of the context: `read(size, offset)`.
+        cache: The cache of parsed messages.
+        first: The number of the first message.
+        last: The number after the last message.
     """
 
     def __init__(
@@ -464,10 +464,10 @@ class MessageList(Sequence["Message"]):
 
 
 def parse_message(data: bytes) -> Message:
-    """The message of a record that the index took for one."""
+    """Parse the message of a record that the index took for one."""
     record = parse(data)
     message = message_of(record) if isinstance(record, dict) else None
-    # The index has read the same bytes before; only a file changed under us gets here.
+    # The index has checked the same bytes before, so only a file that somebody changed since gets past this.
     if message is not None:
         return message
     from kimi_tui.llm.message import Message
@@ -476,13 +476,13 @@ def parse_message(data: bytes) -> Message:
 
 
 class StoredMessages(Sequence["Message"]):
-    """Some messages of a file, each read from it when it is looked at.
+    """Some messages of a file, each read from the file when it is accessed.
 
     Args:
         storage: The disk.
         path: The file.
-        index: Where they stand in it.
-        numbers: Which; None for all.
+        index: The index of the file.
+        numbers: The numbers of the messages; None for all.
     """
 
     def __init__(
@@ -512,9 +512,9 @@ class StoredMessages(Sequence["Message"]):
 
 
 class TokenSums:
-    """Running sums of estimated tokens over the messages of a line from the `first` on, tool results apart from the rest.
+    """Running sums of estimated tokens over the messages of a line from `first` on, with tool results summed separately.
 
-    The messages are not kept; after a revert, `cut` says how many are left.
+    The messages are not kept; after a revert, call `cut` with the number of messages left.
     """
 
     def __init__(self, first: int = 0) -> None:
@@ -524,11 +524,11 @@ class TokenSums:
 
     @property
     def counted(self) -> int:
-        """The number of the message behind the last one that was counted."""
+        """The number of the message after the last counted one."""
         return self.first + len(self._talk) - 1
 
     def add(self, messages: Sequence[Message], end: int | None = None) -> None:
-        """Count the messages that are not counted yet, all or those before number `end`."""
+        """Count the messages that are not counted yet: all of them, or those before number `end`."""
         for place in range(self.counted, len(messages) if end is None else end):
             message = messages[place]
             self._append(message_tokens(message), is_tool=message.role == "tool")
@@ -536,14 +536,14 @@ class TokenSums:
     def add_sampled(
         self, index: ContextIndex, messages: Sequence[Message], looked_at_bytes: int = 1 << 20
     ) -> None:
-        """Count many messages at once: only the newest are read, the older ones are estimated by the length of their records.
+        """Count many messages at once: only the newest are read, and the older ones are estimated by the length of their records.
 
-        Large records are read all the same: they may be images.
+        Large records are read too, as they may be images.
 
         Args:
-            index: Where the messages stand.
-            messages: All of the line.
-            looked_at_bytes: How many bytes of records are read.
+            index: The index of the line.
+            messages: All messages of the line.
+            looked_at_bytes: The number of bytes of records that are read.
         """
         end = first = len(messages)
         while first > self.counted and looked_at_bytes > 0:
@@ -565,12 +565,12 @@ class TokenSums:
         self._tools.append(self._tools[-1] + (tokens if is_tool else 0))
 
     def cut(self, count: int) -> None:
-        """Only the messages before this number are left."""
+        """Drop the sums of all messages from this number on."""
         kept = max(0, count - self.first) + 1
         del self._talk[kept:], self._tools[kept:]
 
     def between(self, start: int = 0, end: int | None = None) -> tuple[int, int]:
-        """Tokens in a range of the messages that are counted: of tool results, and of the others."""
+        """Return the tokens of a range of counted messages: of tool results, and of the others."""
         stop = len(self._talk) - 1
         if end is not None:
             stop = max(0, min(end - self.first, stop))
@@ -578,14 +578,14 @@ class TokenSums:
         return self._tools[stop] - self._tools[first], self._talk[stop] - self._talk[first]
 
     def total(self, start: int = 0, end: int | None = None) -> int:
-        """All tokens in a range of the messages that are counted."""
+        """Return all tokens of a range of counted messages."""
         return sum(self.between(start, end))
 
 
 def _token_rates(
     index: ContextIndex, messages: Sequence[Message], looked_at: range
 ) -> tuple[float, float]:
-    """Tokens a byte of a record: of what is said, and of results; as in the messages that are looked at."""
+    """Return the tokens per byte of a record, for other messages and for results, as measured in the messages `looked_at`."""
     tokens, sizes = [0, 0], [0, 0]
     for n in looked_at:
         size_bytes = index.place(n)[1]
@@ -601,14 +601,14 @@ def _token_rates(
 
 
 class TokenEstimate:
-    """The tokens of a context up to an offset: the last usage before it, and an estimate of the messages since."""
+    """The tokens of a context up to an offset: the last usage before it, plus an estimate of the messages since."""
 
     def __init__(self) -> None:
         self._prompt: tuple[str, int] = ("", 0)
         self._sums = TokenSums()
 
     def before(self, index: ContextIndex, offset: int, messages: Sequence[Message]) -> int:
-        """Tokens of what begins before `offset`; `messages` are those of `index`."""
+        """Return the tokens of the part before `offset`; `messages` are those of `index`."""
         last = index.messages_before(offset)
         usage = index.usage_before(offset)
         if usage is not None:
@@ -620,7 +620,7 @@ class TokenEstimate:
         return self._prompt[1] + self._estimate(index, 0, last, messages)
 
     def cut(self, n_messages: int) -> None:
-        """Forget what was estimated of messages from a number on."""
+        """Forget the estimates of messages from a number on."""
         self._sums.cut(n_messages)
 
     def _estimate(
@@ -640,35 +640,35 @@ class TokenEstimate:
 
 @dataclass(slots=True)
 class TokenScale:
-    """The correction factor of token estimates, learned from the figures of the server.
+    """The correction factor of token estimates, learned from the server's figures.
 
     Attributes:
-        factor: What estimates are multiplied by.
-        tool_tokens: The estimated tokens of the tools, which every request holds besides system prompt and messages.
+        factor: The factor by which estimates are multiplied.
+        tool_tokens: The estimated tokens of the tools, which every request contains besides the system prompt and the messages.
     """
 
     factor: float = 1.0
     tool_tokens: int = 0
 
     def corrected(self, estimate: int) -> int:
-        """An estimate in tokens as this server counts."""
+        """Return an estimate corrected to the way this server counts."""
         return round(estimate * self.factor)
 
     def corrected_request(self, estimate: int) -> int:
-        """The tokens of a whole request, from the estimate of its system prompt and messages."""
+        """Return the tokens of a whole request, from the estimate of its system prompt and messages."""
         return self.corrected(self.tool_tokens + estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class WorldLineContent:
-    """A world line as it is read: where things stand in it, and its messages, which are parsed when they are looked at."""
+    """A world line as it can be read: its index, and its messages, which are parsed when accessed."""
 
     index: ContextIndex
     messages: Sequence[Message]
 
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
-        """Its checkpoints, oldest first."""
+        """The checkpoints of the line, oldest first."""
         return self.index.checkpoints
 
 

@@ -1,6 +1,6 @@
 """The errors of the session package, one small hierarchy; every message is written for the user.
 
-Content never raises: what cannot be read is skipped and reported. Only the disk, a lock or an unknown name do.
+Content never raises: unreadable records are skipped and reported. Only the disk, a lock or an unknown name raise.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ODD_FILE = "Put the file itself in its place, or move away what stands there."
 
 
 class SessionError(Exception):
-    """Base of all errors here."""
+    """Base of all errors of this package."""
 
 
 class StorageTrouble(SessionError, OSError):
-    """Something could not be written to the disk (or read from it). The conversation in memory is complete and usable.
+    """Data could not be written to the disk (or read from it). The conversation in memory is complete and usable.
 
-    `errno` is the system's number, `advice` what to do about it in one sentence.
+    `errno` is the system's error number; `advice` says in one sentence what to do.
     """
 
     def __init__(self, message: str, *, number: int | None = None, advice: str = "") -> None:
@@ -45,9 +45,9 @@ class StorageTrouble(SessionError, OSError):
 
     @classmethod
     def of(cls, doing: str, error: OSError) -> StorageTrouble:
-        """The trouble that `error` makes while `doing` (a phrase that ends a sentence beginning with "Could not").
+        """Return the trouble that `error` causes while `doing` (a phrase that ends a sentence beginning with "Could not").
 
-        An error that is a `StorageTrouble` already stays what it is.
+        An error that is a `StorageTrouble` already is returned unchanged.
         """
         if isinstance(error, StorageTrouble):
             return error
@@ -64,7 +64,7 @@ class SessionLocked(SessionError):
     """Another process has this session open.
 
     Args:
-        holder: who, as far as is known.
+        holder: the process that has it open, as far as is known.
     """
 
     def __init__(self, holder: str) -> None:
@@ -72,7 +72,7 @@ class SessionLocked(SessionError):
 
 
 class SessionNotFound(SessionError, LookupError):
-    """No session by that name."""
+    """No session has that name."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else "No such session."
@@ -85,7 +85,7 @@ class _Unknown(SessionError, KeyError):
 
 
 class UnknownCheckpoint(_Unknown):
-    """The named checkpoint is not on that line."""
+    """No checkpoint on that line has this id."""
 
 
 class UnknownWorldLine(_Unknown):
@@ -93,8 +93,8 @@ class UnknownWorldLine(_Unknown):
 
 
 class AlreadyThere(SessionError):
-    """The live line already is what was asked for."""
+    """The live line is the requested line already."""
 
 
 class NothingToUndo(SessionError):
-    """There is no operation left to undo or redo, or what it needs is gone; the text says which."""
+    """There is no operation left to undo or redo, or the line it needs is gone; the text says which."""

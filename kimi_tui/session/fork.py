@@ -1,6 +1,6 @@
 """Forks a session: copies it so that one of its lines is the live line of a new session, with all world lines.
 
-The copy is made under a temporary name and renamed, so that an incomplete one is never seen.
+The copy is made under a temporary name and renamed, so that an incomplete copy is never visible.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import describe
-from kimi_tui.session.metadata import MARKS_NAME, Summary, read_state, write_state
+from kimi_tui.session.metadata import MARKS_NAME, SessionSummary, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.schema import count_of
 
 _FORK = re.compile(r"^Fork( \d+)?( (?:at|after) #\d+)?( of world line \d+)?: ")
-# What begins another line.
+# Each of these events begins another line.
 _CUTS = frozenset({"ContextReverted", "CompactionBegin"})
 
 
@@ -41,18 +41,18 @@ def fork_session(
     world_line: int = 0,
     after: int | None = None,
 ) -> Path:
-    """Make the copy; blocks, so call it in a thread. Returns its folder.
+    """Make the copy and return its folder. It blocks, so call it in a thread.
 
     Args:
         storage: The disk.
         folder: The session to copy; another process may have it open.
-        checkpoint_id: The first thing of the line that does not come along; None for all of it.
-        world_line: Which line; 0 is the live one.
-        after: The last checkpoint that comes along, where it was made for that; the title names it.
+        checkpoint_id: The checkpoint at which the copy ends, not included; None for the whole line.
+        world_line: The line to copy; 0 is the live one.
+        after: The last checkpoint of the copy, if the fork was made for it; the title names it.
 
     Raises:
-        UnknownCheckpoint: The line has none of that id.
-        UnknownWorldLine: There is no such line.
+        UnknownCheckpoint: The line has no checkpoint with that id.
+        UnknownWorldLine: No line has that number.
         StorageTrouble: The disk refused; nothing was made.
     """
     name = str(uuid.uuid4())
@@ -71,7 +71,7 @@ def fork_session(
             storage.write_file(temporary / LIVE_NAME, b"", source=source, size=size, new=True)
         lines = stored_world_lines(folder)
         for n in lines:
-            # It is never written again, so both sessions may have the same file.
+            # A world line's file is never written again, so both sessions may share it.
             storage.link_or_copy(world_line_path(folder, n), world_line_path(temporary, n))
         _copy_journal(storage, folder, temporary)
         whole = checkpoint_id is None and world_line == 0
@@ -88,7 +88,7 @@ def fork_session(
             title=_title(folder, checkpoint_id, world_line, after),
             archived=False,
             forked_from=folder.name,
-            summary=Summary(
+            summary=SessionSummary(
                 size=size,
                 messages=index.counts(0, n_messages)[0],
                 tokens=usage[0] if usage else 0,
@@ -108,7 +108,9 @@ def fork_session(
 
 
 def _copy_journal(storage: Storage, folder: Path, target: Path) -> None:
-    """Never linked: both sessions go on writing theirs. An operation that is just happening over there does not come along."""
+    """Copy the journal, never as a link, because both sessions go on writing theirs. An unfinished operation of the source is
+    left out.
+    """
     if not (folder / JOURNAL_NAME).exists():
         return
     known = Journal(folder, storage)
@@ -125,9 +127,9 @@ def _copy_journal(storage: Storage, folder: Path, target: Path) -> None:
 def _copy_record(
     storage: Storage, folder: Path, target: Path, newest: str | None, lines: Collection[int]
 ) -> bool:
-    """What was seen until the line went on behind the checkpoint `newest`, or all of it for None.
+    """Copy the record until the line continues after the checkpoint `newest`, or all of it for None.
 
-    All of it, too, where some of the world lines came later. Returns whether it ends behind that checkpoint.
+    All of it is copied as well if some of the world lines were left later. Returns whether the copy ends after that checkpoint.
     """
     path = folder / RECORD_NAME
     if not path.exists():
@@ -145,14 +147,16 @@ def _copy_record(
 def _end_record(
     storage: Storage, target: Path, index: ContextIndex, kept: int, world_line: int
 ) -> None:
-    """End a record of all that was seen where the copy begins: what the live line had beside that is in none of its lines.
+    """Append an event to a record that was copied whole: it says that the line was changed to the copied one.
+
+    Readers need it where the live line has records that are in none of the copy's lines.
 
     Args:
         storage: The disk.
         target: The copy.
-        index: Of the line that was copied.
-        kept: How many of its checkpoints came along.
-        world_line: Which line it is.
+        index: The index of the copied line.
+        kept: The number of its checkpoints in the copy.
+        world_line: The number of the copied line.
     """
     points = index.checkpoints
     uid = points[kept].uid if kept < len(points) else ""
@@ -180,9 +184,10 @@ def _end_record(
 def _end_behind(
     records: Iterable[tuple[int, dict[str, Any]]], newest: str
 ) -> tuple[int | None, set[int]]:
-    """Where in a record a line goes on behind its checkpoint `newest`, and the world lines that were left before.
+    """Find where in a record the line continues after its checkpoint `newest`, and the world lines that were left before.
 
-    None for the place where it never does, that checkpoint was never made, or it is told of in one with what follows.
+    The place is None if the line never continues, if that checkpoint was never made, or if one event tells of it together
+    with later ones.
     """
     seen: set[int] = set()
     is_there = not newest
@@ -190,11 +195,11 @@ def _end_behind(
     for offset, record in records:
         kind, payload = _event(record)
         if kind == "TurnBegin":
-            # What was said there belongs to the checkpoint that follows.
+            # The messages since the turn began belong to the next checkpoint.
             turn = offset
         elif kind == "CheckpointCreated":
             if is_there:
-                # What a compaction kept cannot be parted from it.
+                # The parts that a compaction kept cannot be separated from it.
                 end = offset if turn is None else turn
                 return None if payload.get("was") else end, seen
             is_there = is_there or lenient_json.text(payload.get("uid")) == newest
@@ -212,9 +217,9 @@ def _event(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _title(folder: Path, checkpoint_id: int | None, world_line: int, after: int | None) -> str:
-    """What the copy is called: where it was made, and after what; no other session of the folder has that title.
+    """Return the title of the copy, which names the checkpoint at which it was made; no other session of the folder has that title.
 
-    It is empty where nothing was said: then the copy is called by what is said first in it, as any session.
+    It is empty if the line has no messages: then the copy's own first message becomes its title, as in any session.
     """
     info = describe(folder)
     if info is None:
@@ -231,7 +236,7 @@ def _title(folder: Path, checkpoint_id: int | None, world_line: int, after: int 
 
 
 def _share_others(storage: Storage, folder: Path, target: Path) -> None:
-    """Folders of the session (the contents of snapshots) are linked file by file: their files never change."""
+    """Link the session's other folders (the contents of snapshots) file by file: their files never change."""
     made: set[Path] = set()
     for path in _files_below(folder):
         beside = target / path.relative_to(folder)
@@ -241,7 +246,7 @@ def _share_others(storage: Storage, folder: Path, target: Path) -> None:
             storage.copy_file(path, beside)
         else:
             storage.link_or_copy(path, beside)
-    # The names in each of them; that of the copy itself is brought to the disk last.
+    # The names in each folder are synced; those in the copy itself are synced last.
     for below in sorted(made, reverse=True):
         storage.sync_folder(below)
 

@@ -1,8 +1,8 @@
 """The images of a session: each stored once, as a file under the hash of its content, beside the context that names it.
 
 A message holds a reference, `images/HASH.png`, in the place where kimi-cli has a `data:` URL. So a context stays small and
-quick to read, copy and compare, however often its lines repeat an image, and forks share the files. What is sent has the
-image itself: `expanded` puts it there. Everything here blocks and belongs in a thread.
+quick to read, copy and compare, however often its lines repeat an image, and forks share the files. A request has the image
+itself: `expanded` inserts it. Everything here blocks and belongs in a thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kimi_tui.session.jsonl import encode, parse
 
 IMAGES_NAME = "images"
 MAX_SENT_BYTES = 80_000_000
-"""Of all images of one request; providers take 32 to 100 MB, and a session that somebody made up may name one for ever."""
+"""Bytes of all images in one request. Providers accept 32 to 100 MB, and a hand-made session may name one image any number of times."""
 _LEFT_OUT = TextPart(text="[an older image, left out: there are too many for one request]")
 _UNREADABLE = "[an image that cannot be read]"
 _NAME_CHARS = 200
@@ -44,7 +44,7 @@ class ImageStore:
     """The image files of one session.
 
     Args:
-        folder: the session's.
+        folder: the session's folder.
         storage: the disk.
     """
 
@@ -52,10 +52,10 @@ class ImageStore:
         self._folder = folder
         self._storage = storage
         self._types: dict[bytes, str] = {}
-        """What is sent, by its hash, is: nobody else has looked at an image of a session that somebody made up."""
+        """The media type of each image that was sent, by its hash: in a hand-made session nobody has checked the images."""
 
     def put(self, image: Image) -> None:
-        """Store an image, unless it is there already; before the message that names it.
+        """Store an image, unless it is stored already. Call it before the message that names the image is written.
 
         Raises:
             StorageTrouble: the disk refused.
@@ -75,7 +75,7 @@ class ImageStore:
             raise StorageTrouble.of(f"save {image.name}", error) from error
 
     def get(self, url: str) -> Image | None:
-        """The image that a reference names, without its size and name; None where it is not there, or not what it was."""
+        """Return the image that a reference names, without its size and name; None if the file is missing or has changed."""
         found = _REFERENCE.fullmatch(url)
         if found is None:
             return None
@@ -85,9 +85,9 @@ class ImageStore:
         return Image(f"image/{found[2]}", data, 0, 0, "")
 
     def taken_in(self, line: bytes) -> bytes:
-        """A record of another program with the images that it holds stored, and named in their place.
+        """Store the images in a record of another program, and return the record with references in their place.
 
-        One that is no image stays as it is, and so does every byte of a record without any.
+        Data that is no image stays unchanged, and so does every byte of a record without images.
 
         Raises:
             StorageTrouble: the disk refused.
@@ -111,7 +111,7 @@ class ImageStore:
         return encode(record).rstrip(b"\n") if changed else line
 
     def expanded(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages with their images in the place of the references; of more than `MAX_SENT_BYTES` the newest."""
+        """Return the messages with the images in place of their references; beyond `MAX_SENT_BYTES` only the newest images."""
         found = list(messages)
         left = MAX_SENT_BYTES
         for place in range(len(found) - 1, -1, -1):
@@ -138,12 +138,12 @@ class ImageStore:
             url = f"data:{media_type};base64,{data}"
             where = part.image_url.model_copy(update={"url": url})
             return part.model_copy(update={"image_url": where})
-        # A server would refuse every request from here on.
+        # A server would refuse every later request with this image.
         name = one_line((part.image_url.name or "")[:_NAME_CHARS])
         return TextPart(text=f"[image {name}, which cannot be read]" if name else _UNREADABLE)
 
     def _type_of(self, data: str) -> str:
-        """What an image is, in base64; empty where it cannot be decoded. Looked at once."""
+        """Return the media type of a base64 image; empty if it cannot be decoded. The result is cached."""
         key = hashlib.sha256(data.encode("utf-8", "replace")).digest()
         if key not in self._types:
             try:
@@ -154,7 +154,7 @@ class ImageStore:
 
 
 def _read(path: Path) -> bytes:
-    """A stored file; nothing where there is none that could have been stored."""
+    """Read a stored file; return nothing if there is no file that could have been stored."""
     try:
         return read_regular(path, MAX_BYTES)
     except OSError:
@@ -162,7 +162,7 @@ def _read(path: Path) -> bytes:
 
 
 def _image_in(url: str) -> Image | None:
-    """The image that a `data:` URL holds; None where it holds none that can be sent."""
+    """Return the image in a `data:` URL; None if it holds no image that can be sent."""
     head, _, data = url.partition(";base64,")
     if not head.startswith("data:image/"):
         return None
@@ -181,7 +181,9 @@ def _reference(image: Image) -> str:
 
 
 def image_part(image: Image, *, attached: bool = False) -> ImagePart:
-    """The part of a message that names a stored image; `attached` where it is there because the text names its file."""
+    """Return the part of a message that names a stored image; `attached` is set if the program added it because the text
+    names its file.
+    """
     where = ImageURL(
         url=_reference(image),
         name=image.name,
@@ -194,11 +196,11 @@ def image_part(image: Image, *, attached: bool = False) -> ImagePart:
 
 
 def hash_of(url: str) -> str:
-    """The hash that a reference names; empty where it is none."""
+    """Return the hash that a reference names; empty if the URL is no reference."""
     found = _REFERENCE.fullmatch(url)
     return found[1] if found is not None else ""
 
 
 def reference_of(sha256: str, media_type: str) -> str:
-    """The reference to an image of which these facts are known; it may name nothing."""
+    """Return the reference to an image with these facts; such an image need not exist."""
     return f"{IMAGES_NAME}/{sha256}.{_SUFFIXES.get(media_type, '')}"

@@ -1,8 +1,8 @@
 """`worldlines.jsonl`: the append-only journal of every operation on a session.
 
-An operation is written before it is carried out and closed by a `done` or a `void` record afterwards. Where a process died
-between the two, `rotation.recover` finds out which it is: the line left has its file, or the live line has the size that was
-meant.
+An operation is written before it is carried out and closed by a `done` or a `void` record afterwards. If a process died
+between the two, `rotation.recover` finds out which of them holds: the line left has its file, or the live line has the
+intended size.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class JournalEntry:
     """An operation in the journal, with its world line and checkpoint.
 
     Attributes:
-        id: Its own name.
-        op: What it was; `reason` says for an undo or redo what kind of operation that was about.
-        n: The world line that holds the line left: its first `size` bytes. 0 where no line was left: with a `size` something
-            was put behind so many bytes of the live line, without one only files were touched.
-        stored: Whether that world line came into being with it (else the line left was a prefix of one already there).
-        to_size: The size of the live line when it was done.
-        checkpoint_id: The target; -1 for none.
+        id: The unique name of the operation.
+        op: The kind of operation; for an undo or redo, `reason` is the kind of operation undone or redone.
+        n: The world line whose first `size` bytes are the line left. It is 0 if no line was left: with a `size`, records were
+            appended after that many bytes of the live line; without one, only files were changed.
+        stored: Whether the operation created that world line (else the line left was a prefix of an existing one).
+        to_size: The size of the live line after the operation.
+        checkpoint_id: The id of the target; -1 for none.
         from_checkpoint: The newest checkpoint of the line left.
-        of: For undo and redo, the operation undone or redone.
-        source: For a jump, the world line it went to.
-        snapshot_before, snapshot_after, paths: What happened to the working files.
-        text: The D-Mail, the summary, or what else was brought.
-        done: Whether it is known to have happened.
+        of: The id of the operation undone or redone, for an undo or redo.
+        source: The target world line of a jump.
+        snapshot_before, snapshot_after, paths: The changes to the working files.
+        text: The text of the D-Mail, the summary, or another text that came with the operation.
+        done: Whether the operation is known to have happened.
     """
 
     op: Operation
@@ -66,16 +66,16 @@ class JournalEntry:
 
     @property
     def changes_line(self) -> bool:
-        """Whether the live line became another one."""
+        """Whether the operation replaced the live line."""
         return self.n > 0
 
     @property
     def grows_line(self) -> bool:
-        """Whether something was put at the end of the live line, and nothing taken from it."""
+        """Whether the operation appended records to the live line and removed none."""
         return self.n == 0 and self.size > 0
 
     def record(self) -> dict[str, Any]:
-        """The journal's line; what is empty is left out."""
+        """Return the journal's line; empty fields are left out."""
         reason = self.reason or self.op
         record: dict[str, Any] = {"op": self.op, "id": self.id, "n": self.n, "reason": reason}
         if self.changes_line:
@@ -105,7 +105,7 @@ class JournalEntry:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> JournalEntry | None:
-        """The operation that a line holds, None for anything else."""
+        """Return the operation in a line; None for anything else."""
         op, name = record.get("op"), lenient_json.text(record.get("id"))
         if not isinstance(op, str) or op not in _OPERATIONS or not name:
             return None
@@ -147,7 +147,7 @@ class Journal:
         storage: The disk.
 
     Attributes:
-        file: What it is written to; who keeps the journal syncs and closes that.
+        file: The file of the journal; the owner of the journal syncs and closes it.
     """
 
     def __init__(self, folder: Path, storage: Storage | None = None) -> None:
@@ -158,7 +158,7 @@ class Journal:
         self._largest = 0
 
     def load(self) -> None:
-        """Read what is there. Unreadable lines and unknown records are passed over."""
+        """Read the journal. Unreadable lines and unknown records are ignored."""
         self._entries.clear()
         self._void.clear()
         self._foreign.clear()
@@ -179,24 +179,24 @@ class Journal:
 
     @property
     def largest_line(self) -> int:
-        """The largest world line ever named here, done or not."""
+        """The largest world line ever named in the journal, done or not."""
         return self._largest
 
     @property
     def foreign(self) -> frozenset[int]:
-        """World lines that another program wrote over our file, set aside."""
+        """The world lines that are files of another program, which it wrote over ours."""
         return frozenset(self._foreign)
 
     @property
     def entries(self) -> Sequence[JournalEntry]:
-        """Every operation that was not called void, oldest first."""
+        """Every operation that was not voided, oldest first."""
         return [entry for entry in self._entries if entry.id not in self._void]
 
     def intend(self, entry: JournalEntry) -> JournalEntry:
-        """Write an operation that is about to happen, and bring it to the disk; returns it with its name and time.
+        """Write an operation before it is carried out, and sync it to the disk; return it with its name and time.
 
         Raises:
-            StorageTrouble: It could not be written; the operation must not happen.
+            StorageTrouble: The entry could not be written; the operation must not happen.
         """
         named = replace(entry, id=entry.id or new_uid(), at=entry.at or now())
         self.file.append(named.record())
@@ -220,22 +220,22 @@ class Journal:
         self._close("done", entry)
 
     def void(self, entry: JournalEntry) -> None:
-        """Close an operation that did not happen."""
+        """Void an operation that did not happen."""
         self._void.add(entry.id)
         self._close("void", entry)
 
     def record_files(self, entry: JournalEntry) -> JournalEntry:
-        """Write an operation on the working files alone, which has already happened.
+        """Write an operation that changed only working files and has already happened.
 
         Raises:
-            StorageTrouble: It could not be written.
+            StorageTrouble: The entry could not be written.
         """
         named = self.intend(replace(entry, n=0, size=0, stored=False))
         self.finish(named)
         return named
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Write something that is no operation (a pruning, another program's file set aside)."""
+        """Write a record that is no operation (a pruning, another program's file set aside)."""
         self._take_note(record)
         self.file.append({**record, "at": now()})
 
@@ -250,5 +250,5 @@ class Journal:
         try:
             self.file.sync()
         except OSError:
-            # It stays to be written; until then `recover` would find out whether the operation happened.
+            # The record is written later; until then `recover` would find out whether the operation happened.
             return

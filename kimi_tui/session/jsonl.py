@@ -1,7 +1,7 @@
-"""JSON Lines as bytes: cut at line feeds only, read as leniently as can be, written so that every line is one object.
+"""JSON Lines as bytes: split at line feeds only, read as leniently as possible, written so that every line is one object.
 
-U+2028, U+0085 and their like inside strings are data. What to do about a line that cannot be read is the caller's decision;
-it is no exception. `JsonlLog` is a file of such lines that is only appended to: `wire.jsonl`, and the journal of operations.
+U+2028, U+0085 and similar characters inside strings are data. An unreadable line raises no exception; the caller decides what
+to do about it. `JsonlLog` is a file of such lines that is only appended to: `wire.jsonl`, and the journal of operations.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ RECORD_NAME = "wire.jsonl"
 METADATA = {"type": "metadata", "protocol_version": "1.10"}
 """The first line of `wire.jsonl`, as kimi-cli writes it."""
 CHUNK_BYTES = 1 << 18
-"""Read in one go: more of it would not stay in the processor's cache until it is cut into lines."""
+"""Bytes to read in one go. A larger block would not stay in the processor's cache until it is split into lines."""
 MAX_LINE_BYTES = 256 << 20
-"""A longer line is no record but damage: the hole of a sparse file has no line feed, and would fill the memory."""
+"""A longer line is damage: the hole of a sparse file has no line feed, and would fill the memory."""
 MAX_UNSYNCED_BYTES = 4 << 20
-"""What is not yet known to be on the disk is kept in memory, so it is brought there before it is much."""
+"""Bytes that are not known to be on the disk are kept in memory, so they are synced before there are more than these."""
 _BOM = b"\xef\xbb\xbf"
 _MAX_DEPTH = 100
 _AT_ONCE = 500
-"""Items of a list that are written in one go: the encoder holds the interpreter, and so the event loop, in a thread too."""
+"""Items of a list that are written in one go: the encoder holds the interpreter, and so the event loop, even from a thread."""
 _MAX_BITS = 4_000
 
 
 class RawLine(NamedTuple):
-    """A line as it stands: where it begins, its bytes without the line feed, and whether it had one."""
+    """A line of a file: its offset, its bytes without the line feed, and whether it had a line feed."""
 
     number: int
     offset: int
@@ -49,7 +49,7 @@ class RawLine(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next line begins."""
+        """The offset of the next line."""
         return self.offset + len(self.data) + self.complete
 
 
@@ -66,14 +66,14 @@ class SkippedLine:
 
 
 def lines(read: Callable[[int, int], bytes], start: int = 0) -> Iterator[RawLine]:
-    """Every line of a file, the last one marked as not complete where its line feed is missing.
+    """Yield every line of a file; the last one is marked as incomplete if its line feed is missing.
 
     Args:
-        read: Gives up to `size` bytes at `offset`, nothing at the end: `read(size, offset)`.
-        start: Where to begin; the beginning of a line.
+        read: Returns up to `size` bytes at `offset`, nothing at the end: `read(size, offset)`.
+        start: The offset to start at, which must be the beginning of a line.
 
     Raises:
-        OSError: A line is too long to be one (EFBIG), or `read` raises it.
+        OSError: A line is too long (EFBIG), or `read` raises it.
     """
     number = 1
     offset = start
@@ -102,11 +102,11 @@ def lines(read: Callable[[int, int], bytes], start: int = 0) -> Iterator[RawLine
 
 
 def parse(data: bytes) -> dict[str, Any] | str | None:
-    """One line as an object; None for a blank one; a reason for one that cannot be read."""
+    """Parse one line: return its object, None for a blank line, or the reason why it cannot be read."""
     try:
         value = from_json(data)
     except ValueError:
-        # Zeros are what a power cut leaves of bytes that were never written; a good record may follow them.
+        # Bytes that were never written are zeros after a power cut; a good record may follow them.
         stripped = data.removeprefix(_BOM).strip(b"\0 \t\r\n")
         if not stripped:
             return None if not data.strip() else "zero bytes only"
@@ -122,7 +122,7 @@ def parse(data: bytes) -> dict[str, Any] | str | None:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One line of JSON with its line feed. What JSON cannot hold (NaN, endless numbers) is written as null."""
+    """Return one line of JSON with its line feed. Values that JSON cannot hold (NaN, infinite numbers) become null."""
     try:
         return encode_exactly(record)
     except UnicodeEncodeError:
@@ -131,15 +131,15 @@ def encode(record: Mapping[str, Any]) -> bytes:
         record = cast("dict[str, Any]", _plain(record, 0))
         with contextlib.suppress(UnicodeEncodeError):
             return encode_exactly(record)
-    # Half a surrogate pair has no UTF-8, but JSON can spell it.
+    # A lone surrogate has no UTF-8 form, but JSON can escape it.
     return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
 def encode_exactly(record: Mapping[str, Any]) -> bytes:
-    """One line of JSON with its line feed.
+    """Return one line of JSON with its line feed.
 
     Raises:
-        ValueError, TypeError, RecursionError: JSON or UTF-8 has no form for something in it.
+        ValueError, TypeError, RecursionError: JSON or UTF-8 has no form for a value in it.
     """
     dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     long = {
@@ -175,18 +175,18 @@ def _plain(value: object, depth: int) -> object:
 
 
 class JsonlLog:
-    """An append-only file of JSON objects, one a line. Appends belong in a thread, and several threads may append and sync.
+    """An append-only file of JSON objects, one per line. Appends belong in a thread, and several threads may append and sync.
 
-    A record that the disk does not take stays in memory and is written before the next one; a torn end is closed by a line
-    feed, so that it is merely one unreadable line.
+    A record that the disk refuses stays in memory and is written before the next one; a torn end is closed with a line feed,
+    so that it becomes one unreadable line.
 
     Args:
-        path: Where the file is; it is made by the first append.
+        path: The path of the file, which the first append creates.
         storage: The disk.
         metadata: The first line of a new file, if it has one.
 
     Attributes:
-        trouble: Why the newest records are in memory only, if they are.
+        trouble: The reason why the newest records are in memory only; None if they are not.
     """
 
     def __init__(
@@ -201,15 +201,15 @@ class JsonlLog:
         self._metadata = metadata
         self._fd: int | None = None
         self._pending = bytearray()
-        # Written since the last good sync: written again if a sync fails.
+        # These bytes were written since the last good sync; they are written again if a sync fails.
         self._unsynced = bytearray()
         # Appends come from the event loop while a thread syncs.
         self._lock = threading.Lock()
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add one record; written at once, and if the disk refuses, before the next. Never raises for its sake.
+        """Add one record. It is written at once or, if the disk refuses, before the next one. Never raises because of the disk.
 
-        After much was written, all of it is brought to the disk.
+        After `MAX_UNSYNCED_BYTES` everything is synced.
         """
         data = encode(record)
         with self._lock:
@@ -221,7 +221,7 @@ class JsonlLog:
                 self.sync()
 
     def flush(self) -> bool:
-        """Write what is still to be written; False while the disk refuses (`trouble` says why)."""
+        """Write the pending records; return False while the disk refuses (`trouble` says why)."""
         with self._lock:
             return self._flush()
 
@@ -241,10 +241,10 @@ class JsonlLog:
         return True
 
     def sync(self) -> None:
-        """Bring everything to the disk.
+        """Sync everything to the disk.
 
         Raises:
-            StorageTrouble: It could not; what is missing is written again by the next attempt.
+            StorageTrouble: The sync failed; the next attempt writes the missing records again.
         """
         if not self.flush():
             raise self.trouble or StorageTrouble(f"Could not write {self.path.name}.")
@@ -256,7 +256,7 @@ class JsonlLog:
             self._storage.fsync(fd)
         except OSError as error:
             with self._lock:
-                # Nothing says how much of it arrived; a reader passes over what stands there twice (`seq`, ids).
+                # Nobody knows how much arrived; readers ignore records that are there twice (by `seq` or id).
                 self._pending[:0] = self._unsynced
                 self._unsynced.clear()
                 self.trouble = StorageTrouble.of(f"write {self.path.name}", error)
@@ -266,16 +266,16 @@ class JsonlLog:
 
     @property
     def is_synced(self) -> bool:
-        """Whether everything is on the disk."""
+        """Whether everything is synced to the disk."""
         return not (self._pending or self._unsynced)
 
     def read(self, start: int = 0) -> Iterator[dict[str, Any]]:
-        """Every readable record from an offset (the beginning of a line) on; the rest is passed over."""
+        """Yield every readable record from an offset (the beginning of a line) on; other lines are ignored."""
         for _, record in self.read_with_offsets(start):
             yield record
 
     def read_with_offsets(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Every readable record from an offset on, each with the offset of its line."""
+        """Yield every readable record from an offset on, each with the offset of its line."""
         with contextlib.suppress(OSError), self._storage.opened(self.path) as fd:
             for line in lines(lambda size, offset: self._storage.pread(fd, size, offset), start):
                 record = parse(line.data)
@@ -283,7 +283,7 @@ class JsonlLog:
                     yield line.offset, record
 
     def tail_start(self, size_bytes: int) -> int:
-        """Where the first whole line within the last `size_bytes` begins, for `read`."""
+        """Return where the first whole line within the last `size_bytes` begins, for `read`."""
         with contextlib.suppress(OSError), self._storage.opened(self.path) as fd:
             position = max(0, self._storage.fstat(fd).st_size - size_bytes)
             if position == 0:
@@ -298,10 +298,10 @@ class JsonlLog:
         return 0
 
     def close(self) -> None:
-        """Write what is left and close.
+        """Write the pending records and close the file.
 
         Raises:
-            StorageTrouble: Something could not be written.
+            StorageTrouble: A record could not be written.
         """
         try:
             self.sync()
@@ -320,7 +320,7 @@ class JsonlLog:
                 named = self._storage.stat(self.path)
                 if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino):
                     return self._fd
-            # What the old descriptor takes has no name any more.
+            # The old descriptor's file has no name any more.
             fd, self._fd = self._fd, None
             with contextlib.suppress(OSError):
                 self._storage.close(fd)

@@ -1,4 +1,4 @@
-"""The sessions that kimi-cli left in its share folder: found, and copied with their lost futures as world lines.
+"""Finds the sessions that kimi-cli left in its share folder, and copies them with their lost futures as world lines.
 
 The originals are only read.
 """
@@ -31,13 +31,13 @@ from kimi_tui.session.store import SESSIONS_NAME, SessionStore
 from kimi_tui.session.world_lines import infer_revert
 
 FOLDER_LIST_NAME = "kimi.json"
-"""The file in the share folder in which kimi-cli lists the folders it was used in."""
+"""The file in the share folder in which kimi-cli lists its work folders."""
 _LOCAL_BUCKET = re.compile(r"[0-9a-f]{32}")
 _OLD_SUFFIX = ".jsonl"
 
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# What must not come along: answers that were given to another program.
+# These keys are not copied: they are answers that the user gave to another program.
 _LEFT_BEHIND = frozenset({"approval", "additional_dirs", "plan_session_id", "plan_slug"})
 
 
@@ -46,10 +46,10 @@ class KimiSession:
     """One session as kimi-cli left it.
 
     Attributes:
-        bucket: The name of the folder it is in, the MD5 of its work folder's path.
-        work_dir: That path where it is known, else nothing.
-        live: The file of its live line (of a lost future, where kimi-cli died while it renamed).
-        stored: The files of the lines it left, by number.
+        bucket: The name of the folder above the session, which is the MD5 of the work folder's path.
+        work_dir: The work folder's path if it is known, else empty.
+        live: The file of the live line (of a lost future if kimi-cli died while it renamed).
+        stored: The files of the lines that were left, by number.
         updated_at: Seconds since 1970 of the last write.
     """
 
@@ -67,11 +67,11 @@ class KimiSession:
 
 
 def find_sessions(share: Path, work_dir: Path | None = None) -> list[KimiSession]:
-    """Every session that is not empty, the newest first.
+    """Return every session that is not empty, the newest first.
 
     Args:
         share: kimi-cli's share folder.
-        work_dir: Only those of this folder.
+        work_dir: Only sessions of this work folder; None for all.
     """
     known = _work_dirs(share)
     wanted: str | None = None
@@ -107,7 +107,7 @@ def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
     if not live.is_file():
         if not stored:
             return None
-        # Killed between its renames, kimi-cli leaves no live file; the newest line is the conversation then.
+        # If kimi-cli was killed between its renames, there is no live file; the newest line is the conversation then.
         live = stored.pop()[1]
     title = ""
     state = path / STATE_NAME
@@ -136,7 +136,7 @@ def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
 
 
 def _first_title(stored: Sequence[tuple[int, Path]]) -> str:
-    """How a session began that goes on with a summary, by its oldest line; empty where that says nothing."""
+    """Return how a session began that continues with a summary, by its oldest line; empty if that line has no such words."""
     if not stored:
         return ""
     _, oldest = stored[0]
@@ -144,7 +144,7 @@ def _first_title(stored: Sequence[tuple[int, Path]]) -> str:
 
 
 def _old_session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
-    """The oldest layout: one file a session."""
+    """Read a session of the oldest layout: one file per session."""
     if (path.parent / path.stem).is_dir():
         return None
     excerpt = read_excerpt(path, path.stat().st_size, counted=True)
@@ -163,9 +163,9 @@ def _old_session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
 
 
 def folder_list_error(share: Path) -> str:
-    """Why kimi-cli's list of work folders cannot be read; empty where it can, and where there is none.
+    """Say why kimi-cli's list of work folders cannot be read; empty if it can, or if there is none.
 
-    Sessions are found without it, but not which folders they are of.
+    Sessions are found without the list, but not their work folders.
     """
     try:
         record = parse(read_regular(share / FOLDER_LIST_NAME, MAX_SIDE_FILE_BYTES, links=True))
@@ -179,7 +179,7 @@ def folder_list_error(share: Path) -> str:
 
 
 def _work_dirs(share: Path) -> dict[str, str]:
-    """The paths that kimi-cli knew, by the MD5 that names their folders."""
+    """Return the paths that kimi-cli knew, by the MD5 that names their folders."""
     listed = lenient_json.listing(_object(share / FOLDER_LIST_NAME).get("work_dirs"))
     found: dict[str, str] = {}
     for item in listed:
@@ -188,7 +188,7 @@ def _work_dirs(share: Path) -> dict[str, str]:
             try:
                 name = path.encode(errors="surrogateescape")
             except UnicodeEncodeError:
-                # Half a surrogate pair: no folder has such a name.
+                # The path contains a lone surrogate, which no folder's name has.
                 continue
             found[hashlib.md5(name, usedforsecurity=False).hexdigest()] = path
     return found
@@ -196,7 +196,7 @@ def _work_dirs(share: Path) -> dict[str, str]:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        # People keep their dotfiles elsewhere and link to them.
+        # Some users keep their dotfiles elsewhere and link to them, so links are followed.
         record = parse(read_regular(path, MAX_SIDE_FILE_BYTES, links=True))
     except OSError:
         return {}
@@ -216,14 +216,14 @@ class AlreadyImported(SessionError):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Where an imported session is now, and the operations that left the lost futures which came along."""
+    """The place of an imported session, and the operations that left the lost futures which were imported."""
 
     folder: Path
     futures: tuple[JournalEntry, ...]
 
 
 def target_of(store: SessionStore, found: KimiSession) -> Path:
-    """Where a session of kimi-cli is, or will be, among ours."""
+    """Return the place of a session of kimi-cli among ours, imported or not."""
     name = found.id
     if not _PLAIN_ID.fullmatch(name):
         name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{found.bucket}/{found.id}"))
@@ -231,15 +231,16 @@ def target_of(store: SessionStore, found: KimiSession) -> Path:
 
 
 def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[JournalEntry, ...]:
-    """For each line that was left (`n`) the operation that left it, as far as the files tell. Reads them through: call it in a thread.
+    """Return, for each line that was left (`n`), the operation that left it, as far as the files tell. It reads them through,
+    so call it in a thread.
 
     Raises:
-        OSError: One of them cannot be read.
+        OSError: One of the files cannot be read.
     """
     disk = storage or Storage()
     followed = [*(path for _, path in found.stored), found.live][1:]
     futures: list[JournalEntry] = []
-    # A copied file may be younger than all that was done.
+    # A copied file may have a later time than everything in the record.
     ended_at = _ended_at(found.record) if found.record is not None else math.inf
     for (n, path), after in zip(found.stored, followed, strict=True):
         status = disk.stat(path)
@@ -258,7 +259,7 @@ def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[Jour
 
 
 def _ended_at(record: Path) -> float:
-    """When the last thing was recorded, in seconds since 1970; infinite where the record does not tell."""
+    """Return the time of the last event in the record, in seconds since 1970; infinite if the record has none."""
     file = JsonlLog(record)
     times = [line.get("timestamp") for line in file.read(file.tail_start(CHUNK_BYTES))]
     known = [at for at in times if isinstance(at, int | float) and 0 < at < math.inf]
@@ -266,10 +267,10 @@ def _ended_at(record: Path) -> float:
 
 
 def import_session(store: SessionStore, found: KimiSession) -> Imported:
-    """Copy a session, all of it or nothing. Blocks: call it in a thread.
+    """Copy a session, completely or not at all. It blocks, so call it in a thread.
 
     Raises:
-        AlreadyImported: It is here already; go on with that one.
+        AlreadyImported: The session was imported before; use that copy.
         StorageTrouble: The disk refused; nothing was made.
     """
     target = target_of(store, found)
@@ -309,7 +310,7 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
 
 
 def _copy(storage: Storage, source: Path, target: Path, images: ImageStore | None = None) -> None:
-    """Copy a file; of one that holds images, which kimi-cli writes into every line that has them, each is stored once."""
+    """Copy a file. kimi-cli writes an image into every line that has it; each image of the file is stored once."""
     with storage.opened(source) as fd:
         status, size = storage.fstat(fd), storage.readable_size(fd)
 
@@ -323,7 +324,7 @@ def _copy(storage: Storage, source: Path, target: Path, images: ImageStore | Non
                 for line in lines(read):
                     storage.write_all(made, images.taken_in(line.data) + b"\n" * line.complete)
                 storage.fsync(made)
-    # Lists go by the time of the last write.
+    # Lists are ordered by the time of the last write, so the copy keeps it.
     with contextlib.suppress(OSError):
         os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 

@@ -1,7 +1,7 @@
-"""Facts about sessions for lists, read without opening them: title, size, times, the user's messages for a search, a preview.
+"""Facts about sessions for lists, read without opening them: title, size, times, the user's messages for searching, and a preview.
 
-The figures are those that the session stored when it was closed, if they still fit; else they come from the beginning and
-end of its context. All reading is bounded, and what cannot be read is empty.
+The figures are those that the session stored when it was closed, if they still fit; else they come from the beginning and end
+of its context. All reading is bounded, and unreadable parts count as empty.
 """
 
 from __future__ import annotations
@@ -27,32 +27,33 @@ from kimi_tui.session.schema import (
     texts_of,
 )
 
-# A system prompt stands before the first words of the user, and may be long.
+# The system prompt comes before the user's first message, and may be long.
 _EXCERPT_BYTES = 1 << 16
 _SMALL_BYTES = 1 << 14
-# Reading and parsing takes about a second for 200 MB.
+# Reading and parsing 200 MB takes about a second.
 _MAX_COUNTED_BYTES = 256 << 20
-# In the year 5138.
+# Seconds since 1970, in the year 5138.
 _LATEST = 1e11
 _METADATA = (b'{"role":"_', b'{"role": "_')
 MAX_READ_BYTES = 8 << 20
 MAX_WORDS = 1 << 16
-"""Characters of a session's words that are kept for a search."""
+"""The number of characters of the user's messages that are kept for searching."""
 _TAIL_BYTES = 1 << 18
 _MAX_SAID = 2_000
-# Roles are written in front; a record that does not say so is parsed in any case.
+# Roles are written first; a record that does not begin with one of these is parsed in any case.
 _OTHERS = (b'{"role":"assistant"', b'{"role":"tool"', b'{"role":"_')
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One row of the list. `messages` and `tokens` are None where only reading it through would give them.
+    """One row of the list. `messages` and `tokens` are None if only reading the whole context would give them.
 
     Attributes:
         updated_at: Seconds since 1970 of the last write to the context.
-        size_bytes: All of its files together.
-        world_lines: How many files hold lines that were left: more than are shown, where one has nothing of its own.
-        world_lines_bytes: How much they take.
+        size_bytes: The size of all its files together.
+        world_lines: The number of files of lines that were left; it is larger than the number shown if one of them has
+            nothing of its own.
+        world_lines_bytes: The size of these files together.
     """
 
     id: str
@@ -70,11 +71,11 @@ class SessionInfo:
 
 
 def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
-    """A row for the session in a folder, None if it is empty or cannot be read.
+    """Return a row for the session in a folder; None if it is empty or cannot be read.
 
     Args:
-        folder: The session's.
-        counted: Read it through where nothing else says how many messages it holds.
+        folder: The session's folder.
+        counted: Whether to read the whole context if the number of messages is not known otherwise.
     """
     size = world_lines_bytes = 0
     live: os.stat_result | None = None
@@ -96,7 +97,7 @@ def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
         return None
     n = 0
     if live is None:
-        # It is lost: the newest line that was left takes its place when the session is opened.
+        # The live file is lost: when the session is opened, the newest line that was left takes its place.
         if not stored:
             return None
         n = max(stored)
@@ -131,12 +132,12 @@ def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
 
 
 def time_of(status: os.stat_result) -> float:
-    """When a file was written last, as a time that calendars know: a clock may be wrong by ages."""
+    """Return the time of a file's last write, limited to a range that calendars can show: clocks may be far wrong."""
     return min(max(status.st_mtime, 0.0), _LATEST)
 
 
 def records_a_turn(path: Path) -> bool:
-    """Whether the user ever said something, by the beginning of a session's record; one that cannot be read may say so."""
+    """Whether the user ever sent a message, by the beginning of a session's record; True if that cannot be read."""
     try:
         with open(open_regular(path), "rb", buffering=0) as file:
             return b'"TurnBegin"' in file.read(_EXCERPT_BYTES)
@@ -148,9 +149,9 @@ def records_a_turn(path: Path) -> bool:
 
 @dataclass(slots=True)
 class Excerpt:
-    """What the beginning and the end of a context say. Figures are None where it is too long to be seen whole.
+    """Facts from the beginning and the end of a context. Figures are None if it is too long to be read whole.
 
-    `goes_on` is true where it begins with a compaction's summary, so that its title is the one of an older line.
+    `goes_on` is true if the context begins with a compaction's summary, so that its title comes from an older line.
     """
 
     empty: bool = True
@@ -161,7 +162,7 @@ class Excerpt:
 
 
 def first_title(folder: Path) -> str:
-    """How the session's oldest world line began, or nothing."""
+    """Return how the session's oldest world line began, or an empty text."""
     oldest = world_line_path(folder, 1)
     with contextlib.suppress(OSError):
         return read_excerpt(oldest, oldest.stat().st_size).title
@@ -169,12 +170,12 @@ def first_title(folder: Path) -> str:
 
 
 def read_excerpt(path: Path, size: int, *, counted: bool = False) -> Excerpt:
-    """Read a context's beginning and end. What cannot be read does not count as empty: nobody knows what was said.
+    """Read a context's beginning and end. A context that cannot be read does not count as empty.
 
     Args:
         path: The context.
-        size: How large it is.
-        counted: Read a large one through as well, to count its messages.
+        size: The size of the context in bytes.
+        counted: Whether to read a large context completely, to count its messages.
     """
     found = Excerpt()
     whole = size <= _SMALL_BYTES
@@ -196,7 +197,7 @@ def read_excerpt(path: Path, size: int, *, counted: bool = False) -> Excerpt:
             kind = internal_kind(record)
             count += kind != "marker"
             found.goes_on = found.goes_on or kind == "compaction"
-            # A command of the user's own (`!make`) names a session only where nothing else was said.
+            # A command of the user (`!make`) is the session's title only if there is no other message.
             is_named = found.title and not found.title.startswith("!")
             if not is_named and not found.goes_on and record["role"] == "user" and kind is None:
                 said = short_title(" ".join(texts_of(record)), image_names_of(record))
@@ -213,10 +214,10 @@ def read_excerpt(path: Path, size: int, *, counted: bool = False) -> Excerpt:
 
 
 def _n_messages(fd: int) -> int:
-    """How many messages other than markers a context holds."""
+    """Count the messages of a context, markers excepted."""
     count = 0
     for line in lines(lambda size, offset: os.pread(fd, size, offset)):
-        # Metadata is written with its role in front, and needs no parsing to be passed over.
+        # Metadata is written with its role first, so it can be skipped without parsing.
         if not line.complete or line.data.startswith(_METADATA):
             continue
         for record in _records(line.data + b"\n"):
@@ -226,7 +227,7 @@ def _n_messages(fd: int) -> int:
 
 
 def _last_usage(tail: bytes) -> int | None:
-    """The newest count of tokens in the end of a context."""
+    """Return the newest token count in the end of a context."""
     for line in reversed(tail.split(b"\n")):
         if USAGE.encode() in line:
             record = parse(line)
@@ -240,20 +241,20 @@ def _last_usage(tail: bytes) -> int | None:
 def _records(data: bytes) -> Iterator[dict[str, Any]]:
     for line in lines(lambda size, offset: data[offset : offset + size]):
         record = parse(line.data) if line.complete else None
-        # A role may be anything, also what no set can hold.
+        # A role may be any value, even one that cannot be in a set.
         if isinstance(record, dict) and isinstance(record.get("role"), str):
             yield record
 
 
 class PreviewMessage(NamedTuple):
-    """A message of the preview; of a long one the beginning."""
+    """A message of the preview; a long one is shortened to its beginning."""
 
     role: Literal["user", "assistant"]
     text: str
 
 
 def searched_words(folder: Path) -> str:
-    """What the user said in a session, in small letters, to be searched. Reads a file: call it in a thread."""
+    """Return the user's messages of a session in lower case, for searching. It reads a file, so call it in a thread."""
     found: list[str] = []
     room = MAX_WORDS
     for record in _stored_records(folder, last_bytes=None, skipped=_OTHERS):
@@ -267,7 +268,7 @@ def searched_words(folder: Path) -> str:
 
 
 def last_said(folder: Path, most: int) -> list[PreviewMessage]:
-    """The last messages of a session with words in them, oldest first. Reads a file: call it in a thread."""
+    """Return the last messages of a session that have text, oldest first. It reads a file, so call it in a thread."""
     found: list[PreviewMessage] = []
     for record in _stored_records(folder, last_bytes=_TAIL_BYTES):
         role = record.get("role")
@@ -291,7 +292,7 @@ def _stored_records(
                 return os.pread(file.fileno(), min(n, max(0, end - offset)), offset)
 
             for line in lines(read, start):
-                # In the middle of the file the first line is a piece of one, which is no JSON.
+                # If reading starts in the middle of the file, the first line is incomplete and no JSON.
                 if line.complete and not line.data.startswith(skipped):
                     record = parse(line.data)
                     if isinstance(record, dict):

@@ -1,4 +1,4 @@
-"""The lock of a session, so that one process has it open: an OS lock, which ends with its process and is never stale.
+"""The lock of a session, so that only one process has it open: an OS lock, which ends with its process and is never stale.
 
 It is a `flock` on a file that nothing else opens: a POSIX record lock would be lost when any descriptor of the file is
 closed. The text in the file only names the holder.
@@ -22,7 +22,7 @@ LOCK_NAME = "lock"
 _UNSUPPORTED = frozenset(
     {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 )
-# `holder_of` takes the lock for a moment.
+# `holder_of` holds the lock for a moment, so a failed attempt is repeated.
 _ATTEMPTS = 5
 _ATTEMPT_S = 0.02
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
@@ -32,7 +32,7 @@ class SessionLock:
     """The lock of one session.
 
     Attributes:
-        supported: False where the file system cannot lock, or the lock file cannot be written; `remark` says which.
+        supported: False if the file system cannot lock, or the lock file cannot be written; `remark` says which.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +44,7 @@ class SessionLock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock (or nobody can)."""
+        """Whether this object holds the lock, or no process can."""
         return self._fd is not None or not self.supported
 
     @property
@@ -61,13 +61,13 @@ class SessionLock:
         """Take the lock without waiting.
 
         Raises:
-            SessionLocked: Another process (or another part of this one) has it.
+            SessionLocked: Another process (or another part of this one) holds the lock.
             StorageTrouble: The lock file cannot be opened.
         """
         if self._fd is not None:
             return
         try:
-            # Not inheritable: a child left running in the background would keep the lock.
+            # The descriptor is not inheritable, because a child left running in the background would keep the lock.
             fd = open_regular(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             if error.errno in READ_ONLY and self._path.parent.is_dir():
@@ -87,13 +87,13 @@ class SessionLock:
                 raise SessionLocked(holder) from error
             raise StorageTrouble.of("lock the session", error) from error
         self._fd = fd
-        # Only for people to read; a full disk does not make the lock any weaker.
+        # The text is only for people to read; a full disk does not weaken the lock.
         with contextlib.suppress(OSError):
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let go. The file stays: removing it would let two processes lock two files of one name."""
+        """Release the lock. The file stays: deleting it would let two processes lock two files with one name."""
         fd, self._fd = self._fd, None
         if fd is not None:
             with contextlib.suppress(OSError):
@@ -102,10 +102,10 @@ class SessionLock:
                 os.close(fd)
 
     def check(self) -> str:
-        """Check that the lock file still exists, and take the lock again where it was deleted.
+        """Check that the lock file still exists, and lock it again if it was deleted.
 
         Returns:
-            A sentence for the user, to be shown once; empty where the lock is as it was.
+            A sentence for the user, to be shown once; empty if the lock is unchanged.
         """
         if self._fd is None or self._is_named(self._fd):
             return ""
@@ -113,7 +113,7 @@ class SessionLock:
         try:
             self.acquire()
         except (SessionLocked, StorageTrouble) as error:
-            # The old one says nothing to others any more, but that we hold the session is still true for us.
+            # The old descriptor's lock tells other processes nothing any more, but this process still holds the session.
             self._fd = old
             if self._warned:
                 return ""
@@ -130,20 +130,20 @@ class SessionLock:
         try:
             named = os.lstat(self._path)
         except FileNotFoundError:
-            # With its folder gone there is nothing to lock; it is taken again when that is made anew.
+            # Without its folder there is nothing to lock; the lock is taken again when the folder is made anew.
             return not self._path.parent.is_dir()
         except OSError:
             return True
         return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
 
     def renew(self) -> None:
-        """Take the lock again in a folder that was made anew; the old one has no name any more."""
+        """Take the lock again in a folder that was made anew; the old lock file has no name any more."""
         self.release()
         self.acquire()
 
 
 def holder_of(folder: Path) -> str | None:
-    """Who has a session open, None if nobody has."""
+    """Return the process that has a session open; None if none has."""
     try:
         fd = open_regular(folder / LOCK_NAME)
     except OSError:
@@ -167,7 +167,7 @@ def _flock_patiently(fd: int) -> None:
         try:
             _flock(fd)
         except OSError as error:
-            # A holder writes who it is; nothing written means that somebody only asks who holds it.
+            # A holder writes its name; an empty file means that another process only asks who holds the lock.
             if error.errno not in _HELD or _holder_text(fd):
                 raise
             time.sleep(_ATTEMPT_S)

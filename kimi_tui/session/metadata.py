@@ -27,13 +27,13 @@ STATE_NAME = "state.json"
 MARKS_NAME = "marks.json"
 MAX_SIDE_FILE_BYTES = 8 << 20
 _MAX_TITLE = 50
-# Among so many first messages something was said, or it is a session of notes of the program.
+# If this many first messages are all of the program, the session has no title.
 _TITLE_MESSAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a list of sessions shows, so that it need not read them. It holds for a context of exactly `size` bytes."""
+class SessionSummary:
+    """The figures of a session for lists, so that they need not read it. They are valid for a context of exactly `size` bytes."""
 
     size: int = -1
     messages: int = 0
@@ -43,11 +43,11 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What a session is called and whether it is put away.
+    """A session's title, whether it is archived, and other stored facts.
 
-    `folder_inode` is that of the work folder when the session was open last, 0 where it is not known; `moved_from` is the path
-    under which that folder was before, empty where it has had one path only. `other` are the keys that are not ours
-    (kimi-cli's among them), kept as they are.
+    `folder_inode` is the inode of the work folder when the session was last open, 0 if it is unknown; `moved_from` is the
+    former path of that folder, empty if it has had one path only. `other` are foreign keys (kimi-cli's among them), kept
+    unchanged.
     """
 
     title: str = ""
@@ -57,7 +57,7 @@ class SessionState:
     moved_from: str = ""
     forked_from: str = ""
     imported_from: str = ""
-    summary: Summary = field(default_factory=Summary)
+    summary: SessionSummary = field(default_factory=SessionSummary)
     other: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -71,7 +71,7 @@ class Marks:
 
 
 def read_state(folder: Path) -> SessionState:
-    """The state of a session; defaults where it is missing or damaged."""
+    """Read the state of a session; defaults if it is missing or damaged."""
     record = _read(folder / STATE_NAME)
     kept = lenient_json.mapping(record.pop("summary", None))
     size = count_of(kept.get("size"))
@@ -83,7 +83,7 @@ def read_state(folder: Path) -> SessionState:
         moved_from=lenient_json.text(record.pop("moved_from", None)),
         forked_from=lenient_json.text(record.pop("forked_from", None)),
         imported_from=lenient_json.text(record.pop("imported_from", None)),
-        summary=Summary(
+        summary=SessionSummary(
             size=-1 if size is None else size,
             messages=count_of(kept.get("messages")) or 0,
             tokens=count_of(kept.get("tokens")) or 0,
@@ -94,10 +94,10 @@ def read_state(folder: Path) -> SessionState:
 
 
 def write_state(storage: Storage, folder: Path, state: SessionState) -> None:
-    """Write the state whole.
+    """Write the whole state.
 
     Raises:
-        OSError: The disk refused; the old one stands.
+        OSError: The disk refused; the old state stays.
     """
     summary = state.summary
     record = {
@@ -124,7 +124,7 @@ def write_state(storage: Storage, folder: Path, state: SessionState) -> None:
 
 
 def folder_inode(folder: Path) -> int:
-    """The inode of a folder, which stays the same under another name on the same disk; 0 where there is none."""
+    """Return the inode of a folder, which a rename on the same disk keeps; 0 if there is no folder."""
     try:
         return os.stat(folder).st_ino
     except OSError:
@@ -132,7 +132,7 @@ def folder_inode(folder: Path) -> int:
 
 
 def read_marks(folder: Path) -> Marks:
-    """The bookmarks and pins of a session; none where the file is missing or damaged."""
+    """Read the bookmarks and pins of a session; none if the file is missing or damaged."""
     record = _read(folder / MARKS_NAME)
     names = lenient_json.mapping(record.pop("bookmarks", None))
     pairs: set[tuple[str, int]] = set()
@@ -148,10 +148,10 @@ def read_marks(folder: Path) -> Marks:
 
 
 def write_marks(storage: Storage, folder: Path, marks: Marks) -> None:
-    """Write the bookmarks and pins whole.
+    """Write all bookmarks and pins.
 
     Raises:
-        OSError: The disk refused; the old ones stand.
+        OSError: The disk refused; the old marks stay.
     """
     record = {
         **marks.other,
@@ -179,16 +179,16 @@ def _write(storage: Storage, path: Path, record: Mapping[str, Any]) -> None:
 
 
 def short_title(text: str, images: Sequence[str] = ()) -> str:
-    """One line of at most fifty characters for a text, and the images that went with it by name."""
+    """Return one line of at most fifty characters for a text and the names of its images."""
     line = " ".join(titled(text[:1_000], images).split())
     return line if len(line) <= _MAX_TITLE else line[: _MAX_TITLE - 1].rstrip() + "…"
 
 
 def title_of(messages: Iterable[Message]) -> str:
-    """The beginning of the first thing that the user said: what a session is called when nobody named it. May be empty.
+    """Return the beginning of the user's first message, which is the title of a session without one. It may be empty.
 
-    Empty too where the messages begin with a compaction's summary: what follows is the middle of a conversation. A command
-    of the user's own (`!make`) counts only where nothing else was said.
+    It is also empty if the messages begin with a compaction's summary, as they continue a conversation. A command of the user
+    (`!make`) counts only if there is no other message.
     """
     command = ""
     for message in islice(messages, _TITLE_MESSAGES):

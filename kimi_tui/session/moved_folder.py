@@ -1,7 +1,7 @@
-"""Sessions whose work folder was renamed or moved: which folders that are gone may be this one, and taking their sessions along.
+"""Sessions whose work folder was renamed or moved: finds former names of a folder, and moves the sessions to the present one.
 
-Sessions are kept by the path of their work folder, as kimi-cli keeps them, so that another name leaves them behind. A session
-therefore notes the inode of its folder too. Everything here blocks: for a thread.
+Sessions are stored by the path of their work folder, as kimi-cli stores them, so a renamed folder loses its sessions. A
+session therefore notes the inode of its folder too. Everything here blocks, so call it in a thread.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class FormerFolder(NamedTuple):
     """A work folder that does not exist any more.
 
     Attributes:
-        path: where it was.
+        path: the former path.
         sessions: the folders of its sessions, the newest first.
-        is_same: whether the inode says that it is the folder that was asked about; else its name or its place does.
+        is_same: whether the inode shows that it is the requested folder; if not, only its name or its parent suggests it.
     """
 
     path: str
@@ -31,21 +31,21 @@ class FormerFolder(NamedTuple):
 
 
 def former_folders(store: SessionStore, work_dir: Path) -> list[FormerFolder]:
-    """The folders that are gone and may be `work_dir` under a former name; only those of its inode, where there are any."""
+    """Return the missing folders that may be `work_dir` under a former name; only those with its inode, if there are any."""
     by_bucket: dict[Path, list[Path]] = {}
     for folder in store.newest_first():
         by_bucket.setdefault(folder.parent, []).append(folder)
     here = folder_inode(work_dir)
     found: list[FormerFolder] = []
     for sessions in by_bucket.values():
-        # The sessions of a bucket have one work folder: the newest that notes it tells, and no other is read.
+        # All sessions of a bucket have one work folder, so the newest one that notes it is enough.
         states = ((folder, read_state(folder)) for folder in sessions)
         state = next((one for folder, one in states if store.is_of(folder, one.work_dir)), None)
         if state is None:
             continue
         former = Path(state.work_dir)
         is_same = here != 0 and state.folder_inode == here
-        # A folder that was moved keeps its name, one that was renamed its place.
+        # A moved folder keeps its name, a renamed one its parent.
         is_alike = former.name == work_dir.name or (
             not state.folder_inode and former.parent == work_dir.parent
         )
@@ -56,12 +56,12 @@ def former_folders(store: SessionStore, work_dir: Path) -> list[FormerFolder]:
 
 
 def take_along(store: SessionStore, former: FormerFolder, work_dir: Path) -> list[Session]:
-    """Give a folder's sessions a new work folder; returns those that were moved, the newest first.
+    """Give a folder's sessions a new work folder; return those that were moved, the newest first.
 
-    A session that is open in another process, or that the disk refuses to move, stays where it was.
+    A session that is open in another process, or that the disk refuses to move, keeps its place.
 
     Raises:
-        SessionLocked, StorageTrouble: not one could be moved, and that is why.
+        SessionLocked, StorageTrouble: no session could be moved, for this reason.
     """
     moved: list[Session] = []
     trouble: Exception | None = None

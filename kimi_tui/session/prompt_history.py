@@ -32,7 +32,7 @@ def history_file(data_dir: Path, work_dir: Path) -> Path:
 
 
 def read_history(path: Path) -> list[str]:
-    """The stored messages, oldest first; what cannot be read is passed over."""
+    """Read the stored messages, oldest first; unreadable lines are ignored."""
     found: list[str] = []
     for line in _last_lines(path)[-LIMIT - 1 :]:
         try:
@@ -55,12 +55,12 @@ def _last_lines(path: Path) -> list[bytes]:
     except OSError as error:
         log.warning("what was sent before cannot be read: %s: %s", path, error)
         return []
-    # The first is cut off in its middle.
+    # The first line is incomplete if reading did not start at the beginning.
     return lines[1:] if begin else lines
 
 
 def read_others(folder: Path, own: Path) -> list[str]:
-    """The stored messages of all other work folders, newest folder last."""
+    """Read the stored messages of all other work folders, newest folder last."""
 
     def changed_at(path: Path) -> float:
         try:
@@ -79,7 +79,7 @@ def append_history(path: Path, text: str) -> None:
         make_private(path.parent)
         handle = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            # ASCII JSON: any text, also with half a surrogate pair, becomes a line.
+            # ASCII JSON makes one line of any text, even with a lone surrogate.
             os.write(handle, json.dumps(text).encode("ascii") + b"\n")
         finally:
             os.close(handle)

@@ -4,9 +4,9 @@
 
 The order of `rotate` is what makes it atomic: (1) the live file is synced, (2) the new one is written to a temporary file and
 synced, (3) the intent is journaled and synced, (4) the live file gets its second name as a world line, (5) the temporary file
-is renamed over the live one, (6) the folder is synced, (7) the journal is told. Killed before (5) the session opens as before:
-a second name, or a copy, of what still is the live file is dropped by `recover`. Killed after (5) it opens as after. The live
-name exists at every moment.
+is renamed over the live one, (6) the folder is synced, (7) the journal is told. After a kill before (5) the session opens
+with the old line: `recover` drops the second name, or the copy, of the file that is still live. After a kill behind (5) it
+opens with the new line. The live name exists at every moment.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from kimi_tui.session.journal import Journal, JournalEntry
 LIVE_NAME = "context.jsonl"
 STORED_NAME = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl")
 
-# What was being written when a process died; nobody else can be writing it, for the session is locked.
+# These files were being written when a process died; the session is locked, so no other process is writing them.
 _UNFINISHED = re.compile(r"\.(context(_[0-9]+)?\.jsonl|state\.json|marks\.json)\.tmp")
 
 
-# World lines begin at 1, so nobody else writes this one; `recover` clears it away after a crash.
+# World lines begin at 1, so no world line has this name; `recover` removes the file after a crash.
 _PREFIX_NAME = ".context_0.jsonl.tmp"
-# A guess must not take the room that what is said needs.
+# A prefetched copy must not take the room that new messages need.
 SPARE_BYTES = 64 << 20
 
 
 def live_path(folder: Path) -> Path:
-    """The live file."""
+    """Return the path of the live file."""
     return folder / LIVE_NAME
 
 
 def world_line_path(folder: Path, n: int) -> Path:
-    """The file of world line `n`; 0 is the live file."""
+    """Return the path of world line `n`; 0 is the live file."""
     return folder / (f"context_{n}.jsonl" if n else LIVE_NAME)
 
 
 def stored_world_lines(folder: Path) -> dict[int, int]:
-    """Every world line's number and size, in order of number. A second name of the live file is none."""
+    """Return every world line's number and size, ordered by number. A second name of the live file does not count."""
     found: dict[int, int] = {}
     live = _status(live_path(folder))
     try:
@@ -72,7 +72,7 @@ def stored_world_lines(folder: Path) -> dict[int, int]:
 
 
 def next_number(folder: Path, journal: Journal) -> int:
-    """A number that no world line has or was ever meant to have."""
+    """Return a number that no world line has or was ever intended to have."""
     with contextlib.suppress(OSError):
         names = os.listdir(folder)
         numbers = [int(match[1]) for name in names if (match := STORED_NAME.fullmatch(name))]
@@ -81,12 +81,12 @@ def next_number(folder: Path, journal: Journal) -> int:
 
 
 def number_if_left(storage: Storage, folder: Path, journal: Journal, size: int) -> int:
-    """The world line that the live file (of `size` bytes) is or would be part of, were it left now. Reads files."""
+    """Return the world line of which the live file (of `size` bytes) is or would be a part if it were left now. Reads files."""
     return _holder(storage, folder, size) or next_number(folder, journal)
 
 
 def _holder(storage: Storage, folder: Path, size: int) -> int | None:
-    """The world line that begins with the whole live file (its first `size` bytes), so that it need not be kept twice."""
+    """Return the world line that begins with the whole live file (its first `size` bytes), so that it need not be stored twice."""
     for n, stored_size in sorted(stored_world_lines(folder).items(), reverse=True):
         if stored_size >= size:
             with contextlib.suppress(OSError):
@@ -98,13 +98,13 @@ def _holder(storage: Storage, folder: Path, size: int) -> int | None:
 def recover(
     storage: Storage, folder: Path, journal: Journal, remark: Callable[[str], None]
 ) -> None:
-    """Finish or take back what a crash left between two calls, before anything is read or appended. Never raises.
+    """Finish or revert an operation that a crash interrupted, before anything is read or appended. Never raises.
 
     Args:
         storage: The disk.
         folder: The session's folder.
         journal: Its journal, loaded.
-        remark: Called with what the user should know.
+        remark: Called with a sentence for the user.
     """
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
@@ -119,7 +119,7 @@ def recover(
 
 
 def _restore_missing_live(storage: Storage, folder: Path, remark: Callable[[str], None]) -> None:
-    # kimi-cli renames the live file away first; killed there, it leaves none. We never do.
+    # kimi-cli first renames the live file away; if it is killed there, no live file is left. kimi-tui never does that.
     if _status(live_path(folder)) is not None:
         return
     stored = stored_world_lines(folder)
@@ -130,10 +130,10 @@ def _restore_missing_live(storage: Storage, folder: Path, remark: Callable[[str]
     with contextlib.suppress(OSError):
         try:
             status = storage.copy_file(source, temporary)
-            # Lists go by the time of the last write.
+            # Lists are ordered by the time of the last write, so the copy keeps it.
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
         except OSError:
-            # A full disk: all that is said is in the one file then, under the other name.
+            # The disk is full, so the file is renamed: the whole conversation has one name, the live one.
             with contextlib.suppress(OSError):
                 storage.unlink(temporary)
             storage.replace(source, live_path(folder))
@@ -144,7 +144,7 @@ def _restore_missing_live(storage: Storage, folder: Path, remark: Callable[[str]
 
 
 def _drop_second_names(storage: Storage, folder: Path) -> None:
-    # Killed between link and rename: the world line is the live file itself.
+    # After a kill between link and rename the world line is the live file itself.
     live = _status(live_path(folder))
     if live is None or live.st_nlink < 2:
         return
@@ -160,14 +160,14 @@ def _drop_second_names(storage: Storage, folder: Path) -> None:
 def _close_last(
     storage: Storage, folder: Path, journal: Journal, entry: JournalEntry, *, keep_stored: bool
 ) -> None:
-    """Find out from the files whether the newest operation happened.
+    """Find out from the files whether the newest operation happened, and close it in the journal.
 
     Args:
         storage: The disk.
         folder: The session's folder.
         journal: Its journal, loaded.
         entry: The newest operation.
-        keep_stored: The live file was made from a world line just now, so that an equal one is no copy of a crash.
+        keep_stored: The live file was made from a world line just now, so an equal world line is no left-over copy.
     """
     if not entry.changes_line:
         return
@@ -183,15 +183,15 @@ def _close_last(
             )
         except OSError:
             return
-        # The live file still is the one to be left, so the operation did not come to its rename; unless it meant to leave
-        # it for one of the same size (a jump), which then is another one.
+        # The live file is still the one to be left, so the rename did not happen; unless the operation was a jump to a line
+        # of the same size, whose file is another one.
         happened = not same
         if same and entry.stored and not keep_stored:
-            # The copy that was made where there are no hard links.
+            # This is the copy that was made because the file system has no hard links.
             with contextlib.suppress(OSError):
                 storage.unlink(world_line_path(folder, entry.n))
     elif not entry.stored:
-        # What was left was in that file all along, so only the size that was meant tells.
+        # The line left was part of that world line before, so only the intended size shows whether the operation happened.
         happened = live.st_size == entry.to_size
     if happened:
         journal.finish(entry)
@@ -210,7 +210,7 @@ def _status(path: Path) -> os.stat_result | None:
 class PrefixFile:
     """A file that holds the first `keep` bytes of the live one, synced.
 
-    `held_by` is a world line that begins with the whole live file of `live_size` bytes, if there is one.
+    `held_by` is a world line that begins with the whole live file of `live_size` bytes; None if there is none.
     """
 
     path: Path
@@ -220,7 +220,7 @@ class PrefixFile:
     held_by: int | None
 
     def still_there(self, storage: Storage) -> bool:
-        """Whether it is as it was left."""
+        """Whether the file is unchanged."""
         try:
             status = storage.stat(self.path)
         except OSError:
@@ -231,8 +231,8 @@ class PrefixFile:
 class PrefetchedPrefix:
     """The beginning of the live file, copied in a thread while the preview of a rewind is shown.
 
-    It only saves time: a switch uses it if the live file is still the one copied and the cut is at the same place; else it is
-    deleted, and the switch copies the file itself. It is deleted with the next append. There is at most one.
+    The copy only saves time: a switch uses it if the live file is still the copied one and the cut is at the same place; else
+    the copy is deleted, and the switch copies the file itself. The next append deletes the copy. There is at most one.
 
     Args:
         storage: The disk.
@@ -245,31 +245,31 @@ class PrefetchedPrefix:
         self._wanted: tuple[Identity, int] | None = None
         self._stop = threading.Event()
         self._task: asyncio.Task[PrefixFile | None] | None = None
-        # While a switch uses the name, and after the end, nothing may be written under it.
+        # While this is set (a switch uses the name, or the end has come), nothing may be written under the name.
         self._held = False
 
     def begin(self, live: Identity, keep: int, live_size: int) -> None:
-        """Copy in a thread; what was copied before is thrown away.
+        """Start copying in a thread; an earlier copy is deleted.
 
         Args:
-            live: Which file the live one is.
-            keep: How much of it; all of that must be on the disk.
-            live_size: How long it is now.
+            live: The identity of the live file.
+            keep: The number of bytes to copy; all of them must be on the disk.
+            live_size: The present size of the live file.
         """
         if not self._held and self._wanted != (live, keep):
             copy = partial(self._copy, live, keep, live_size)
             self._next((live, keep), copy)
 
     def forget(self) -> None:
-        """Throw it away, in a thread: the conversation went on, or the room that it takes is needed."""
+        """Delete the copy in a thread: the conversation continued, or the room is needed."""
         if not self._held and self._wanted is not None:
             self._next(None, lambda _stop: self._unlink())
 
     @asynccontextmanager
     async def taken(self, live: Identity | None, keep: int) -> AsyncGenerator[PrefixFile | None]:
-        """The copy for a switch, when it is ready; None where another one is wanted.
+        """Yield the copy for a switch when it is ready; None if it is not the copy that the switch needs.
 
-        Nothing is left of it afterwards but what the switch has given another name, and meanwhile none is begun.
+        Afterwards the copy is deleted unless the switch renamed it. No copy is started meanwhile.
         """
         task, wanted = self._task, self._wanted
         self._held = True
@@ -289,7 +289,7 @@ class PrefetchedPrefix:
             self._held = False
 
     async def close(self) -> None:
-        """Throw it away, and begin none any more."""
+        """Delete the copy, and start none any more."""
         async with self.taken(None, 0):
             pass
         self._held = True
@@ -305,7 +305,7 @@ class PrefetchedPrefix:
     ) -> None:
         self._stop.set()
         self._wanted, self._stop = wanted, threading.Event()
-        # One after the other: they write to the same name.
+        # Copies run one after the other, as they write to the same name.
         self._task = asyncio.create_task(
             self._after(self._task, partial(work, self._stop)), name="copy ahead"
         )
@@ -323,7 +323,7 @@ class PrefetchedPrefix:
         try:
             copied = self._copied(live, keep, live_size, stop)
         except OSError:
-            # The switch will meet it too, and say so.
+            # The switch will meet the same error and report it.
             copied = None
         if copied is None:
             self._unlink()
@@ -348,17 +348,17 @@ class PrefetchedPrefix:
                 return PrefixFile(path, identity_of(storage.fstat(fd)), keep, live_size, held_by)
 
     def _unlink(self) -> None:
-        """Delete the file; it may be gone already."""
+        """Delete the file, which may be gone already."""
         with contextlib.suppress(OSError):
             self._storage.unlink(self._folder / _PREFIX_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class RotationPlan:
-    """What the live file is to become: the first `keep` bytes of `source` (0 = the live file itself), then `extra`.
+    """The planned live file: the first `keep` bytes of `source` (0 = the live file itself), then `extra`.
 
-    `index` is the index of that, `entry` what the journal says about it. `shared` is how many bytes it has in common with
-    the file that is left, from the beginning.
+    `index` is the index of the planned file, `entry` its journal entry. `shared` is the number of first bytes that it has in
+    common with the file that is left.
     """
 
     source: int
@@ -370,7 +370,7 @@ class RotationPlan:
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
+        """The size of the planned file in bytes."""
         return self.keep + len(self.extra)
 
 
@@ -381,19 +381,18 @@ def rotate(
     held_by: int | None,
     prefix: PrefixFile | None,
 ) -> JournalEntry:
-    """Replace the live file as planned, and keep the old one as `context_N.jsonl`. Returns the journal entry.
+    """Replace the live file as planned, and keep the old one as `context_N.jsonl`. Return the journal entry.
 
     Args:
-        live: The live file, with all of it written.
+        live: The live file, completely written.
         journal: The journal.
-        plan: What to do.
+        plan: The plan.
         held_by: A world line that is known to begin with the whole live file.
-        prefix: What is to be kept of the live file, where that was copied already. It has another name afterwards, or is
-            left to the caller to clear away.
+        prefix: The copy of the kept part, if there is one. Afterwards it has another name, or the caller must delete it.
 
     Raises:
         StorageTrouble: The disk refused; nothing changed.
-        ChangedByOthers: The live file is not as we left it; nothing changed.
+        ChangedByOthers: Another program changed the live file; nothing changed.
     """
     storage, folder = live.storage, live.path.parent
     doing = "change the conversation"
@@ -445,7 +444,7 @@ def rotate(
     try:
         storage.sync_folder(folder)
     except OSError as error:
-        # Which of the two files the name leads to after a power cut is not known: it is written anew at the next sync.
+        # After a power cut the name may lead to either file, so the file is written anew at the next sync.
         live.mark_unsafe(error, doing)
     journal.finish(intended)
     return intended

@@ -1,7 +1,7 @@
 """The records of a context file: messages, and metadata whose role begins with an underscore.
 
-Reading is lenient (a message with one bad part is a message without it), writing is exact. Words of the program among the user
-messages are told by the literal beginnings that kimi-cli gave them, so that sessions of either program are read alike.
+Reading is lenient (a message with one bad part is a message without it), writing is exact. The program's messages among the
+user messages are recognised by the literal beginnings that kimi-cli gave them, so sessions of both programs are read alike.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MESSAGE_ROLES = frozenset({"system", "user", "assistant", "tool"})
 MAX_COUNT = 1 << 53
 
 _PLAIN_KEYS = frozenset({"role", "content", "tool_call_id"})
-# Names of tools that no tool has are passed over: a model may write anything.
+# A model may write any text as the name of a tool, so longer names are ignored.
 _LONGEST_NAME = 64
 _MOST_IMAGE_TOKENS = 1 << 30
 
@@ -45,7 +45,7 @@ NOTIFICATION_START = "<notification "
 NOTE_START = "<system>"
 SYSTEM_END = "</system>"
 FAILED_START = "<system>ERROR: "
-"""How the result of a call that failed begins."""
+"""The beginning of the result of a failed call."""
 
 
 class MessageKind(IntEnum):
@@ -57,13 +57,13 @@ class MessageKind(IntEnum):
     FAILED = 3
     """The result of a call that failed."""
     ANSWER = 4
-    """What the model answered, of calls alone."""
+    """A model's message that has calls but no text."""
     WORDS = 5
-    """An answer with a text."""
+    """A model's message with text."""
     DMAIL = 6
     SUMMARY = 7
     ASIDE = 8
-    """What the program says to the model beside the conversation: reminders and notes."""
+    """A message of the program to the model beside the conversation: reminders and notes."""
     OTHER = 9
 
 
@@ -75,10 +75,10 @@ _INTERNAL = {
 
 
 class Checkpoint(NamedTuple):
-    """A point in a line. `offset` is where its record begins, `message_index` the number of messages before it.
+    """A point in a line. `offset` is the beginning of its record, `message_index` the number of messages before it.
 
-    `tokens` is what was sent in the step it begins, None until that is known (and for the checkpoint of a turn).
-    `was` is the uid it had before a compaction renumbered it.
+    `tokens` is the number of tokens sent in the step that it begins, None until that is known (and for the checkpoint of a
+    turn). `was` is its uid before a compaction renumbered it.
     """
 
     id: int
@@ -94,8 +94,8 @@ class Checkpoint(NamedTuple):
 class NewCheckpoint:
     """A checkpoint to be written; `marker` adds the message that names it to the model.
 
-    `uid` is its name where something must know it beforehand, `was` the name it had before it was renumbered, `at` when
-    it was made where that is not now.
+    `uid` is its name if it must be known beforehand, `was` its name before it was renumbered, `at` the time of its creation
+    if that is not now.
     """
 
     marker: bool = False
@@ -113,7 +113,7 @@ class SystemPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """A usage record to be written; an estimate where no server has seen the line."""
+    """A usage record to be written; an estimate if no server has counted the line."""
 
     tokens: int
     estimated: bool = True
@@ -127,26 +127,26 @@ class Verbatim:
 
 
 Addition: TypeAlias = "Message | NewCheckpoint | TokenCount | SystemPrompt | Verbatim"
-"""What can be appended to a context."""
+"""A record that can be appended to a context."""
 
 
 def now() -> str:
-    """The time as records hold it."""
+    """Return the current time as records hold it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def new_uid() -> str:
-    """A name for a checkpoint or an operation that nothing else will ever have."""
+    """Return a unique name for a checkpoint or an operation."""
     return secrets.token_hex(8)
 
 
 def marker_text(checkpoint_id: int) -> str:
-    """The text of the message that names a checkpoint to the model."""
+    """Return the text of the message that names a checkpoint to the model."""
     return f"<system>CHECKPOINT {checkpoint_id}</system>"
 
 
 def is_marker(record: dict[str, Any]) -> bool:
-    """Whether this is the message that names a checkpoint, and not something said."""
+    """Whether a record is the message that names a checkpoint."""
     content = record.get("content")
     return (
         record.get("role") == "user"
@@ -158,14 +158,14 @@ def is_marker(record: dict[str, Any]) -> bool:
 
 
 def count_of(value: object) -> int | None:
-    """A whole number of a sensible size, else None."""
+    """Return the value if it is a whole number of a plausible size, else None."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT:
         return value
     return None
 
 
 def message_of(record: dict[str, Any]) -> Message | None:
-    """The message that a record holds, without the parts and calls that make no sense; None where nothing is left."""
+    """Return the message of a record without invalid parts and calls; None if nothing is left."""
     from kimi_tui.llm.message import Message
 
     known = {key: value for key, value in record.items() if value is not None}
@@ -199,7 +199,7 @@ def message_of(record: dict[str, Any]) -> Message | None:
 
 
 def is_message(record: dict[str, Any]) -> bool:
-    """Whether `message_of` will find a message; quick for the usual shapes."""
+    """Whether `message_of` will find a message; fast for the usual shapes."""
     if isinstance(record.get("content"), str) and record.keys() <= _PLAIN_KEYS:
         call_id = record.get("tool_call_id")
         return call_id is None or isinstance(call_id, str)
@@ -207,10 +207,10 @@ def is_message(record: dict[str, Any]) -> bool:
 
 
 class AddedLine(NamedTuple):
-    """The line of something that is appended, its line feed included.
+    """The line of an appended record, its line feed included.
 
-    Of a message also the message itself and what the index notes of it, so that nobody reads the line for them. They are None
-    where the line says something else: JSON has no form for all that a message can hold.
+    For a message it also has the message itself and its facts for the index, so that the line need not be parsed. They are
+    None if the line differs from the message: JSON has no form for some values that a message can hold.
     """
 
     data: bytes
@@ -219,7 +219,7 @@ class AddedLine(NamedTuple):
 
 
 def message_line(message: Message) -> bytes:
-    """The line of a message."""
+    """Return the line of a message."""
     return _message_line(message).data
 
 
@@ -232,13 +232,13 @@ def _message_line(message: Message) -> AddedLine:
     if any(call.function.arguments is None for call in message.tool_calls or ()):
         return AddedLine(line)
     if isinstance(record["content"], str) and not isinstance(message.content, str):
-        # A lone text part is stored, and read again, as a string; lines are compared by their messages.
+        # A lone text part is stored and read as a string; lines are compared by their messages.
         message = message.model_copy(update={"content": record["content"]})
     return AddedLine(line, message, facts_of(record))
 
 
 def added_lines(additions: Iterable[Addition], next_id: int) -> list[AddedLine]:
-    """The lines of what is appended; checkpoints are numbered from `next_id`."""
+    """Return the lines of appended records; checkpoints are numbered from `next_id`."""
     from kimi_tui.llm.message import user_message
 
     lines: list[AddedLine] = []
@@ -254,7 +254,7 @@ def added_lines(additions: Iterable[Addition], next_id: int) -> list[AddedLine]:
                     lines.append(_message_line(user_message(marker_text(next_id))))
                 next_id += 1
             case TokenCount(tokens, estimated):
-                # Only an estimate says what it is: other programs pass over the key.
+                # Only an estimate has this key, which other programs ignore.
                 is_estimate = {"estimated": True} if estimated else {}
                 lines.append(
                     AddedLine(encode({"role": USAGE, "token_count": tokens, **is_estimate}))
@@ -292,7 +292,7 @@ def _is_call(call: object) -> bool:
 
 
 def texts_of(record: dict[str, Any]) -> list[str]:
-    """The text parts of a message record, without what the program attached to the user's words."""
+    """Return the text parts of a message record, without parts that the program attached to the user's message."""
     content: object = record.get("content")
     if isinstance(content, str):
         return [content]
@@ -302,7 +302,7 @@ def texts_of(record: dict[str, Any]) -> list[str]:
 
 
 def image_names_of(record: dict[str, Any]) -> list[str]:
-    """The names of the images in a message record; empty for those that have none."""
+    """Return the names of the images in a message record; empty for images without one."""
     places = (
         lenient_json.mapping(part).get("image_url")
         for part in lenient_json.listing(record.get("content"))
@@ -315,7 +315,7 @@ def image_names_of(record: dict[str, Any]) -> list[str]:
 
 
 def internal_kind(record: dict[str, Any]) -> Internal | None:
-    """What kind of internal message a record is, None for what the user or the model said."""
+    """Return the kind of internal message that a record is; None for messages of the user or the model."""
     if record.get("role") != "user" or record.get("by") == "person":
         return None
     if is_marker(record):
@@ -325,7 +325,7 @@ def internal_kind(record: dict[str, Any]) -> Internal | None:
 
 
 def kind_by_start(text: str) -> Internal | None:
-    """What kind of internal message begins like this, markers aside; None for what anyone may say."""
+    """Return the kind of internal message that begins with this text, markers aside; None for any other text."""
     if not text.startswith("<"):
         return None
     if text.startswith(DMAIL_START):
@@ -340,33 +340,34 @@ def kind_by_start(text: str) -> Internal | None:
 
 
 def dmail_text_of(record: dict[str, Any]) -> str:
-    """The text of a D-Mail without what the program put around it."""
+    """Return the text of a D-Mail without the program's words around it."""
     return dmail_text_in("".join(texts_of(record)))
 
 
 def dmail_text_in(text: str) -> str:
-    """The text of a D-Mail, from the text of its whole message."""
+    """Return the text of a D-Mail from the text of its whole message."""
     _, found, own = text.partition(DMAIL_TEXT_AFTER)
     return (own if found else text).removesuffix(SYSTEM_END)
 
 
 def summary_of(record: dict[str, Any]) -> str:
-    """The summary that a compaction left."""
+    """Return the summary that a compaction left."""
     return summary_in("".join(texts_of(record)))
 
 
 def summary_in(text: str) -> str:
-    """The summary that a compaction left, from the text of its message."""
+    """Return the summary that a compaction left, from the text of its message."""
     return text.removeprefix(COMPACTION_START).strip("\n")
 
 
 RecordFacts = tuple[MessageKind, int, Collection[str], int]
-"""What the index notes of a message: its kind, how many tools it calls and which, and what its images cost. A plain tuple:
-there is one for each message of a session that is opened."""
+"""The facts of a message for the index: its kind, the number of its tool calls, the tools' names, and the tokens of its
+images. It is a plain tuple, because one is made for each message of a session that is opened.
+"""
 
 
 def facts_of(record: dict[str, Any]) -> RecordFacts:
-    """What the index notes of the record of a message."""
+    """Return the facts of a message record for the index."""
     calls = lenient_json.listing(record.get("tool_calls"))
     called: Collection[str] = ()
     if calls:

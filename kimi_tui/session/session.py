@@ -24,7 +24,7 @@ from kimi_tui.session.metadata import (
     STATE_NAME,
     Marks,
     SessionState,
-    Summary,
+    SessionSummary,
     folder_inode,
     read_marks,
     read_state,
@@ -33,12 +33,12 @@ from kimi_tui.session.metadata import (
     write_state,
 )
 from kimi_tui.session.rotation import LIVE_NAME
-from kimi_tui.session.world_lines import WorldLines
+from kimi_tui.session.world_lines import StoredWorldLines
 
 if TYPE_CHECKING:
     from kimi_tui.session.images import ImageStore
 
-# What a session consists of before anything was said in it.
+# An empty session consists of these files.
 _EMPTY_NAMES = frozenset({LIVE_NAME, LOCK_NAME, STATE_NAME, RECORD_NAME})
 
 
@@ -46,8 +46,8 @@ class Session:
     """A session on disk: its folder, lock, context, record and title.
 
     Args:
-        folder: Where it is, absolute.
-        work_dir: The folder it works in, absolute.
+        folder: The absolute path of its folder.
+        work_dir: The absolute path of its work folder.
         storage: The disk.
     """
 
@@ -62,13 +62,13 @@ class Session:
         self.marks = Marks()
         self.report: OpeningReport | None = None
         self.notes: list[str] = []
-        """Further sentences for the user, found by those who read more of the session than is read here."""
-        self._world_lines: WorldLines | None = None
+        """Further sentences for the user, from readers of those parts of the session that are not read here."""
+        self._world_lines: StoredWorldLines | None = None
         self._made = False
 
     @cached_property
     def images(self) -> ImageStore:
-        """Its images. Their module is imported when first needed, so that reading a session's end does not wait for it."""
+        """The images of the session. Their module is imported when first needed, so that reading a session's end does not wait for it."""
         from kimi_tui.session.images import ImageStore
 
         return ImageStore(self.dir, self.storage)
@@ -80,32 +80,33 @@ class Session:
 
     @property
     def title(self) -> str:
-        """What the user called it, else how it began, else nothing."""
+        """The title that the user set, else the beginning of the first message, else empty."""
         return self.state.title or self._beginning
 
     @property
     def _beginning(self) -> str:
-        # A compacted context begins in the middle: how the session began is noted, or stands in its oldest line.
+        # A compacted context begins in the middle of the conversation, so its title comes from the stored figures for lists
+        # or from the oldest line.
         return title_of(self.context.messages) or self.state.summary.title or first_title(self.dir)
 
     @property
-    def world_lines(self) -> WorldLines:
-        """The lines that were left. Its methods read files: call them in a thread."""
+    def world_lines(self) -> StoredWorldLines:
+        """The lines that were left. Its methods read files, so call them in a thread."""
         if self._world_lines is None:
-            self._world_lines = WorldLines(self.dir, self.context.journal, self.storage)
+            self._world_lines = StoredWorldLines(self.dir, self.context.journal, self.storage)
         return self._world_lines
 
     def world_line(self, n: int) -> WorldLineContent:
-        """A world line; 0 is the live one, and of any other the file is read: call it in a thread.
+        """Return a world line; 0 is the live one. For any other it reads a file, so call it in a thread.
 
         Raises:
-            UnknownWorldLine: There is no such line, or it cannot be read.
+            UnknownWorldLine: No line has that number, or it cannot be read.
         """
         return self.world_lines.read(n) if n else self.context.world_line
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences for the user about how it was opened; empty if all was in order."""
+        """Sentences for the user about problems at opening; empty if there were none."""
         said = self.report.sentences() if self.report else []
         return [*said, *([self.lock.remark] if self.lock.remark else []), *self.notes]
 
@@ -114,7 +115,7 @@ class Session:
 
         Raises:
             SessionLocked: Another process has it open; the text says who.
-            StorageTrouble: It cannot be opened at all.
+            StorageTrouble: The session cannot be opened at all.
         """
         try:
             await asyncio.to_thread(self._lock_folder)
@@ -132,7 +133,7 @@ class Session:
         if not self.state.work_dir:
             self.state = replace(self.state, work_dir=str(self.work_dir))
             if self._made:
-                # Opened by its name from elsewhere after a crash, it must still know where it works.
+                # After a crash the session may be opened by its name from another folder, so the work folder is written now.
                 with contextlib.suppress(StorageTrouble):
                     self._write_state(self.state)
         return self.report
@@ -140,25 +141,25 @@ class Session:
     def _read_state(self) -> SessionState:
         state = read_state(self.dir)
         if state.work_dir in ("", str(self.work_dir)) and (inode := folder_inode(self.work_dir)):
-            # It is written with the next thing that changes: who only reads a session leaves its files alone.
+            # The inode is written with the next change: merely reading a session leaves its files unchanged.
             return replace(state, folder_inode=inode)
         return state
 
     def is_stored(self) -> bool:
-        """Whether anything of the conversation is on the disk. Blocks: call it in a thread."""
+        """Whether any part of the conversation is on the disk. It blocks, so call it in a thread."""
         with contextlib.suppress(OSError):
             return (self.dir / LIVE_NAME).stat().st_size > 0
         return False
 
     async def sync(self) -> bool:
-        """Write and fsync everything; False where that fails (`context.trouble` says why)."""
+        """Write and fsync everything; return False if that fails (`context.trouble` says why)."""
         saved = await self.context.sync()
         if words := await asyncio.to_thread(self._sync_record):
             self.context.remark(words)
         return saved and self.record.trouble is None
 
     def _sync_record(self) -> str:
-        """Bring the record to the disk; returns what to tell the user of the lock, if anything. In a thread."""
+        """Sync the record to the disk; return a sentence for the user about the lock, if there is one. Call it in a thread."""
         with contextlib.suppress(StorageTrouble):
             self.record.sync()
         return self.lock.check()
@@ -180,16 +181,16 @@ class Session:
     ) -> Session:
         """Copy a line of this session (up to before a checkpoint) with its world lines into a new one, not yet opened.
 
-        Works on a session that another process has open, too.
+        It also works on a session that another process has open.
 
         Args:
-            checkpoint_id: The first thing that does not come along; None for all of the line.
-            world_line: Which line; 0 is the live one.
-            after: The last checkpoint that comes along, for the title; None to name the first that does not.
+            checkpoint_id: The checkpoint at which the copy ends, not included; None for the whole line.
+            world_line: The line to copy; 0 is the live one.
+            after: The last checkpoint of the copy, for the title; None to name the first one that is not copied.
 
         Raises:
-            UnknownCheckpoint: The line has none of that id.
-            UnknownWorldLine: There is no such line.
+            UnknownCheckpoint: The line has no checkpoint with that id.
+            UnknownWorldLine: No line has that number.
             StorageTrouble: The disk refused; nothing was made.
         """
         from kimi_tui.session.fork import fork_session
@@ -205,7 +206,7 @@ class Session:
         """Set the title; an empty one resets it to the beginning of the first message.
 
         Raises:
-            StorageTrouble: It could not be written.
+            StorageTrouble: The title could not be written.
         """
         self._write_state(replace(self.state, title=" ".join(title.split())))
 
@@ -213,15 +214,15 @@ class Session:
         """Archive the session, so that the usual list leaves it out, or bring it back.
 
         Raises:
-            StorageTrouble: It could not be written.
+            StorageTrouble: The state could not be written.
         """
         self._write_state(replace(self.state, archived=archived))
 
     def bookmark(self, uid: str, name: str) -> None:
-        """Give a checkpoint a name, or with an empty one take it away.
+        """Give a checkpoint a name; an empty name removes its bookmark.
 
         Raises:
-            StorageTrouble: It could not be written.
+            StorageTrouble: The bookmarks could not be written.
         """
         names = {known: text for known, text in self.marks.bookmarks.items() if known != uid}
         if name:
@@ -232,11 +233,11 @@ class Session:
         """Pin messages, so that no compaction drops them, or unpin them, in one write.
 
         Args:
-            pins: Each by the uid of its checkpoint and its number behind it.
-            pinned: Whether to keep them.
+            pins: Pairs of a checkpoint's uid and the number of the message after it.
+            pinned: Whether to pin or to unpin them.
 
         Raises:
-            StorageTrouble: It could not be written.
+            StorageTrouble: The pins could not be written.
         """
         known, changed = self.marks.pins, frozenset(pins)
         after = known | changed if pinned else known - changed
@@ -256,10 +257,11 @@ class Session:
                 self.storage.sync_folder(folder)
 
     def _make_folder(self) -> None:
-        # Gone while it was open: made again, and locked again, since the old lock has no name any more.
+        # The folder was deleted while the session was open: it is made again and locked again, as the old lock has no name
+        # any more.
         self._make_folders()
         self.lock.renew()
-        # They are never needed to go on, so a refusal is no trouble.
+        # State and marks are never needed to continue, so a refusal is no trouble.
         with contextlib.suppress(OSError):
             write_state(self.storage, self.dir, self.state)
             if self.marks != Marks():
@@ -270,7 +272,7 @@ class Session:
             self.remove_traces()
             return
         if self.context.trouble is None and self.context.index.n_messages:
-            summary = Summary(
+            summary = SessionSummary(
                 size=self.context.size_bytes,
                 messages=self.context.index.counts(0)[0],
                 tokens=self.context.token_count,
@@ -290,7 +292,7 @@ class Session:
         return False
 
     def remove_traces(self) -> None:
-        """Delete the files of a session in which nothing was said, and the folder unless it holds something else."""
+        """Delete the files of an empty session, and the folder unless it holds other files."""
         with contextlib.suppress(OSError):
             for name in sorted(_EMPTY_NAMES):
                 (self.dir / name).unlink(missing_ok=True)

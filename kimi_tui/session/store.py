@@ -1,8 +1,8 @@
 """`SessionStore`, all sessions under one data folder: creating, finding, listing, archiving, trash, pruning, disk use.
 
-They are in `<root>/sessions/<md5 of the absolute work folder>/<uuid>/`. There is no index beside the folders, so that one
-damaged session never hides another. Sessions are deleted only by the user, and stay in `<root>/trash/<day>/<md5>/<uuid>/` for
-`TRASH_DAYS`.
+Their folders are `<root>/sessions/<md5 of the absolute work folder>/<uuid>/`. There is no index beside the folders, so that
+one damaged session never hides another. Sessions are deleted only by the user, and stay in `<root>/trash/<day>/<md5>/<uuid>/`
+for `TRASH_DAYS`.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ class SessionStore:
     """The sessions under `root`, the application's data folder.
 
     Args:
-        root: The data folder; made when something is written.
+        root: The data folder, created by the first write.
         storage: The disk.
     """
 
     def __init__(self, root: Path, storage: Storage | None = None) -> None:
-        # Absolute once and for all: a later change of the current folder must not lead elsewhere.
+        # The path is made absolute once, because a later change of the current folder must not change it.
         self.root = Path(os.path.abspath(root))
         self.storage = storage or Storage()
 
     def create(self, work_dir: Path) -> Session:
-        """A new session; nothing is on the disk before it is opened."""
+        """Return a new session; nothing is on the disk before it is opened."""
         return self._session(self.bucket(work_dir) / str(uuid.uuid4()), work_dir)
 
     def find(self, name: str, work_dir: Path | None = None) -> Session:
-        """The session of that id, or of the only id that begins so.
+        """Return the session with that id, or with the only id that begins so.
 
         Args:
             name: The id or its beginning.
-            work_dir: Where to look first; elsewhere an id must be whole or unique too.
+            work_dir: The work folder to search first; in others an id must be complete or unique too.
 
         Raises:
-            SessionNotFound: There is none, or more than one; the text says which.
+            SessionNotFound: No session matches, or more than one; the text says which.
         """
         found = [folder for folder in self._folders(None) if folder.name.startswith(name)]
         exact = [folder for folder in found if folder.name == name]
@@ -80,19 +80,19 @@ class SessionStore:
         raise SessionNotFound(f"There is no session {name!r}.")
 
     def newest(self, work_dir: Path) -> Session | None:
-        """The session of this folder that was written to last, if there is one that is not empty."""
+        """Return the session of this folder with the latest write, if there is one that is not empty."""
         infos = self.list(work_dir)
         return self.at(infos[0].dir, work_dir) if infos else None
 
     def list(
         self, work_dir: Path | None = None, *, archived: bool = False, counted: bool = False
     ) -> list[SessionInfo]:
-        """Sessions that are not empty, the newest first.
+        """List the sessions that are not empty, the newest first.
 
         Args:
-            work_dir: Only those of this folder.
-            archived: Also those put away.
-            counted: Read those through of which nothing else says how many messages they hold.
+            work_dir: Only sessions of this folder; None for all.
+            archived: Whether to include archived sessions.
+            counted: Whether to read whole contexts if the number of messages is not known otherwise.
         """
         folders = self._folders(work_dir)
         infos = [info for folder in folders if (info := describe(folder, counted=counted))]
@@ -100,7 +100,7 @@ class SessionStore:
         return sorted(shown, key=lambda info: (info.updated_at, info.id), reverse=True)
 
     def newest_first(self, work_dir: Path | None = None) -> list[Path]:
-        """The folders of sessions by when their contexts were written last: what a list describes piece by piece."""
+        """Return the folders of sessions ordered by the last write of their contexts, so that a list can describe them one by one."""
 
         def written_at(folder: Path) -> float:
             try:
@@ -111,7 +111,7 @@ class SessionStore:
         return sorted(self._folders(work_dir), key=written_at, reverse=True)
 
     def passed_over(self, work_dir: Path | None = None) -> list[str]:
-        """Why sessions are not listed whose conversation cannot be opened, a sentence for each."""
+        """Return a sentence for each session that is not listed because its conversation cannot be opened."""
         found: list[str] = []
         for folder in self._folders(work_dir):
             if describe(folder) is None:
@@ -123,29 +123,31 @@ class SessionStore:
         return found
 
     def at(self, folder: Path, work_dir: Path | None = None) -> Session:
-        """The session in a folder; its work folder is the one it noted, where it stands among that one's, else the one given."""
+        """Return the session in a folder. Its work folder is the one that it noted, if its folder is in that one's bucket,
+        else the given one.
+        """
         noted = read_state(folder).work_dir
         if self.is_of(folder, noted):
             return self._session(folder, Path(noted))
         return self._session(folder, work_dir or Path.cwd())
 
     def is_of(self, folder: Path, work_dir: str) -> bool:
-        """Whether a session's folder stands among those of a work folder, which the session only says that it has."""
+        """Whether a session's folder is in the bucket of a work folder; the session's own note is not proof."""
         return bool(work_dir) and self.bucket(Path(work_dir)) == folder.parent
 
     def take_over(self, session: Session, name: str, *more: str) -> bool:
         """Move a file, such as a draft, from an empty session of the same work folder into this one, and delete that session.
 
-        It is the newest other session that has such a file, or what a killed program left of writing it, no messages, and is not
-        open in any process.
+        The source is the newest other session that has such a file (or the temporary file of a killed process), has no
+        messages and is not open in any process.
 
         Args:
             session: The session that gets the file.
             name: The name of the file.
-            more: Names of files and folders that are moved along, where they exist.
+            more: Names of files and folders to move too, if they exist.
 
         Returns:
-            Whether there was one.
+            Whether there was such a session.
         """
         names = (name, temporary_of(Path(name)).name)
         held: list[tuple[float, Path]] = []
@@ -169,11 +171,11 @@ class SessionStore:
     def note(
         self, session: Session, *, title: str | None = None, archived: bool | None = None
     ) -> None:
-        """Rename a session, or put it away or back, without reading it.
+        """Rename a session, or archive or unarchive it, without reading its context.
 
         Raises:
-            SessionLocked: It is open somewhere.
-            StorageTrouble: It could not be written.
+            SessionLocked: The session is open in another process.
+            StorageTrouble: The state could not be written.
         """
         lock = SessionLock(session.dir)
         lock.acquire()
@@ -190,13 +192,13 @@ class SessionStore:
             lock.release()
 
     def move(self, session: Session, work_dir: Path) -> Session:
-        """Give a session another work folder: the one that its own was renamed to. Blocks: for a thread.
+        """Give a session another work folder: the one to which its own was renamed. It blocks, so call it in a thread.
 
-        Killed in between, the session has its new place and its old note: it is listed and opened in the new folder.
+        After a kill in between, the session has its new place and its old note: it is listed and opened in the new folder.
 
         Raises:
-            SessionLocked: It is open somewhere.
-            StorageTrouble: It could not be moved, or not noted that it was.
+            SessionLocked: The session is open in another process.
+            StorageTrouble: The session could not be moved, or its new work folder could not be noted.
         """
         target = self.bucket(work_dir) / session.id
         with _taking_away(session, "move the session to its folder's new name"):
@@ -219,11 +221,11 @@ class SessionStore:
         return self.root / TRASH_NAME
 
     def move_to_trash(self, session: Session) -> Path:
-        """Move a session to the trash, and delete what has been there for longer than `TRASH_DAYS`; returns its new folder.
+        """Move a session to the trash, and delete everything that has been there for longer than `TRASH_DAYS`; return its new folder.
 
         Raises:
-            SessionLocked: It is open somewhere.
-            StorageTrouble: It could not be moved; it is where it was.
+            SessionLocked: The session is open in another process.
+            StorageTrouble: The session could not be moved; it keeps its place.
         """
         today = datetime.now(UTC).date()
         thrown = self.trash / today.isoformat() / session.dir.parent.name / session.id
@@ -234,11 +236,11 @@ class SessionStore:
         return thrown
 
     def restore(self, name: str) -> Session:
-        """Move a session out of the trash: the one of that id, or the only one whose id begins so.
+        """Move a session out of the trash: the one with that id, or the only one whose id begins so.
 
         Raises:
-            SessionNotFound: There is none, or more than one.
-            StorageTrouble: It could not be moved.
+            SessionNotFound: No session matches, or more than one.
+            StorageTrouble: The session could not be moved.
         """
         found = [
             folder
@@ -267,20 +269,20 @@ class SessionStore:
                     shutil.rmtree(day, ignore_errors=True)
 
     def delete(self, session: Session) -> None:
-        """Delete a session for good.
+        """Delete a session permanently.
 
         Raises:
-            SessionLocked: It is open somewhere.
-            StorageTrouble: Some of it could not be deleted.
+            SessionLocked: The session is open in another process.
+            StorageTrouble: Some of its files could not be deleted.
         """
         with _taking_away(session, "delete the session"):
-            # Out of sight in one step, so that no half of it is ever listed.
+            # The folder is renamed first, so that half a session is never listed.
             doomed = session.dir.with_name(f".deleted-{session.id}")
             self.storage.replace(session.dir, doomed)
             shutil.rmtree(doomed)
 
     def bucket(self, work_dir: Path) -> Path:
-        """The folder that holds the sessions of a work folder."""
+        """Return the folder that holds the sessions of a work folder."""
         name = os.path.abspath(work_dir).encode(errors="surrogateescape")
         return self.root / SESSIONS_NAME / hashlib.md5(name, usedforsecurity=False).hexdigest()
 
@@ -297,7 +299,7 @@ class SessionStore:
 
 
 def _holds_session(folder: Path) -> bool:
-    """Whether there is a live line, or a line that was left: the newest of those takes its place when it is opened."""
+    """Whether a folder has a live line, or a line that was left: the newest of those becomes live when the session is opened."""
     return os.path.lexists(folder / LIVE_NAME) or bool(stored_world_lines(folder))
 
 
@@ -315,11 +317,11 @@ def _subfolders(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _taking_away(session: Session, doing: str) -> Generator[None]:
-    """Hold a session's lock while its folder is taken away, and take the folder above it away where that is empty then.
+    """Hold a session's lock while its folder is removed, and remove the folder above it if that is empty then.
 
     Raises:
-        SessionLocked: It is open somewhere.
-        StorageTrouble: The disk refused to do this.
+        SessionLocked: The session is open in another process.
+        StorageTrouble: The disk refused to remove it.
     """
     lock = SessionLock(session.dir)
     lock.acquire()
@@ -344,11 +346,11 @@ def _held(session: Session) -> Generator[None]:
 
 @contextlib.asynccontextmanager
 async def opened(session: Session) -> AsyncGenerator[Session]:
-    """The session, open.
+    """Open the session, and close it afterwards.
 
     Raises:
         SessionLocked: another process has it open.
-        StorageTrouble: it cannot be opened at all.
+        StorageTrouble: the session cannot be opened at all.
     """
     await session.open()
     try:
@@ -359,22 +361,22 @@ async def opened(session: Session) -> AsyncGenerator[Session]:
 
 @contextlib.asynccontextmanager
 async def read_only_copy(session: Session) -> AsyncGenerator[Session]:
-    """A copy of the session as it is on the disk now, open without its lock. What is changed of it goes nowhere.
+    """Open a copy of the session as it is on the disk now, without its lock. Changes to the copy are discarded.
 
-    Another process may have it open: what looks like damage may be in the midst of being written, and is not repaired.
+    Another process may have the session open: apparent damage may be an unfinished write, and is not repaired.
 
     Args:
-        session: Not opened here.
+        session: A session that this process has not opened.
 
     Raises:
-        StorageTrouble: It cannot be read at all.
+        StorageTrouble: The session cannot be read at all.
     """
     with tempfile.TemporaryDirectory(prefix="kimi-tui-") as folder:
         copy = Path(folder) / session.id
         await asyncio.to_thread(_copy, session.storage, session.dir, copy)
         copied = Session(copy, session.work_dir)
         report = await copied.open()
-        # What was repaired is the copy: of the files nothing was kept anywhere, and their end may still be being written.
+        # Only the copy was repaired. The session's files were not, and another process may still be writing their end.
         copied.report = replace(report, torn_bytes=0, remarks=())
         try:
             yield copied
@@ -390,14 +392,14 @@ def _copy(storage: Storage, folder: Path, copy: Path) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            # Without the others there is still a conversation to be read.
+            # Without the other files there is still a conversation to read.
             if path.name == LIVE_NAME:
                 raise StorageTrouble.of("read the session", error) from error
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Bytes by what they are for; `other` is everything else (snapshots, side files)."""
+    """Bytes by their purpose; `other` is everything else (snapshots, side files)."""
 
     live: int = 0
     world_lines: int = 0
@@ -406,12 +408,12 @@ class DiskUse:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all of them."""
         return self.live + self.world_lines + self.record + self.other
 
 
 def disk_use(folder: Path) -> DiskUse:
-    """What a session takes."""
+    """Return the disk use of a session."""
     live = world_lines = record = other = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -431,15 +433,15 @@ def disk_use(folder: Path) -> DiskUse:
 
 
 def prune(session: Session, lines: Collection[int] | None = None) -> int:
-    """Delete world lines of an open session; returns the bytes freed. Undo of what left them is gone with them.
+    """Delete world lines of an open session; return the bytes freed. The operations that left them cannot be undone any more.
 
     Args:
         session: An open session.
-        lines: Which; None for all. The live line is never among them.
+        lines: The numbers of the world lines; None for all. The live line is never deleted.
 
     Raises:
         UnknownWorldLine: One of them does not exist; nothing was deleted.
-        StorageTrouble: One could not be deleted.
+        StorageTrouble: A world line could not be deleted.
     """
     there = stored_world_lines(session.dir)
     chosen = sorted(there if lines is None else set(lines))
@@ -448,7 +450,7 @@ def prune(session: Session, lines: Collection[int] | None = None) -> int:
             raise UnknownWorldLine(f"There is no world line {n}.")
     if not chosen:
         return 0
-    # The journal first: a world line that is gone for no reason would look like damage.
+    # The journal is written first, because a missing world line without an entry would look like damage.
     session.context.journal.note({"op": "prune", "lines": chosen})
     session.context.journal.file.sync()
     try:

@@ -1,7 +1,7 @@
 """Jump, undo and redo: operations that bring back a line that was left.
 
-Undo reverses the newest operation that is not undone, again and again, also in a new process, because all of it is computed
-from the journal. Redo holds until something new is said or done.
+Undo reverses the newest operation that is not undone. It can be repeated, even in a new process, because everything is
+computed from the journal. Redo is possible until there is a new message or operation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kimi_tui.session.schema import Checkpoint, Operation
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What was undone or redone: the operation, and what it did to the line (None where only files were touched)."""
+    """The operation that was undone or redone, and its effect on the line (None if only files were changed)."""
 
     entry: JournalEntry
     reverted: Reverted | None
@@ -31,15 +31,15 @@ class Undone:
 class _Stacks:
     undo: tuple[JournalEntry, ...]
     redo: tuple[JournalEntry, ...]
-    # The undo that a redo takes back, by the id of the operation it undid.
+    # The undo of each undone operation, by that operation's id; a redo takes it back.
     undone_by: dict[str, JournalEntry]
 
 
 def next_undo(context: Context) -> JournalEntry:
-    """The operation that undo would reverse.
+    """Return the operation that undo would reverse.
 
     Raises:
-        NothingToUndo: There is none, or the line it left is gone.
+        NothingToUndo: There is no such operation, or the line it left is gone.
     """
     stack = _stacks(context).undo
     if not stack:
@@ -49,10 +49,10 @@ def next_undo(context: Context) -> JournalEntry:
 
 
 def next_redo(context: Context) -> JournalEntry:
-    """The operation that redo would carry out again.
+    """Return the operation that redo would carry out again.
 
     Raises:
-        NothingToUndo: There is none, or the line it made is gone.
+        NothingToUndo: There is no such operation, or the line it made is gone.
     """
     stacks = _stacks(context)
     if not stacks.redo:
@@ -63,12 +63,12 @@ def next_redo(context: Context) -> JournalEntry:
 
 @asynccontextmanager
 async def journaled_append(context: Context, op: Operation, text: str = "") -> AsyncGenerator[None]:
-    """What is appended to the live line within this is an operation of its own, which undo takes back.
+    """Journal everything that is appended to the live line within this context as one operation, which undo can take back.
 
     Args:
         context: The live line.
-        op: What it is.
-        text: What it brings, for the journal.
+        op: The kind of operation.
+        text: Its text, for the journal.
 
     Raises:
         StorageTrouble: The disk refused the journal's entry; nothing was added.
@@ -95,10 +95,10 @@ async def undo(context: Context, *, files: JournalEntry | None = None) -> Undone
 
     Args:
         context: The live line.
-        files: What was done to the working files along with it: its snapshots and paths go into the journal.
+        files: The change of the working files that goes with it: its snapshots and paths are journaled.
 
     Raises:
-        NothingToUndo: There is none, or the line it left is gone.
+        NothingToUndo: There is no such operation, or the line it left is gone.
         StorageTrouble: The disk refused; nothing changed.
     """
     entry = next_undo(context)
@@ -106,14 +106,14 @@ async def undo(context: Context, *, files: JournalEntry | None = None) -> Undone
 
 
 async def redo(context: Context, *, files: JournalEntry | None = None) -> Undone:
-    """Carry out again what was undone last.
+    """Carry out again the operation that was undone last.
 
     Args:
         context: The live line.
-        files: What was done to the working files along with it.
+        files: The change of the working files that goes with it.
 
     Raises:
-        NothingToUndo: There is none, or the line it made is gone.
+        NothingToUndo: There is no such operation, or the line it made is gone.
         StorageTrouble: The disk refused; nothing changed.
     """
     entry = next_redo(context)
@@ -124,18 +124,18 @@ async def redo(context: Context, *, files: JournalEntry | None = None) -> Undone
 async def jump(
     context: Context, n: int, checkpoint_id: int | None = None, *, files: JournalEntry | None = None
 ) -> Reverted:
-    """Make world line `n` live, up to before a checkpoint of it, or all of it. World line `n` stays.
+    """Make world line `n` live, up to before one of its checkpoints, or all of it. World line `n` stays.
 
     Args:
         context: The live line.
         n: The world line.
-        checkpoint_id: The first thing of it that does not come along.
-        files: What was done to the working files along with it.
+        checkpoint_id: The checkpoint at which the new live line ends, not included; None for the whole line.
+        files: The change of the working files that goes with it.
 
     Raises:
-        UnknownWorldLine: There is no such line.
-        UnknownCheckpoint: It has no such checkpoint.
-        AlreadyThere: The live line is exactly that.
+        UnknownWorldLine: No line has that number.
+        UnknownCheckpoint: The line has no such checkpoint.
+        AlreadyThere: The live line is exactly the requested one.
         StorageTrouble: The disk refused; nothing changed.
     """
     if n not in stored_world_lines(context.folder):
@@ -152,7 +152,7 @@ async def _bring_back(
     left: JournalEntry,
     files: JournalEntry | None,
 ) -> Undone:
-    """Make live again what the operation `left` left behind."""
+    """Make the line live again that the operation `left` left."""
     done = replace(
         files or JournalEntry(op=op),
         op=op,
@@ -160,11 +160,11 @@ async def _bring_back(
         reason=entry.op,
         checkpoint_id=entry.checkpoint_id,
         uid=entry.uid,
-        # As much as there was.
+        # The line has as many tokens again as before the operation.
         tokens_after=left.tokens_before,
     )
     if left.grows_line:
-        # What followed stays as a world line.
+        # Undoing an append cuts the line; the appended part stays as a world line.
         point = _point_at(context, left.size)
         return Undone(entry, await context.revert_to(point.id, reason=op, files=done))
     if not left.changes_line:
@@ -185,7 +185,7 @@ def _check_there(context: Context, entry: JournalEntry) -> None:
 
 
 def _point_at(context: Context, offset: int) -> Checkpoint:
-    """The checkpoint with which what was put behind so many bytes begins."""
+    """Return the checkpoint that begins the part appended after that many bytes."""
     for point in context.checkpoints:
         if point.offset == offset:
             return point
@@ -209,7 +209,7 @@ def _stacks(context: Context) -> _Stacks:
             known = next((known for known in reversed(redo) if known.id == entry.of), None)
             if known is not None:
                 redo.remove(known)
-                # Undoing it again brings back what this redo left.
+                # Undoing it again brings back the line that this redo left.
                 undo.append(replace(known, n=entry.n, size=entry.size))
         elif entry.grows_line and not entry.done:
             continue
@@ -217,6 +217,6 @@ def _stacks(context: Context) -> _Stacks:
             undo.append(entry)
             redo.clear()
     if entries and entries[-1].to_size != context.size_bytes:
-        # Something was said since.
+        # A message or operation came since, so nothing can be redone.
         redo.clear()
     return _Stacks(tuple(undo), tuple(redo), undone_by)

@@ -1,7 +1,8 @@
-"""The world lines that were left: number, reason, checkpoints, from the journal, or inferred from the files.
+"""The world lines that were left: their numbers, reasons and checkpoints, from the journal or inferred from the files.
 
 For sessions of kimi-cli, which has no journal, and for ours whose journal is lost, `infer_revert` compares two files and
-infers why one was left for the next: D-Mail, compaction, clear or rewind. Everything reads files: call it in a thread.
+infers why one was left for the next: D-Mail, compaction, clear or rewind. Everything here reads files, so call it in a
+thread.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ from kimi_tui.session.schema import (
 if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
 
-# A marker, and what comes after it.
+# Two messages are compared: a marker, and the message after it.
 _COMPARED_MESSAGES = 2
-# An index of a long line takes megabytes.
+# The index of a long line takes megabytes, so only this many are kept.
 _MOST_KNOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class WorldLine:
-    """A line that was left.
+    """A world line that was left.
 
     Attributes:
-        n: Its number; 0 is the live line.
-        reason: The kind of operation that left it, `foreign` for another program's file, `unknown` where nothing tells.
-        left_by: That operation, as journaled or as far as the files tell; blank but for its `n` where nothing does. The
-            newest where it was live again in between; undo and redo leave it for the reason that it was left for before.
-        left_before: The operations that had left it before that, oldest first.
-        checkpoints: All of its checkpoints, also those it shares with others.
-        n_messages: How many messages it holds, markers not counted.
-        shared: How many of its first checkpoints are the live line's too.
+        n: The number of the line; 0 is the live line.
+        reason: The kind of operation that left it, `foreign` for another program's file, `unknown` if it cannot be found out.
+        left_by: The operation that left it last, as journaled or as far as the files tell; blank but for its `n` if they tell
+            nothing. Undo and redo keep the reason for which the line was left before.
+        left_before: The operations that left it earlier, oldest first.
+        checkpoints: All of its checkpoints, including those that it shares with other lines.
+        n_messages: The number of its messages, markers not counted.
+        shared: The number of its first checkpoints that are on the live line too.
     """
 
     n: int
@@ -73,7 +74,7 @@ class WorldLine:
     left_before: tuple[JournalEntry, ...] = ()
 
 
-class WorldLines:
+class StoredWorldLines:
     """The world lines of one session, read from its folder.
 
     Args:
@@ -89,7 +90,7 @@ class WorldLines:
         self._known: dict[int, tuple[int, ContextIndex]] = {}
 
     def list(self, live: WorldLineContent = EMPTY_WORLD_LINE) -> list[WorldLine]:
-        """Every world line, in order of number; `live` is the live one, to tell what they share."""
+        """List every world line, ordered by number; `live` is the live line, for computing `shared`."""
         sizes = stored_world_lines(self._folder)
         left_by: dict[int, list[JournalEntry]] = {}
         for entry in self._journal.entries:
@@ -103,10 +104,10 @@ class WorldLines:
         ]
 
     def index(self, n: int) -> ContextIndex:
-        """Where things stand in a world line.
+        """Return the index of a world line.
 
         Raises:
-            UnknownWorldLine: There is no such line, or it cannot be read.
+            UnknownWorldLine: No line has that number, or it cannot be read.
         """
         size = stored_world_lines(self._folder).get(n)
         if size is None:
@@ -121,7 +122,7 @@ class WorldLines:
         return known[1]
 
     def remember(self, n: int, index: ContextIndex) -> None:
-        """Keep the index of world line `n`, which has just been left, so that its file need not be read for it."""
+        """Cache the index of world line `n`, which was just left, so that its file need not be read."""
         self._keep(n, (index.size, index))
 
     def _keep(self, n: int, known: tuple[int, ContextIndex]) -> None:
@@ -131,10 +132,10 @@ class WorldLines:
             self._known.pop(oldest, None)
 
     def read(self, n: int) -> WorldLineContent:
-        """A world line, each message of which is read from its file when it is looked at.
+        """Return a world line whose messages are read from its file when they are accessed.
 
         Raises:
-            UnknownWorldLine: There is no such line, or it cannot be read.
+            UnknownWorldLine: No line has that number, or it cannot be read.
         """
         index = self.index(n)
         path = world_line_path(self._folder, n)
@@ -178,10 +179,10 @@ class WorldLines:
 
 
 def shared_checkpoints(one: WorldLineContent, other: WorldLineContent) -> int:
-    """How many first checkpoints two lines share.
+    """Return the number of first checkpoints that two lines share.
 
-    A name that was made from the bytes before a checkpoint is the same again where a line was cut there and begun anew:
-    the last common one counts only if what it began is the same.
+    A name made from the bytes before a checkpoint occurs again if a line was cut there and continued anew, so the last common
+    checkpoint counts only if the messages after it are the same.
     """
     count = 0
     for mine, theirs in zip(one.checkpoints, other.checkpoints, strict=False):
@@ -190,20 +191,20 @@ def shared_checkpoints(one: WorldLineContent, other: WorldLineContent) -> int:
         count += 1
     if count:
         begun = zip(*(_beginning_of(line, count - 1) for line in (one, other)), strict=False)
-        # As far as both have some.
+        # The messages are compared as far as both lines have them.
         count -= any(mine != theirs for mine, theirs in begun)
     return count
 
 
 def _beginning_of(line: WorldLineContent, place: int) -> Sequence[Message]:
-    """The first messages behind a checkpoint."""
+    """Return the first messages after a checkpoint."""
     points, messages = line.checkpoints, line.messages
     start = points[place].message_index
     end = points[place + 1].message_index if place + 1 < len(points) else len(messages)
     return messages[start : min(end, start + _COMPARED_MESSAGES)]
 
 
-# -- what two files tell -------------------------------------------------------------------------------
+# -- inferring an operation from two files -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +214,17 @@ class _Point:
 
 
 def infer_revert(storage: Storage, left: Path, followed: Path) -> JournalEntry:
-    """The operation that left a file for the one that followed it; neither its number, size nor time.
+    """Infer the operation that left a file for the one that followed it, without its number, size and time.
 
     Raises:
-        OSError: One of them cannot be read.
+        OSError: One of the files cannot be read.
     """
     with storage.opened(left) as old, storage.opened(followed) as new:
-        return _compare(_Reader(storage, old), _Reader(storage, new))
+        return _compare(_RecordReader(storage, old), _RecordReader(storage, new))
 
 
-class _Reader:
-    """The readable records of a file, one after another, with the name that a checkpoint has by its bytes."""
+class _RecordReader:
+    """The readable records of a file, one after another; computes the names that checkpoints have by their bytes."""
 
     def __init__(self, storage: Storage, fd: int) -> None:
         self._hash = hashlib.sha256()
@@ -232,18 +233,18 @@ class _Reader:
         self._ahead: dict[str, Any] | None = None
 
     def next(self) -> dict[str, Any] | None:
-        """The next record."""
+        """Return the next record; None at the end."""
         if self._ahead is not None:
             taken, self._ahead = self._ahead, None
             return taken
         return next(self._records, None)
 
     def put_back(self, record: dict[str, Any]) -> None:
-        """Give back what was taken last."""
+        """Put back the record that was returned last."""
         self._ahead = record
 
     def point(self, record: dict[str, Any]) -> _Point | None:
-        """The checkpoint that a record (the last one taken) is."""
+        """Return the checkpoint that a record (the last one returned) is."""
         number = count_of(record.get("id")) if record.get("role") == CHECKPOINT else None
         if number is None:
             return None
@@ -258,10 +259,10 @@ class _Reader:
                 yield record
 
 
-def _compare(old: _Reader, new: _Reader) -> JournalEntry:
+def _compare(old: _RecordReader, new: _RecordReader) -> JournalEntry:
     split: _Point | None = None
     only_beginning = True
-    # Whether the new line has nothing after its last checkpoint yet: then it was just made there.
+    # Whether the new line has nothing after its last checkpoint yet, because it was just made there.
     at_point = False
     while True:
         before, after = old.next(), new.next()
@@ -280,7 +281,7 @@ def _compare(old: _Reader, new: _Reader) -> JournalEntry:
         old.put_back(before)
     rest = _rest(old)
     if nothing_followed and not at_point and rest.first is not None:
-        # The new line ends where the old one went on: it was cut before the old one's next checkpoint.
+        # The new line ends before the old line's next checkpoint, so it was cut there.
         split = rest.first
     op: Operation = "rewind"
     if kind == "dmail":
@@ -302,8 +303,8 @@ def _compare(old: _Reader, new: _Reader) -> JournalEntry:
     )
 
 
-def _beginning(new: _Reader) -> tuple[str, str, int]:
-    """What kind of message the new line begins with after the split, its text, and the first tokens counted there."""
+def _beginning(new: _RecordReader) -> tuple[str, str, int]:
+    """Return the kind of message with which the new line begins after the split, its text, and the first tokens counted there."""
     kind, text = "", ""
     while (record := new.next()) is not None:
         if record["role"] == USAGE:
@@ -328,8 +329,8 @@ class _Rest:
     calls: int = 0
 
 
-def _rest(old: _Reader) -> _Rest:
-    """What the old line holds from the split on."""
+def _rest(old: _RecordReader) -> _Rest:
+    """Read the old line from the split on."""
     rest = _Rest()
     while (record := old.next()) is not None:
         if (point := old.point(record)) is not None:

@@ -54,7 +54,7 @@ class _Decision:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingQuestion:
     ask: ApprovalQuestion
     key: str
     tool: str
@@ -82,7 +82,7 @@ class Approval:
         """What was allowed for the session, with the words of that answer."""
         self._turns = asyncio.Lock()
         """Held by the question on the screen; the others wait for it in the order in which they came."""
-        self._shown: _Waiting | None = None
+        self._shown: _PendingQuestion | None = None
         self._closed = False
 
     @property
@@ -145,7 +145,7 @@ class Approval:
         if not self._needs_approval(ask):
             return ""
         async with self._turns:
-            decision = await self._put(_Waiting(ask, key, tool))
+            decision = await self._put(_PendingQuestion(ask, key, tool))
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
         if self._mode == "plan" and ask.asks.is_change:
@@ -247,7 +247,7 @@ class Approval:
         allowed = [words for words in ask.options if modes.index(MODE_AFTER[words]) <= laxest]
         return max(allowed, key=lambda words: modes.index(MODE_AFTER[words]))
 
-    async def _put(self, waiting: _Waiting) -> _Decision:
+    async def _put(self, waiting: _PendingQuestion) -> _Decision:
         """Show one question until it is answered; not at all where it needs no approval any more."""
         ask, where = waiting.ask, waiting.ask.where
         try:

@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_tree import NOT_SENT
-from kimi_tui.projection.timeline_tree import Checkpoint as Shown
+from kimi_tui.projection.timeline_tree import NOT_SENT, CheckpointNode
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.session import Session
@@ -123,7 +122,7 @@ def checkpoint_rows(
     recorded: Mapping[str, Sequence[EventRecord]] = MappingProxyType({}),
     files: Mapping[str, Collection[str]] = MappingProxyType({}),
     bookmarks: Mapping[str, str] = MappingProxyType({}),
-    shown: Mapping[str, Shown] = MappingProxyType({}),
+    shown: Mapping[str, CheckpointNode] = MappingProxyType({}),
 ) -> list[CheckpointRow]:
     """Every checkpoint of a world line and every message of the user, oldest first, shared ones included.
 
@@ -218,7 +217,7 @@ def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
     return kind
 
 
-def _dmail_calls(known: Shown | None) -> str:
+def _dmail_calls(known: CheckpointNode | None) -> str:
     """Of a step that called for D-Mails: each with its target, and whether it was sent."""
     calls = known.calls or () if known is not None else ()
     if not any(call.card.is_letter for call in calls):

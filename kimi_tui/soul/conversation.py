@@ -16,7 +16,7 @@ from typing import Any, Literal
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import PromptRead, StreamItem, Usage
+from kimi_tui.llm.provider import PromptRead, Usage
 from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import WorldLineContent
@@ -530,10 +530,9 @@ class Conversation:
             self.files.mark(created.uid)
         self.publish(created)
 
-    def publish_progress(self, item: StreamItem) -> None:
-        """Publish how far the server has read the prompt, where the item says that."""
-        if isinstance(item, PromptRead):
-            self.wire.publish(PromptProgress(item.read, item.total))
+    def publish_progress(self, item: PromptRead) -> None:
+        """Publish how far the server has read the prompt."""
+        self.wire.publish(PromptProgress(item.read, item.total))
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
         """Publish that a call of the model failed and is repeated; what it streamed is void."""

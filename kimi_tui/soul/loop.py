@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import Collector, RetryNotice
+from kimi_tui.llm.completion import AnswerItem, Collector, RetryNotice, complete
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import FunctionCall, Message, user_message
 from kimi_tui.llm.message import TextPart as MessageTextPart
@@ -25,7 +25,7 @@ from kimi_tui.llm.message import ToolCall as MessageToolCall
 from kimi_tui.llm.provider import (
     ChatProvider,
     ModelInfo,
-    StreamItem,
+    PromptRead,
     TextDelta,
     TextWasThought,
     ThinkDelta,
@@ -207,8 +207,8 @@ class StreamedAnswer:
         """Seconds that the server took for the first piece of its answer."""
         return max(0.0, self._first_at - self._asked_at)
 
-    def publish(self, item: StreamItem) -> None:
-        """Publish one more item of the stream."""
+    def publish(self, item: AnswerItem) -> None:
+        """Publish one more item of the stream; a retry makes void what has come."""
         if isinstance(item, TextDelta | ThinkDelta | ToolCallDelta):
             self._first_at = self._first_at or time.monotonic()
         match item:
@@ -222,8 +222,15 @@ class StreamedAnswer:
                 self._wire.publish(ThinkPart(self.collector.thinking))
             case ToolCallDelta():
                 self._on_call(item)
-            case _:
+            case RetryNotice():
+                self._asked_at, self._first_at = time.monotonic() + item.wait_s, 0.0
+                self._published.clear()
+                self._nameless.clear()
+                self._conversation.publish_retry(self._n, item)
+            case PromptRead():
                 self._conversation.publish_progress(item)
+            case _:
+                pass
 
     def _on_call(self, item: ToolCallDelta) -> None:
         position = item.position
@@ -246,13 +253,6 @@ class StreamedAnswer:
         self._published[position] = item
         card = self._conversation.all_tools.card(item.name)
         self._wire.publish(ToolCall(key, item.name, item.arguments, item.id, card))
-
-    def restart(self, notice: RetryNotice) -> None:
-        """Forget what has come, and publish the retry."""
-        self._asked_at, self._first_at = time.monotonic() + notice.wait_s, 0.0
-        self._published.clear()
-        self._nameless.clear()
-        self._conversation.publish_retry(self._n, notice)
 
 
 class Reminders:
@@ -652,15 +652,14 @@ class AgentLoop:
             await conversation.append([user_message(prompt("go_on"))])
         answer = StreamedAnswer(conversation, provider.info, n, point.uid)
         try:
-            completion = await conversation.model.ask(
+            asked = conversation.model.ask(
                 provider,
                 conversation.system,
                 conversation.toolset.specs,
                 conversation.sent,
-                on_item=answer.publish,
-                on_retry=answer.restart,
-                collector=answer.collector,
+                answer.collector,
             )
+            completion = await complete(asked, answer.publish)
         except asyncio.CancelledError:
             await self._keep_partial(answer, point)
             raise

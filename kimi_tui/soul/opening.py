@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -164,12 +164,12 @@ async def open_session(
 
         config = launch.config
         provider = stage.provider or await provider_of(launch, session.id)
-        compaction, remark = await asyncio.to_thread(_compaction, config.loop.compaction)
+        compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
         soul = await open_soul(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=LoopLimits() if stage.demo else LoopLimits(config.loop, config.dmail),
+            limits=LoopLimits() if stage.demo else LoopLimits(config.loop_control, config.dmail),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
             asks_for_keys=config.secrets.send == "ask",
@@ -291,7 +291,7 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
         LLMError: the model cannot be used with this configuration.
     """
     choice = launch.choice
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         raise CannotOpen("no model is configured", USAGE)
     if choice.dialect:
         _check_dialect(choice.dialect)
@@ -364,7 +364,7 @@ def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
         return SimpleCompaction(), (error.message,)
 
 
-async def _only_model(choice: Choice) -> str:
+async def _only_model(choice: ModelChoice) -> str:
     """The model of a server that was named without one, where only one of its models can be talked to."""
     from kimi_tui.base_url import shown_url
     from kimi_tui.llm.models import NO_LIST_STATUSES, chat_models

@@ -24,7 +24,7 @@ from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
+from kimi_tui.session.world_lines import StoredWorldLines, WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import root_of
 from kimi_tui.soul.messages import (
     Segment,
@@ -73,7 +73,7 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
     """Rebuild the history of a session: each world line that was left, how it was left, and the live one last."""
     context = session.context
     # One for all, since it remembers what it read.
-    world_lines = WorldLines(context.folder, context.journal, context.storage)
+    world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
     builder = _HistoryBuilder(session, records)
     shown = EMPTY_WORLD_LINE
     shown_as: WorldLine | None = None
@@ -137,7 +137,7 @@ def _cuts(entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
 
 
 def _parted_later(
-    world_lines: WorldLines,
+    world_lines: StoredWorldLines,
     left: Mapping[int, WorldLine],
     line: WorldLineContent,
     shared: int,
@@ -179,7 +179,7 @@ def rebuild_world_line(
         KeyError: there is no such world line.
     """
     context = session.context
-    world_lines = WorldLines(context.folder, context.journal, context.storage)
+    world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
     line = world_lines.read(n) if n else context.world_line
     builder = _HistoryBuilder(session, records, dmails)
     builder.begin_world_line(line)

@@ -32,9 +32,9 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
-from kimi_tui.config.file import AUTO, THEMES, save_setting
-from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import ConfigError, why_not_saved
+from kimi_tui.config.file import save_setting
+from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.compositor import draw_all
@@ -236,7 +236,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _is_first_run(self) -> bool:
         """Whether nothing says which model to ask."""
-        return not self.launch.demo and not isinstance(self.launch.choice, Choice)
+        return not self.launch.demo and not isinstance(self.launch.choice, ModelChoice)
 
     def _first_sheets(self) -> list[str | PurePath]:
         if self.launch.replay:
@@ -1024,7 +1024,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @property
     def _secrets(self) -> tuple[str, ...]:
         choice = self.launch.choice
-        return choice.secrets if isinstance(choice, Choice) else ()
+        return choice.secrets if isinstance(choice, ModelChoice) else ()
 
     def _handle_exception(self, error: Exception) -> None:
         """Log the traceback of a fatal error and set the exit message to one line that names the log.

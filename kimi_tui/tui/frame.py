@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from kimi_tui.app_paths import short
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.compositor import draw_changed_rows
@@ -67,7 +67,7 @@ READ_ONLY = "read only"
 """Shown in the header in place of the mode while a world line is read."""
 
 
-class Heading(NamedTuple):
+class HeaderText(NamedTuple):
     """The content of the header: title, folder, branch, model and mode of the session."""
 
     title: str = ""
@@ -95,7 +95,7 @@ class HeaderParts(NamedTuple):
 
 
 def fit_heading(
-    heading: Heading, width: int, ellipsis: str = "…", caution: str = "!"
+    heading: HeaderText, width: int, ellipsis: str = "…", caution: str = "!"
 ) -> HeaderParts:
     """Fit a heading into `width` cells.
 
@@ -157,17 +157,17 @@ def model_name(model: str) -> str:
     return parts[-1].rsplit("\\", 1)[-1] if is_path and parts else model
 
 
-def heading_of(launch: Launch) -> Heading:
+def heading_of(launch: Launch) -> HeaderText:
     """The heading before the session is open: folder, model and mode of the launch."""
     choice = launch.choice
-    model = model_name(choice.model) if isinstance(choice, Choice) else ""
-    return Heading(folder=short(launch.work_dir), model=model, mode=launch.mode)
+    model = model_name(choice.model) if isinstance(choice, ModelChoice) else ""
+    return HeaderText(folder=short(launch.work_dir), model=model, mode=launch.mode)
 
 
 class Header(Widget):
     """The first row of the main screen."""
 
-    heading: reactive[Heading] = reactive(Heading())
+    heading: reactive[HeaderText] = reactive(HeaderText())
 
     class PartClicked(Message):
         """The model or the mode was clicked."""
@@ -176,7 +176,7 @@ class Header(Widget):
             super().__init__()
             self.part: Literal["model", "mode"] = part
 
-    def __init__(self, heading: Heading) -> None:
+    def __init__(self, heading: HeaderText) -> None:
         super().__init__()
         self.set_reactive(Header.heading, heading)
 
@@ -454,7 +454,7 @@ class SessionFrame:
         screen: Screen[Any],
         launch: Launch,
         size: Size,
-        heading: Heading,
+        heading: HeaderText,
         transcript: Transcript,
     ) -> None:
         self._screen = screen

@@ -1,6 +1,6 @@
 """Notices: messages of one line over the last rows of a pane, for some seconds or until their cause is gone (`/notices` lists them).
 
-`Notice.of` makes one, cleaning its texts; `standing` and `Notices.tell` decide which older ones stay beside it;
+`ShownNotice.of` makes one, cleaning its texts; `standing` and `Notices.tell` decide which older ones stay beside it;
 `notice_rows` lays them out.
 """
 
@@ -38,7 +38,7 @@ _EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
 
 
 class NoticeDetails(TypedDict, total=False):
-    """The fields of a `Notice` besides its text, as keyword arguments of methods that show one."""
+    """The fields of a `ShownNotice` besides its text, as keyword arguments of methods that show one."""
 
     level: Level
     advice: str
@@ -46,7 +46,7 @@ class NoticeDetails(TypedDict, total=False):
     more: Sequence[str]
 
 
-class Notice(NamedTuple):
+class ShownNotice(NamedTuple):
     """A notice: its text, level, advice, and how long it stays.
 
     Attributes:
@@ -68,7 +68,7 @@ class Notice(NamedTuple):
     until: float = float("inf")
 
     @classmethod
-    def of(cls, text: str, **details: Unpack[NoticeDetails]) -> Notice:
+    def of(cls, text: str, **details: Unpack[NoticeDetails]) -> ShownNotice:
         """Make a notice with the present time; with `more` it stays for as long as all of them would."""
         topic, more = details.get("topic", ""), tuple(map(one_line, details.get("more", ())))
         stays_s = float("inf") if topic else STAYS_S * (1 + len(more))
@@ -92,7 +92,9 @@ class ShowsNotices(Protocol):
         ...
 
 
-def standing(board: tuple[Notice, ...], topic: str | None, now: float) -> tuple[Notice, ...]:
+def standing(
+    board: tuple[ShownNotice, ...], topic: str | None, now: float
+) -> tuple[ShownNotice, ...]:
     """The notices that remain.
 
     Args:
@@ -104,7 +106,7 @@ def standing(board: tuple[Notice, ...], topic: str | None, now: float) -> tuple[
 
 
 @lru_cache(maxsize=2)
-def notice_rows(board: tuple[Notice, ...], width: int, glyphs: Glyphs) -> Sequence[Content]:
+def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> Sequence[Content]:
     """The rows of the newest notices that fit, each with its advice below it; one with a list is shown alone."""
     room = max(8, width - 6)
     rows: list[Content] = []
@@ -126,7 +128,7 @@ def notice_rows(board: tuple[Notice, ...], width: int, glyphs: Glyphs) -> Sequen
     return rows
 
 
-def _list_rows(notice: Notice, room: int, glyphs: Glyphs) -> list[Content]:
+def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
     """The rows of several notices, each with its sign; where not all fit, the last row names `/notices`."""
     texts = (notice.text, *notice.more)
     n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
@@ -155,7 +157,7 @@ def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:
 class Notices(Widget):
     """The notices of a pane. The widget is hidden while there are none."""
 
-    board: reactive[tuple[Notice, ...]] = reactive((), layout=True, init=False)
+    board: reactive[tuple[ShownNotice, ...]] = reactive((), layout=True, init=False)
     """The notices shown, newest last."""
 
     def __init__(self) -> None:
@@ -174,7 +176,7 @@ class Notices(Widget):
         """The number of rows that the notices cover; 0 while there are none."""
         return self.size.height if self.display else 0
 
-    def tell(self, notice: Notice) -> None:
+    def tell(self, notice: ShownNotice) -> None:
         """Show a notice in the place of an older one of its topic, or of those that pass by themselves.
 
         The time that a notice without a topic stays counts from when the terminal has painted it.
@@ -204,7 +206,7 @@ class Notices(Widget):
         if topic or not self._paint.waits:
             self.board = standing(self.board, topic, time.monotonic())
 
-    def watch_board(self, board: tuple[Notice, ...]) -> None:
+    def watch_board(self, board: tuple[ShownNotice, ...]) -> None:
         """Show the widget while there are notices."""
         self.display = bool(board)
         self.set_class(any(one.level == "error" for one in board), "-grave")
@@ -247,9 +249,9 @@ class NoticingPane(Container):
     notices: Notices | None = None
     """The widget, mounted with the first notice; None before."""
 
-    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> Notice:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> ShownNotice:
         """Show a notice."""
-        notice = Notice.of(text, **details)
+        notice = ShownNotice.of(text, **details)
         if self.notices is None:
             self.notices = Notices()
             self.mount(self.notices)

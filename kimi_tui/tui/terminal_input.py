@@ -7,7 +7,7 @@ The terminal is asked, too, whether it is light or dark and what it draws. It an
 not at all, so nothing waits for it, and nothing of it becomes a key. Where it can it tells of later changes of its colours.
 
 What was written may be on its way for long: the system holds 20 kB between a program and its terminal, a slow line far more.
-So a terminal that answers is asked whether it has come to the picture of a question (`Arrivals`). The answer stands among the
+So a terminal that answers is asked whether it has come to the picture of a question (`WriteAcknowledgements`). The answer stands among the
 keys: what was read before it was pressed before the picture was there.
 """
 
@@ -435,7 +435,7 @@ class GraphicsAnswerFilter:
         return ""
 
 
-class Arrivals:
+class WriteAcknowledgements:
     """Whether what was written has arrived at a terminal that answers: it is asked behind it, and answers in turn.
 
     An answer does not say what it is to. One that is lost, as to another program that had the terminal meanwhile, is made up
@@ -607,7 +607,7 @@ class TerminalInput(LinuxDriver):
         self._asks_background = asks_background
         self.splits_alt = splits_alt
         self._outgoing: Outgoing | None = None
-        self._arrivals: Arrivals | None = None
+        self._arrivals: WriteAcknowledgements | None = None
         self._n_drawn = 0
         self._graphics: GraphicsAnswerFilter | None = None
         self.has_extended_keys = False
@@ -640,7 +640,9 @@ class TerminalInput(LinuxDriver):
             self.write(_OTHER_KEYS + _OTHER_KEYS_QUESTION)
         if self._arrivals is None:
             # Looked up each time: while another program has the terminal, nothing is written.
-            self._arrivals = Arrivals(lambda: self.write(_STATUS_QUESTION), time.monotonic())
+            self._arrivals = WriteAcknowledgements(
+                lambda: self.write(_STATUS_QUESTION), time.monotonic()
+            )
         else:
             self._arrivals.begin_again(time.monotonic())
         # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind

@@ -12,7 +12,7 @@ from kimi_tui.tui.faults import Report, each, report_of
 
 if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
-    from kimi_tui.projection.timeline_tree import Checkpoint
+    from kimi_tui.projection.timeline_tree import CheckpointNode
     from kimi_tui.projection.tokens import GaugeModel
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.tui.state import Prospect
@@ -91,7 +91,7 @@ class Views:
         self.timeline.overlay = timeline_width == 0
         self.gauge.timeline_width = timeline_width
 
-    def live_point(self, checkpoint_id: int) -> Checkpoint | None:
+    def live_point(self, checkpoint_id: int) -> CheckpointNode | None:
         """A checkpoint of the live line, as the timeline knows it; None where there is none."""
         live = self.timeline.model.tree.live
         return next((point for point in live if point.id == checkpoint_id), None)

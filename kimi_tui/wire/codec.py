@@ -1,11 +1,11 @@
-"""Events, with the display blocks in them, to the JSON of `wire.jsonl` and back.
+"""Encodes events, with the display blocks in them, as the JSON of `wire.jsonl`, and decodes it.
 
-Where kimi-cli has a name for an event, its name and keys are used and what is ours stands beside them; the rest are
-types of our own, stored field by field, which it passes over. `encode_record` writes a whole line. A `Decoder` reads both programs' events and trusts nothing: what is unknown or does
-not fit gives None, never an error.
+If kimi-cli has a name for an event, its name and keys are used, with our own keys beside them; other events are types of our
+own, stored field by field, which kimi-cli ignores. `encode_record` writes a whole line. A `Decoder` reads both programs'
+events and trusts nothing: an unknown or invalid event gives None, never an error.
 
-A diff becomes one kimi-cli `diff` block for each run of neighbouring lines; `signs` beside it says which line is which, so that
-reading gives back exactly what was written. Blocks of another program are read as far as they can be understood.
+A diff becomes one kimi-cli `diff` block for each group of neighbouring lines; its key `signs` says which line is which, so
+that reading restores exactly what was written. Blocks of another program are read as far as possible.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _KIMI_CLI_DEFAULTS: dict[type, Json] = {
     ev.CompactionBegin: {"tokens_before": 0, "automatic": False},
     ev.CompactionEnd: {"tokens_before": 0, "tokens_after": 0},
 }
-"""What stands in for fields that kimi-cli does not write."""
+"""The values of fields that kimi-cli does not write."""
 _ANSWERS: dict[ev.ApprovalAnswer, str] = {
     "once": "approve",
     "session": "approve_for_session",
@@ -72,7 +72,7 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
 }
 _ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
 _OURS_ALONE = (ev.CheckpointCreated, ev.ContextReverted, ev.LineChanged)
-"""Events that kimi-cli has not. A fork's last one bears no number, as those of kimi-cli do not."""
+"""Events that kimi-cli does not have. A fork's last one has no number, as kimi-cli's events have none."""
 _STATUS_FIELDS = tuple(name for name in ev.StatusUpdate._fields if name not in {"used", "limit"})
 
 
@@ -83,22 +83,22 @@ _MAX_COUNTED = 100
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number within ±2^53."""
+    """Whether the value is a whole number within ±2^53."""
     return type(value) is int and -_MAX_WHOLE <= value <= _MAX_WHOLE
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a number within ±2^53, and no NaN."""
+    """Whether the value is a number within ±2^53, and not NaN."""
     return _is_whole(value) or (isinstance(value, float) and -_MAX_WHOLE <= value <= _MAX_WHOLE)
 
 
 def _seconds_of(value: object) -> float:
-    """A duration, or a time since 1970, in seconds; 0 where it is no number or one outside the calendar."""
+    """Return a duration, or a time since 1970, in seconds; 0 if it is no number or outside the calendar."""
     return float(value) if _is_number(value) and 0 <= value <= _MAX_SECONDS else 0.0
 
 
 def _encode(event: Event) -> tuple[str, Json]:
-    """The name and the payload under which an event is stored."""
+    """Return the name and the payload with which an event is stored."""
     match event:
         case ev.TurnBegin(text, resumed, images):
             payload: Json = {"user_input": text}
@@ -169,7 +169,7 @@ def _with_images(payload: Json, images: Sequence[ImageBlock]) -> Json:
 
 
 def encode_record(record: EventRecord) -> Json:
-    """A whole line of `wire.jsonl`."""
+    """Return a whole line of `wire.jsonl` as an object."""
     name, payload = _encode(record.event)
     message = {"type": name, "payload": payload}
     return {"timestamp": record.at, "seq": record.seq, "message": message}
@@ -258,10 +258,10 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
 
 
 class Decoder:
-    """Reads stored events in their order.
+    """Reads stored events in order.
 
-    What events leave out because an earlier one said it is kept between calls: the key that a call of kimi-cli's was
-    given (its ids repeat), the arguments of a call, and the figures of a status that did not change.
+    It keeps values between calls that later events omit: the key given to a call of kimi-cli (its ids repeat), the arguments
+    of a call, and the unchanged figures of a status.
     """
 
     def __init__(self) -> None:
@@ -272,7 +272,7 @@ class Decoder:
         self._status = ev.StatusUpdate(0, 0, 0)
 
     def decode_record(self, line: Mapping[str, Any], seq: int) -> EventRecord | None:
-        """One line of `wire.jsonl`; `seq` is the number it gets where it bears none."""
+        """Decode one line of `wire.jsonl`; `seq` is its number if it has none itself."""
         message = line.get("message")
         if not isinstance(message, dict):
             return None
@@ -288,7 +288,7 @@ class Decoder:
         )
 
     def decode(self, message: Mapping[str, Any]) -> Event | None:
-        """One event, or None where it is unknown or makes no sense."""
+        """Decode one event; None if it is unknown or invalid."""
         name, payload = message.get("type"), message.get("payload")
         if not isinstance(name, str) or not isinstance(payload, dict):
             return None
@@ -375,7 +375,7 @@ class Decoder:
         usage = data.get("token_usage")
         if isinstance(usage, dict) and "step_input" not in data:
             data = {**data, **_figures_of_call(cast("Json", usage), data, last)}
-        # Every third record is one of these.
+        # Every third record is a status, so this is written for speed.
         values: list[Any] = [
             value
             if fits(value := data.get(key))
@@ -387,7 +387,7 @@ class Decoder:
 
 
 def _figures_of_call(usage: Json, data: Json, last: ev.StatusUpdate) -> Json:
-    """What kimi-cli tells of a call, under our names: it tells what each call took, and no totals."""
+    """Return kimi-cli's figures of a call under our names: it reports the tokens of each call, and no totals."""
     sent = [usage.get("input_other"), usage.get("input_cache_read")]
     step_input = sum(n for n in sent if _is_whole(n))
     figures: Json = {"step_input": step_input, "step_output": usage.get("output")}
@@ -523,7 +523,7 @@ def _decode_fields(kind: type, data: Json) -> Event | None:
 
 
 _Fits = Callable[[object], bool]
-"""Whether a value makes sense as that of a field."""
+"""Whether a value is valid for a field."""
 
 
 def _is_text(value: object) -> bool:
@@ -544,7 +544,7 @@ def _fits(hint: Any) -> _Fits:
 
 @cache
 def _fields_of(kind: type) -> tuple[tuple[str, _Fits, bool], ...]:
-    """Every field's name, what fits into it, and whether it holds many such."""
+    """Return every field's name, its check, and whether it holds several such values."""
     found: list[tuple[str, _Fits, bool]] = []
     for name, hint in get_type_hints(kind).items():
         holds_many = get_origin(hint) is tuple
@@ -553,11 +553,11 @@ def _fields_of(kind: type) -> tuple[tuple[str, _Fits, bool], ...]:
 
 
 _AS_IT_WAS = object()
-"""In the place of a value: that of the status before."""
+"""Stands for the value of the status before."""
 
 
 def _status_fields() -> Iterator[tuple[str, _Fits, object]]:
-    """Of every field of a status under which key it stands, what fits, and what it is where that is missing."""
+    """Yield, for every field of a status, its stored key, its check, and its value if the key is missing."""
     keys = {"used": "context_tokens", "limit": "max_context_tokens"}
     for name, fits, _ in _fields_of(ev.StatusUpdate):
         if name in ("step_input", "step_output"):
@@ -577,7 +577,7 @@ def _text(data: Mapping[str, Any], key: str) -> str:
 
 
 def _joined_text(value: object) -> str:
-    """A text, or the text parts of a list of content parts."""
+    """Return a text, or the joined text parts of a list of content parts."""
     if isinstance(value, str):
         return value
     parts = lenient_json.listing(value)
@@ -588,12 +588,12 @@ def _joined_text(value: object) -> str:
 
 
 def _encode_display(blocks: Sequence[DisplayBlock]) -> list[Json]:
-    """The blocks as JSON objects."""
+    """Return the blocks as JSON objects."""
     return [record for block in blocks for record in _encode_one(block)]
 
 
 def _decode_display(records: object) -> tuple[DisplayBlock, ...]:
-    """The blocks that these objects say; what cannot be read is passed over."""
+    """Return the blocks of these objects; unreadable ones are ignored."""
     if not isinstance(records, list):
         return ()
     blocks: list[DisplayBlock] = []
@@ -662,7 +662,7 @@ def _encode_diff(block: DiffBlock) -> Iterator[Json]:
             "new_start": next((line.number for line in run if line.sign != "-"), 1),
             "is_summary": False,
             "signs": "".join(line.sign for line in run),
-            # The whole count stands with the first run: lines may have been left out.
+            # The first group has the whole count, as lines may have been left out.
             "added": block.added if position == 0 else 0,
             "removed": block.removed if position == 0 else 0,
         }
@@ -673,14 +673,14 @@ def _encode_diff(block: DiffBlock) -> Iterator[Json]:
 
 
 def _runs(lines: Sequence[DiffLine]) -> list[tuple[DiffLine, ...]]:
-    """The lines cut wherever a number does not follow from the one before on its side."""
+    """Split the lines wherever a number does not follow the one before on its side."""
     runs: list[tuple[DiffLine, ...]] = []
     current: list[DiffLine] = []
     next_old: int | None = None
     next_new: int | None = None
     for line in lines:
         expected = next_old if line.sign == "-" else next_new
-        # A newline within a text (never made by us) would shift all that follows: alone in a run it does no harm.
+        # A line feed inside a text (never written by us) would shift all later numbers; alone in a group it does no harm.
         if current and expected is not None and line.number != expected:
             runs.append(tuple(current))
             current, next_old, next_new = [], None, None
@@ -689,7 +689,7 @@ def _runs(lines: Sequence[DiffLine]) -> list[tuple[DiffLine, ...]]:
             next_old = line.number + 1
         else:
             next_new = line.number + 1
-            # Old numbers of lines that did not change are not stored; they only go up by one.
+            # Old numbers of unchanged lines are not stored, as they only go up by one.
             if line.sign == " " and next_old is not None:
                 next_old += 1
     if current:
@@ -743,7 +743,7 @@ def _decode_todo(record: Mapping[str, object]) -> TodoBlock | None:
 
 
 def decode_image(record: Mapping[str, object]) -> ImageBlock:
-    """The facts of an image as a record says them, bounded."""
+    """Return the facts of an image in a record, bounded."""
     name, media_type, sha256 = (
         value[:MAX_WORD] if isinstance(value := record.get(key), str) else ""
         for key in ("name", "media_type", "sha256")
@@ -759,7 +759,7 @@ def decode_image(record: Mapping[str, object]) -> ImageBlock:
 
 
 def images_of(value: object) -> tuple[ImageBlock, ...]:
-    """The images in a record: their facts, or content parts; for a bare count so many blocks without facts."""
+    """Return the images in a record: from facts, or from content parts; a bare count gives that many blocks without facts."""
     if _is_whole(value):
         return (ImageBlock(),) * min(max(0, value), _MAX_COUNTED)
     found: list[ImageBlock] = []
@@ -768,7 +768,7 @@ def images_of(value: object) -> tuple[ImageBlock, ...]:
         if record.get("type") == "image":
             found.append(decode_image(record))
         elif record.get("type") == "image_url":
-            # A content part: of one that is stored, its name says the hash.
+            # The record is a content part; if its image is stored, the name of the file contains the hash.
             facts = lenient_json.mapping(record.get("image_url"))
             url = facts.get("url")
             stored = PurePosixPath(url) if isinstance(url, str) and len(url) < MAX_WORD else None
@@ -818,7 +818,7 @@ def _lines_by_signs(
 
 
 def _foreign_diff(path: str, old: str, new: str, old_start: int, new_start: int) -> DiffBlock:
-    """kimi-cli's own block: the two texts are the changed place with a few lines around it."""
+    """Return the diff of kimi-cli's own block: its two texts are the changed place with a few lines around it."""
     olds = old.split("\n") if old else []
     news = new.split("\n") if new else []
     head = 0
@@ -845,7 +845,7 @@ def _count(record: Mapping[str, object], key: str) -> int:
     return value if _is_whole(value) and value >= 0 else 0
 
 
-# JSON knows no limit for its numbers: one that no float can hold breaks whoever divides by it.
+# JSON numbers have no limit, but one that no float can hold would break later divisions.
 _MAX_WHOLE = 1 << 53
-# The year 5138. Some calendars end at 9999, and a time zone moves by a day.
+# This is in the year 5138. Some calendars end at 9999, and a time zone moves a time by a day.
 _MAX_SECONDS = 1e11

@@ -23,14 +23,14 @@ from kimi_tui.wire.events import (
 )
 
 _MERGED_CHARS = 32_768
-"""A text that pieces were added to stops growing there: joining strings again and again is quadratic."""
+"""Characters at which a merged text stops growing, as joining strings again and again takes quadratic time."""
 
 
 class Subscription:
-    """One subscriber's own queue. Iterate over it, or take what is there with `drain`.
+    """One subscriber's own queue. Iterate over it, or take the waiting events with `drain`.
 
     Attributes:
-        listens: whether it shows events to someone; a subscriber that only records them does not.
+        listens: whether the subscriber shows events to somebody; one that only records them does not.
     """
 
     def __init__(self, wake: Callable[[Event], None] | None = None) -> None:
@@ -40,14 +40,14 @@ class Subscription:
         self._closed = False
         self._wake = wake
         self._has_more_than_status = False
-        """Whether anything but `StatusUpdate` waits."""
+        """Whether an event other than `StatusUpdate` is waiting."""
 
     def put(self, record: EventRecord) -> None:
         """Queue one record (called by the wire)."""
         event = record.event
         if self._pending:
             last = self._pending[-1]
-            # A call that begins is an event of its own, though its arguments go on.
+            # A call that begins is an event of its own, although its arguments continue in others.
             if type(last.event) is type(event) and continues(last.event, event):
                 before = text_of(last.event)
                 if len(before) < _MERGED_CHARS:
@@ -64,12 +64,12 @@ class Subscription:
             self._wake(event)
 
     def close(self) -> None:
-        """End the iteration after what is queued."""
+        """End the iteration after the queued events."""
         self._closed = True
         self._ready.set()
 
     def drain(self) -> list[EventRecord]:
-        """All records that are waiting, in order; empty if there are none."""
+        """Return all waiting records, in order; empty if there are none."""
         records = list(self._pending)
         self._pending.clear()
         self._has_more_than_status = False
@@ -97,7 +97,7 @@ class Wire:
         self._next_seq = first_seq
         self._subscriptions: list[Subscription] = []
         self._n_listeners = 0
-        # Notices that are not solved, by topic, and those that were published while nobody listened.
+        # The unsolved notices by topic, and the notices that were published while there was no listener.
         self._unsolved: dict[str, EventRecord] = {}
         self._missed_notices: list[EventRecord] = []
 
@@ -144,7 +144,7 @@ class Wire:
             self._missed_notices.append(record)
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; its iteration ends after what is queued."""
+        """End a subscription; its iteration ends after the queued events."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
             self._n_listeners -= subscription.listens

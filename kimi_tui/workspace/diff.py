@@ -1,8 +1,8 @@
 """Comparisons in bounded time: lines of two texts, two contents of the store, and the files of two world lines.
 
-Of two texts the common beginning and end are cut off first; where the rest is too long to be compared in bounded time, all of
-it counts as replaced. Of two world lines (the one that was left, at its end, and the live one, now) both sides are compared
-with the files at their fork, so that it is known which side changed a file.
+The common beginning and end of two texts are cut off first; if the rest is too long to be compared in bounded time, all of it
+counts as replaced. Two world lines (the one that was left, at its end, and the live one, now) are each compared with the
+files at their fork, which shows which side changed a file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.text_encoding import UTF8, as_shown, encoding_of
 from kimi_tui.workspace.restore import FileChange, as_file
-from kimi_tui.workspace.snapshots import FOREIGN, By, Entry, Manifest, SnapshotLog, was_looked_for
+from kimi_tui.workspace.snapshots import (
+    FOREIGN,
+    By,
+    Manifest,
+    ManifestEntry,
+    SnapshotLog,
+    was_looked_for,
+)
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
 
 CONTEXT_LINES = 2
@@ -29,7 +36,7 @@ Outcome = Literal["same", "changed", "new", "gone"]
 Authors = Literal["agent", "others", "both"]
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """One row of a diff. `number` is the line's number on its own side, counted from 1."""
 
     sign: Literal[" ", "-", "+"]
@@ -39,24 +46,24 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineDiff:
-    """A change of one text. `rows` may be cut; the counts are of the whole change."""
+    """The change of one text. `rows` may be shortened; the counts are of the whole change."""
 
     added: int
     removed: int
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
 
 
 def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff:
-    """The change from one text to another.
+    """Return the change from one text to another.
 
     Args:
-        before: the old text, whole.
-        after: the new one.
-        max_rows: how many rows to keep; None for all of them.
+        before: the whole old text.
+        after: the whole new text.
+        max_rows: the largest number of rows to keep; None for all of them.
     """
     old, new = _lines(before), _lines(after)
     if before.endswith("\n") != after.endswith("\n") and old and new:
-        # The one difference that lines do not show: an empty last row stands for the final newline.
+        # Lines do not show a difference in the final newline, so an empty last row stands for it.
         (old if before.endswith("\n") else new).append("")
     head = _common_head(old, new)
     tail = _common_tail(old, new, head)
@@ -76,7 +83,7 @@ def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff
 
 
 def text_of(content: bytes) -> str | None:
-    """The content as text, or None where it is not text."""
+    """Return the content as text, or None if it is not text."""
     if encoding_of(content) == UTF8 and b"\0" in content[:_PROBE_BYTES]:
         return None
     return as_shown(content)
@@ -87,25 +94,25 @@ def _rows(
     old: Sequence[str],
     new: Sequence[str],
     max_rows: int | None,
-) -> tuple[Row, ...]:
-    rows: list[Row] = []
+) -> tuple[DiffRow, ...]:
+    rows: list[DiffRow] = []
     shown_to = 0
     for position, (i1, i2, j1, j2) in enumerate(changes):
         start = max(shown_to, j1 - CONTEXT_LINES)
-        rows += [Row(" ", j + 1, new[j]) for j in range(start, j1)]
-        rows += [Row("-", i + 1, old[i]) for i in range(i1, i2)]
-        rows += [Row("+", j + 1, new[j]) for j in range(j1, j2)]
+        rows += [DiffRow(" ", j + 1, new[j]) for j in range(start, j1)]
+        rows += [DiffRow("-", i + 1, old[i]) for i in range(i1, i2)]
+        rows += [DiffRow("+", j + 1, new[j]) for j in range(j1, j2)]
         following = changes[position + 1][2] if position + 1 < len(changes) else len(new)
         shown_to = min(j2 + CONTEXT_LINES, following)
-        rows += [Row(" ", j + 1, new[j]) for j in range(j2, shown_to)]
+        rows += [DiffRow(" ", j + 1, new[j]) for j in range(j2, shown_to)]
         if max_rows is not None and len(rows) >= max_rows:
             return tuple(rows[:max_rows])
     return tuple(rows)
 
 
-def _replaced(old: Sequence[str], new: Sequence[str], head: int) -> tuple[Row, ...]:
-    removed = [Row("-", head + i + 1, text) for i, text in enumerate(old)]
-    added = [Row("+", head + j + 1, text) for j, text in enumerate(new)]
+def _replaced(old: Sequence[str], new: Sequence[str], head: int) -> tuple[DiffRow, ...]:
+    removed = [DiffRow("-", head + i + 1, text) for i, text in enumerate(old)]
+    added = [DiffRow("+", head + j + 1, text) for j, text in enumerate(new)]
     return (*removed, *added)
 
 
@@ -134,17 +141,17 @@ def _common_tail(old: Sequence[str], new: Sequence[str], head: int) -> int:
 
 
 class StoredTexts:
-    """Reads texts from the store and compares them. Blocking; belongs in the one thread that uses the store.
+    """Reads texts from the store and compares them. It blocks, and belongs in the one thread that uses the store.
 
     Args:
-        store: has the contents.
+        store: the store of the contents.
     """
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
 
-    def of(self, entry: Entry | None) -> str | None:
-        """The text of a state of a file, empty where there is none; None where it is no text or too large to show."""
+    def of(self, entry: ManifestEntry | None) -> str | None:
+        """Return the text of a file's state, empty if there is no file; None if it is not text or too large to show."""
         if entry is None:
             return ""
         if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
@@ -156,20 +163,20 @@ class StoredTexts:
         return text_of(content)
 
     def compared(
-        self, before: Entry | None, after: Entry | None, max_rows: int | None
+        self, before: ManifestEntry | None, after: ManifestEntry | None, max_rows: int | None
     ) -> LineDiff | None:
-        """The difference of two states of a file, or None where they are no texts or too large to show.
+        """Return the difference of two states of a file, or None if they are not text or too large to show.
 
         Args:
-            before: None where there was no file.
-            after: None where there is none.
-            max_rows: at most so many rows are listed, None for all; the counts are whole anyway.
+            before: the old state; None if there was no file.
+            after: the new state; None if there is no file.
+            max_rows: the largest number of rows to list, None for all; the counts are always of the whole change.
         """
         old, new = self.of(before), self.of(after)
         return None if old is None or new is None else diff_lines(old, new, max_rows)
 
     def compared_all(self, changes: Sequence[FileChange], most_rows: int) -> list[LineDiff | None]:
-        """Compare each change of a plan, before with after; `most_rows` rows are listed of all of them together."""
+        """Compare each change of a plan, before with after; at most `most_rows` rows are listed for all of them together."""
         found: list[LineDiff | None] = []
         room = most_rows
         for one in changes:
@@ -181,7 +188,7 @@ class StoredTexts:
 
 @dataclass(frozen=True, slots=True)
 class SideChange:
-    """How a file differs from the fork on one side, and who changed it. `diff` is None where it is no text, or too large to show."""
+    """A file's difference from the fork on one side, and who changed it. `diff` is None if the file is not text or too large to show."""
 
     outcome: Outcome
     authors: Authors = "agent"
@@ -190,7 +197,7 @@ class SideChange:
 
 @dataclass(frozen=True, slots=True)
 class DivergedFile:
-    """A file that differs from the fork on one of the sides. `alike` is true where it is the same on both."""
+    """A file that differs from the fork on at least one side. `alike` is true if it is the same on both."""
 
     path: str
     left: SideChange
@@ -214,14 +221,14 @@ def find_divergence(
     begins: Sequence[str],
     newest: Sequence[str],
 ) -> Divergence:
-    """What changed on a line that was left, and what changed until now, since the two diverged.
+    """Find the changes on a line that was left, and the changes until now, since the two diverged.
 
     Args:
-        log: the snapshots, with one of `now`.
-        texts: reads contents.
+        log: the snapshots, including one of `now`.
+        texts: the reader of contents.
         now: a fresh scan.
-        begins: the names of the first checkpoints that are on one side only; the one that was made first is at the fork.
-        newest: the names of the newest checkpoint of the line that was left, the best first.
+        begins: the uids of the first checkpoints that are on one side only; the one that was made first is at the fork.
+        newest: the uids of the newest checkpoint of the line that was left, the preferred one first.
     """
     fork = log.at_first_of(begins)
     end = next((found for uid in newest if (found := log.after_checkpoint(uid)) is not None), None)
@@ -254,16 +261,16 @@ def find_divergence(
     return Divergence(tuple(files), tuple(log.notes_at(end)))
 
 
-def _is_known(manifest: Mapping[str, Entry], path: str) -> bool:
-    """Whether it is known what a path held, or that there was nothing."""
+def _is_known(manifest: Mapping[str, ManifestEntry], path: str) -> bool:
+    """Whether the contents of a path, or its absence, are known."""
     entry = manifest.get(path)
     return was_looked_for(manifest, path) if entry is None else entry.is_known
 
 
 def _side(
     texts: StoredTexts | None,
-    before: Entry | None,
-    after: Entry | None,
+    before: ManifestEntry | None,
+    after: ManifestEntry | None,
     by: Sequence[By],
     room: int,
 ) -> SideChange:
@@ -275,7 +282,7 @@ def _side(
 
 
 def _authors(by: Sequence[By]) -> Authors:
-    """Who changed a file since the last restore of it."""
+    """Return who changed a file since its last restore."""
     since = by[len(by) - by[::-1].index("restore") :] if "restore" in by else by
     if not since or FOREIGN.isdisjoint(since):
         return "agent"

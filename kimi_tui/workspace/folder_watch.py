@@ -1,9 +1,9 @@
-"""`FolderWatch`: the kernel tells which names in a set of folders are made, renamed or written (inotify, Linux only).
+"""`FolderWatch`: the kernel reports which names in a set of folders are created, renamed or written (inotify, Linux only).
 
-One inotify instance with a thread of its own, which waits for events and hands them over in batches. A watch hangs on the
-folder that was opened, not on its path: a folder that is renamed meanwhile is still told about under the path it was added
-by, so whoever acts on an event looks again at what is there. Not told: what happens in folders below, writes through
-another hard link or a shared mapping, and what other machines do on a network file system.
+One inotify instance with a thread of its own, which waits for events and hands them over in batches. A watch belongs to the
+folder that was opened, not to its path: a folder that is renamed meanwhile is still reported under the path with which it was
+added, so a receiver of events must look at the file system again. Not reported are events in folders below, writes through
+another hard link or a shared mapping, and changes by other machines on a network file system.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LIMIT_FILE = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
 class NameEvent(NamedTuple):
-    """Something happened to a name in a watched folder.
+    """An event of a name in a watched folder.
 
     Attributes:
-        folder: the path under which the folder was added; empty where events were lost, so that anything may have happened.
-        name: the name in it.
-        is_folder: whether it is a folder.
+        folder: the path with which the folder was added; empty if events were lost, so that anything may have happened.
+        name: the name in the folder.
+        is_folder: whether the name is a folder.
     """
 
     folder: str
@@ -41,19 +41,19 @@ class NameEvent(NamedTuple):
 
 
 LOST = NameEvent("", "", is_folder=False)
-"""In the place of events that the kernel dropped, because too many were waiting."""
+"""Stands for events that the kernel dropped because too many were waiting."""
 
 
 class FolderWatch:
-    """Watches folders. `add` and `remove` are for any thread.
+    """Watches folders. `add` and `remove` may be called from any thread.
 
     Args:
         on_events: called in the watch's own thread with each batch of events.
-        most: how many folders are watched at most; also never more than half of what the user may watch
-            (`max_user_watches`), which is shared with their editor.
+        most: the largest number of folders to watch; it is also limited to half of the user's limit (`max_user_watches`),
+            which other programs, such as an editor, share.
 
     Raises:
-        OSError: there is no inotify, or the user has too many instances.
+        OSError: the system has no inotify, or the user has too many instances.
     """
 
     def __init__(self, on_events: Callable[[Sequence[NameEvent]], None], *, most: int) -> None:
@@ -72,17 +72,17 @@ class FolderWatch:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The watched folders, by the paths they were added under."""
+        """The watched folders, by the paths with which they were added."""
         with self._lock:
             return frozenset(self._numbers)
 
     def add(self, path: str, folder: int, *, writes: bool = False) -> bool:
-        """Watch a folder; False where there is no room for one more, or the kernel refuses.
+        """Watch a folder; return False if there is no room for one more, or if the kernel refuses.
 
         Args:
-            path: under which it is told about.
-            folder: its descriptor, `O_PATH` suffices; may be closed afterwards.
-            writes: whether writes to files in it are told, besides new names.
+            path: the path under which its events are reported.
+            folder: its descriptor (`O_PATH` suffices), which may be closed afterwards.
+            writes: whether writes to its files are reported, besides new names.
         """
         kinds = _CREATE | _MOVED_TO | _ONLY_FOLDERS | _EXCLUDE_UNLINKED
         kinds |= (_MODIFY | _CLOSE_WRITE) if writes else 0
@@ -96,7 +96,7 @@ class FolderWatch:
             if number < 0:
                 return False
             if self._numbers.get(path) != number:
-                # The path is another folder by now, or the folder was known by another path, whose number it has.
+                # The path leads to another folder by now, or the folder was added with another path, whose watch number it has.
                 self._forget(path)
                 self._numbers.pop(self._paths.get(number, ""), None)
                 self._paths[number] = path
@@ -104,12 +104,12 @@ class FolderWatch:
             return True
 
     def remove(self, path: str) -> None:
-        """Watch a folder no longer."""
+        """Stop watching a folder."""
         with self._lock:
             self._forget(path)
 
     def close(self) -> None:
-        """Watch nothing any more. May wait for the events that are being handled."""
+        """Stop watching all folders. It may wait for the events that are being handled."""
         with self._lock:
             self._most = 0
             with contextlib.suppress(OSError):
@@ -157,7 +157,7 @@ class FolderWatch:
                     self._numbers.pop(self._paths.pop(number, ""), None)
                 elif (folder := self._paths.get(number)) is not None:
                     event = NameEvent(folder, os.fsdecode(name), bool(kinds & _IS_FOLDER))
-                    # A file that is written in many pieces is told once in a batch.
+                    # A file written in many pieces is reported once per batch.
                     if not events or events[-1] != event:
                         events.append(event)
         return events
@@ -171,10 +171,10 @@ def _most_of_user() -> int:
 
 
 def _libc() -> Any:
-    """The C library with inotify's calls.
+    """Return the C library with inotify's calls.
 
     Raises:
-        OSError: it has none.
+        OSError: the C library has no inotify.
     """
     if sys.platform != "linux":
         raise OSError("there is no inotify on this system")

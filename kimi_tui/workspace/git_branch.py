@@ -1,6 +1,6 @@
 """The branch of a work folder, read from `.git/HEAD` without running git.
 
-In a hostile repository even `git status` starts a program that its configuration names. Reads files: call it in a thread.
+In a hostile repository even `git status` starts a program that its configuration names. The function reads files, so call it in a thread.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ LIMIT_BYTES = 4096
 
 
 def branch_of(folder: Path) -> str:
-    """The branch's name, the first 7 digits of a detached commit, or nothing."""
+    """Return the branch's name, the first 7 digits of a detached commit, or an empty text."""
     for place in (folder, *folder.parents):
         git = place / ".git"
         try:
             if git.is_dir():
                 return _head(git)
             if git.is_file():
-                # A worktree or submodule: the file names the folder that holds HEAD.
+                # In a worktree or submodule this is a file that names the folder with HEAD.
                 line = _read(git)
                 if line.startswith("gitdir:"):
                     return _head(place / line.removeprefix("gitdir:").strip())

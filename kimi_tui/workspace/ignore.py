@@ -1,8 +1,8 @@
 """Matches paths against `.gitignore` rules, as git would, without running git.
 
-The rules are not trusted, so matching takes bounded time whatever they are: a name or an ending is looked up, and only what
-has other wildcards becomes a regular expression, of atomic groups, which do not backtrack. Rules are read from the
-`.gitignore` files of the work folder, in those of the repository around it, and in the repository's own exclude file. Git
+The rules are not trusted, so matching takes bounded time for any rules: a name or an ending is looked up, and only patterns
+with other wildcards become regular expressions, made of atomic groups, which do not backtrack. Rules are read from the
+`.gitignore` files of the work folder, from those of the repository around it, and from the repository's exclude file. Git
 itself is not run: in a hostile repository it executes programs.
 """
 
@@ -24,24 +24,27 @@ _SHORT = re.compile(r"(?:git|hg|svn|jj)~[0-9]{1,2}")
 
 
 def is_of_version_control(name: str) -> bool:
-    """Whether a file system may find a folder of a version control system under this name: without case, characters that
-    nobody sees and blanks and dots at the end; by its short name, one of its streams, or a backslash (NTFS, FAT, SMB)."""
+    """Whether a file system may find a folder of a version control system under this name. File systems may ignore case,
+    invisible characters, and blanks and dots at the end, and NTFS, FAT and SMB also accept a short name, a stream's name, or
+    a backslash.
+    """
     if name[:1] != "." and "~" not in name and "\\" not in name and name.isascii():
-        # Most names: each of a scan comes by here.
+        # Every name of a scan is checked here, and most end with this fast test.
         return False
     pieces = (folded(piece.partition(":")[0]) for piece in name.split("\\"))
     return any(piece in ALWAYS or _SHORT.fullmatch(piece) for piece in pieces)
 
 
 MOST_EXPRESSIONS = 300
-"""How many rules with wildcards inside are used for one path: each costs time on every path. Further ones are ignored, so
-more files are kept, never fewer. The longest `.gitignore` files in use have some fifty."""
+"""The number of rules with inner wildcards that are used for one path, as each takes time on every path. Further rules are
+ignored, so more files are kept, never fewer. The longest `.gitignore` files in use have about fifty.
+"""
 _EXPRESSION_BYTES = 24 * 1024
-"""How long all these rules of one file together may be: compiling them costs time too."""
+"""The total length of these rules in one file, as compiling them takes time too."""
 _AT_ONCE = 32
-"""How many of them are looked at in one go: meanwhile no other thread runs, and the longest paths take a while."""
+"""The number of rules that one expression matches: no other thread runs meanwhile, and the longest paths take a while."""
 _PATTERN_BYTES = 4096
-"""No path is longer, so a pattern beyond that is none that anybody wrote for one."""
+"""No path is longer, so no useful pattern is."""
 
 _BOM = b"\xef\xbb\xbf"
 _SPECIAL = re.compile(rb"[*?\[\\]")
@@ -65,18 +68,18 @@ _LIMIT_BYTES = 1 << 20
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-# -- one pattern -------------------------------------------------------------------------------------
+# -- patterns ----------------------------------------------------------------------------------------
 
 
 class GlobPattern:
     """One pattern as `.gitignore` writes them, without `!` and a final slash, and whether a path matches it.
 
-    A pattern without a slash matches the last name of a path, any other the whole path. Paths are bytes without a slash
-    at either end. The time of a match grows with the length of path times pattern, never faster.
+    A pattern without a slash matches the last name of a path, any other the whole path. Paths are bytes without a slash at
+    either end. The time of a match grows no faster than the length of the path times that of the pattern.
 
     Attributes:
-        literal: what a path has to be, where the pattern has no wildcard.
-        suffix: what a name has to end with, where the pattern is `*` and this.
+        literal: the only text that matches, if the pattern has no wildcard.
+        suffix: the ending that a name must have, if the pattern is `*` and this ending.
     """
 
     __slots__ = ("_pattern", "is_name", "literal", "suffix")
@@ -92,20 +95,20 @@ class GlobPattern:
             self.suffix = pattern[1:]
 
     def expression(self) -> bytes:
-        """A regular expression equivalent to the pattern, to be matched from the start.
+        """Return an equivalent regular expression, to be matched from the start.
 
         Raises:
-            ValueError: nothing can ever match it, or it is longer than any path.
+            ValueError: nothing can ever match the pattern, or it is longer than any path.
         """
         if len(self._pattern) > _PATTERN_BYTES:
             raise ValueError("too long")
         return _name(self._pattern) if self.is_name else _whole_path(self._pattern)
 
     def matcher(self) -> Callable[[bytes], bool]:
-        """A function that says whether a path matches.
+        """Return a function that says whether a path matches.
 
         Raises:
-            ValueError: nothing can ever match it, or it is longer than any path.
+            ValueError: nothing can ever match the pattern, or it is longer than any path.
         """
         match = re.compile(self.expression(), re.DOTALL).match
         if self.is_name:
@@ -118,9 +121,10 @@ def _name(pattern: bytes) -> bytes:
 
 
 def _whole_path(pattern: bytes) -> bytes:
-    """The expression of a pattern with slashes: runs of names between `**`, each matched at its first place, without backtracking.
+    """Return the expression of a pattern with slashes: sequences of names between `**`, each matched at its first place,
+    without backtracking.
 
-    Each run has a fixed number of names, so whatever can match can match with every run as early as possible.
+    Each sequence has a fixed number of names, so a path that matches at all also matches with every sequence at its earliest place.
     """
     runs: list[list[bytes]] = [[]]
     for name in _names(pattern):
@@ -145,7 +149,7 @@ def _whole_path(pattern: bytes) -> bytes:
 
 
 def _names(pattern: bytes) -> Iterator[bytes]:
-    """The names of a path pattern; a slash within `[...]` is no separator, but then nothing matches it either."""
+    """Yield the names of a path pattern; a slash within `[...]` is no separator, but such a pattern matches nothing."""
     start = place = 0
     while place < len(pattern):
         byte = pattern[place : place + 1]
@@ -163,7 +167,7 @@ def _names(pattern: bytes) -> Iterator[bytes]:
 
 
 def _segment(pattern: bytes) -> bytes:
-    """An expression for one whole name: each stretch between stars matched at its first place, the last one at the end."""
+    """Return an expression for one whole name: each stretch between stars is matched at its first place, the last one at the end."""
     stretches: list[bytes] = [b""]
     place = 0
     while place < len(pattern):
@@ -194,7 +198,7 @@ def _segment(pattern: bytes) -> bytes:
 
 
 def _class(pattern: bytes, start: int) -> tuple[bytes, int]:
-    """The bytes that `[...]` at this place stands for, as an expression, and the place behind it."""
+    """Return an expression for the bytes that `[...]` at this place stands for, and the place after it."""
     place = start + 1
     is_negated = pattern[place : place + 1] in (b"!", b"^")
     place += is_negated
@@ -249,20 +253,20 @@ def _class_byte(pattern: bytes, place: int) -> tuple[int, int]:
     return pattern[place], place + 1
 
 
-# -- one file ----------------------------------------------------------------------------------------
+# -- rule files --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """The place of a rule in its file, later ones win, and what it says."""
+    """The place of a rule in its file (later rules win), and its verdict."""
 
     number: int
     ignores: bool
 
 
 @dataclass(slots=True)
-class _Table:
-    """Rules that are found by looking up a text: the last for a folder, and the last for anything."""
+class _RuleTable:
+    """Rules that are found by looking up a text: the last one for a folder, and the last one for any file."""
 
     folders: dict[bytes, _Rule] = field(default_factory=dict[bytes, _Rule])
     anything: dict[bytes, _Rule] = field(default_factory=dict[bytes, _Rule])
@@ -278,7 +282,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """A rule with wildcards inside, and its regular expression."""
+    """A rule with inner wildcards, and its regular expression."""
 
     rule: _Rule
     text: bytes
@@ -288,31 +292,31 @@ class _Expression:
 
 
 class IgnoreFile:
-    """The rules of one `.gitignore`; paths are relative to the folder it stands in. Equal where the texts are.
+    """The rules of one `.gitignore`; paths are relative to its folder. Two objects are equal if their texts are.
 
     Args:
-        text: of the file; bytes that are no UTF-8 as `surrogateescape` has them.
-        n_expressions: how many rules with wildcards inside may count.
+        text: the text of the file; bytes that are not UTF-8 are decoded with `surrogateescape`.
+        n_expressions: the largest number of rules with inner wildcards.
     """
 
     __slots__ = ("_any", "_expressions", "_names", "_paths", "_suffix_sizes", "_suffixes", "_text")
 
     def __init__(self, text: str, n_expressions: int = MOST_EXPRESSIONS) -> None:
         self._text = text
-        self._names, self._paths, self._suffixes = _Table(), _Table(), _Table()
+        self._names, self._paths, self._suffixes = _RuleTable(), _RuleTable(), _RuleTable()
         others: list[tuple[_Rule, GlobPattern, bool]] = []
         lines = text.encode("utf-8", "surrogateescape").removeprefix(_BOM).split(b"\n")
         for number, line in enumerate(lines):
             self._add(number, line.removesuffix(b"\r"), others)
         self._suffix_sizes = sorted({len(suffix) for suffix in self._suffixes.folders})
-        # The last rules win, so they are those that count.
+        # The last rules win, so those are kept.
         self._expressions = _compiled(reversed(others), n_expressions)
-        # A look at many of them at once settles most paths: they match none.
+        # One match of many joined rules settles most paths: they match none.
         self._any = _joined(self._expressions)
 
     @property
     def n_expressions(self) -> int:
-        """How many rules with wildcards inside there are."""
+        """The number of rules with inner wildcards."""
         return len(self._expressions)
 
     def __eq__(self, other: object) -> bool:
@@ -344,7 +348,7 @@ class IgnoreFile:
             others.append((rule, pattern, folders_only))
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
-        """True: ignored; False: expressly not; None: no rule here says anything."""
+        """Return True for ignored, False for explicitly not ignored, None if no rule here matches."""
         asked = path.encode("utf-8", "surrogateescape")
         name = asked[asked.rfind(b"/") + 1 :]
         best = self._names.get(name, is_folder=is_folder)
@@ -380,7 +384,7 @@ def _compiled(
         try:
             text = pattern.expression()
         except ValueError:
-            # Nothing matches it in git either.
+            # Git ignores such a pattern too.
             continue
         room_bytes -= len(text)
         if room_bytes < 0:
@@ -401,7 +405,7 @@ def _joined(expressions: list[_Expression]) -> list[tuple[bool, Callable[[bytes]
 
 
 def _without_final_blanks(line: bytes) -> bytes:
-    """The line as git trims it: blanks at the end go, but for one behind a backslash and what stands before it."""
+    """Return the line as git trims it: blanks at the end are removed, except one after a backslash."""
     kept = line.rstrip(b" ")
     if len(kept) == len(line):
         return line
@@ -409,38 +413,39 @@ def _without_final_blanks(line: bytes) -> bytes:
     return kept + b" " if n_backslashes % 2 else kept
 
 
-# -- the files above one another ---------------------------------------------------------------------
+# -- stacks of rule files ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreStack:
     """The rule files from the outermost down to one folder; the deepest that has a matching rule wins.
 
-    Each stands with how much of a path (relative to the work folder) its rules do not see, and what they see before it.
+    Each file comes with the length of the part of a path (relative to the work folder) that its rules do not see, and with
+    the text that they see before the rest.
     """
 
     files: tuple[tuple[int, str, IgnoreFile], ...] = ()
 
     @property
     def room(self) -> int:
-        """How many more rules with wildcards inside a further file may have."""
+        """The number of further rules with inner wildcards that a file may have."""
         used = sum(rules.n_expressions for _, _, rules in self.files)
         return max(0, MOST_EXPRESSIONS - used)
 
     def entered(self, folder: str, rules: IgnoreFile | None) -> IgnoreStack:
-        """The stack inside `folder` (relative, empty for the top), where `rules` stand in its own `.gitignore`."""
+        """Return the stack inside `folder` (relative, empty for the top), with the `rules` of its own `.gitignore`."""
         if rules is None:
             return self
         return IgnoreStack(((len(folder) + 1 if folder else 0, "", rules), *self.files))
 
     def around(self, below: str, rules: IgnoreFile | None) -> IgnoreStack:
-        """The stack with rules of a folder above the work folder, which from there is called `below` (with its slash)."""
+        """Return the stack with rules of a folder above the work folder, in which the work folder's path is `below` (with its slash)."""
         if rules is None:
             return self
         return IgnoreStack(((0, below, rules), *self.files))
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
-        """Whether this path (relative to the work folder) is left out; its folders are known not to be."""
+        """Whether this path (relative to the work folder) is ignored; its folders must be known not to be."""
         name = path.rpartition("/")[2]
         if is_of_version_control(name):
             return True
@@ -451,7 +456,7 @@ class IgnoreStack:
         return False
 
     def ignores_above(self, levels: int) -> bool:
-        """Whether the work folder itself (0 levels) or the folder so many levels above it is ignored."""
+        """Whether the work folder itself (0 levels) or the folder that many levels above it is ignored."""
         for _, below, rules in self.files:
             parts = below.rstrip("/").split("/")
             path = "/".join(parts[: len(parts) - levels])
@@ -464,12 +469,12 @@ class IgnoreStack:
 def read_rules(
     name: str, folder: int | None = None, n_expressions: int = MOST_EXPRESSIONS
 ) -> IgnoreFile | None:
-    """The rules in a file (of an open folder), or None where there are none to be read.
+    """Read the rules in a file (of an open folder); None if there are none.
 
     Args:
-        name: of the file.
-        folder: an open folder, or None where the name says where it is.
-        n_expressions: how many rules with wildcards inside may count.
+        name: the name of the file.
+        folder: a descriptor of the folder, or None if the name is a path.
+        n_expressions: the largest number of rules with inner wildcards.
     """
     try:
         handle = os.open(name, _FLAGS, dir_fd=folder)
@@ -485,9 +490,9 @@ def read_rules(
 
 
 def outer_rules(root: str) -> IgnoreStack:
-    """The rules from outside the work folder: those of the repository that it is a part of.
+    """Read the rules from outside the work folder: those of the repository that contains it.
 
-    Where they leave out the work folder itself, it is not meant to be a part, and they do not count.
+    If they ignore the work folder itself, it does not belong to that repository, and they do not count.
     """
     work = Path(root)
     top = next((folder for folder in (work, *work.parents) if (folder / ".git").exists()), None)

@@ -2,17 +2,16 @@
 
 The lists are in `protected_names.toml`.
 
-Names are compared as file systems may: without case, composed, without characters that nobody sees and without blanks and
-dots at their end; a backup or copy of what holds a secret holds it too. `NameList` judges a path; `secret_places` are those
-that only count below the home folder or in the system; `run_values` finds the commands in a file that a package manager
-would run.
+Names are compared as file systems may compare them: ignoring case, Unicode composition, invisible characters, and blanks and
+dots at their end; a backup or copy of a file with a secret counts as secret too. `NameList` judges a path; `secret_places`
+are the places that count only below the home folder or in the system; `run_values` finds the commands in a file that a
+package manager would run.
 
-What a link under such a name leads to is guarded as the link is, whatever its own name is: where `.env` is a link to
-`conf/real.txt`, a tool that is given `conf/real.txt` would find no guarded name in its path. So the links are looked for
-(`links_in`): at the top of the work folder, in the folders that are guarded themselves (hooks of git and its submodules,
-settings of editors) and, as far as `_MOST_LOOKED_AT` names go, in the upper folders; in the home folder at its top and in
-guarded folders there. What was found once, also by the sandbox, which looks further, counts as long as the program runs:
-a command could remove the link.
+The target of a link with such a name is guarded as the link is, whatever the target's name: if `.env` is a link to
+`conf/real.txt`, a tool that gets `conf/real.txt` would find no guarded name in its path. So `links_in` searches for such
+links: at the top of the work folder, in guarded folders (hooks of git and its submodules, settings of editors) and, for up to
+`_MOST_LOOKED_AT` names, in the upper folders; in the home folder at its top and in guarded folders. A link that was found
+once (also by the sandbox, which searches further) counts as long as the program runs, because a command could remove it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _SWAPS = (".swp", ".swo", ".swn")
 
 
 def folded(name: str) -> str:
-    """A name in the form in which it is compared."""
+    """Return a name in the form in which it is compared."""
     if not name.isascii():
         name = normalize("NFC", _UNSEEN.sub("", name).casefold())
     name = name.lower()
@@ -55,13 +54,13 @@ class NameList:
     """Rules of `protected_names.toml`.
 
     Attributes:
-        folders: names that cover what is below them too.
+        folders: names of folders that cover everything below them.
         names: names of files.
-        beginnings, ends: of names of files; what has none of them is in no pattern.
-        patterns: of names of files.
-        tails: by its last name, each rule of several names, and whether it covers what is below.
-        ways: by its last name, what such a rule has before its own last name.
-        copies: whether they are about backups and copies as well.
+        beginnings, ends: beginnings and ends of file names; a name with none of them matches no pattern.
+        patterns: patterns of file names.
+        tails: each rule of several names by its last name, and whether it covers everything below.
+        ways: the names of such a rule without its last one, by the last of them.
+        copies: whether the rules also cover backups and copies.
     """
 
     folders: frozenset[str]
@@ -74,11 +73,11 @@ class NameList:
     copies: bool
 
     def rule_in(self, path: Sequence[str], *, is_folder: bool = False) -> str:
-        """The name on the way that a rule is about; empty where none is.
+        """Return the first name in the path that a rule covers; empty if there is none.
 
         Args:
-            path: its names, from the top of what is judged.
-            is_folder: the last of them is a folder.
+            path: the names of the path, from the top.
+            is_folder: whether the last of them is a folder.
         """
         seen = [folded(name) for name in path]
         last = len(seen) - 1
@@ -88,11 +87,11 @@ class NameList:
         return ""
 
     def ends_in(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a rule is about the last name of a path, whose folders are known to be in no rule."""
+        """Whether a rule covers the last name of a path whose folders are known to be covered by none."""
         return self.covers([folded(name) for name in path.split("/")], is_folder=is_folder)
 
     def covers(self, seen: Sequence[str], *, is_folder: bool) -> bool:
-        """Whether the list covers a name, which is folded already."""
+        """Whether the list covers the last of these folded names."""
         if self._is_named(seen, is_folder=is_folder):
             return True
         name = seen[-1]
@@ -100,12 +99,12 @@ class NameList:
             return False
         originals = [original]
         if name.endswith(_SWAPS):
-            # An editor hides its copy by a dot in front.
+            # An editor hides its copy with a leading dot.
             originals.append(original.removeprefix("."))
         return any(self._is_named([*seen[:-1], one], is_folder=is_folder) for one in originals)
 
     def leads_on(self, seen: Sequence[str]) -> bool:
-        """Whether a rule of several names may be about something in this folder, whose names are folded."""
+        """Whether a rule of several names may cover a file in the folder with these folded names."""
         return any(self._matches(seen, way) for way in self.ways.get(original_of(seen[-1]), ()))
 
     def _is_named(self, seen: Sequence[str], *, is_folder: bool) -> bool:
@@ -129,13 +128,13 @@ class NameList:
 
 @lru_cache(maxsize=4096)
 def original_of(name: str) -> str:
-    """The folded name of what this one is a backup or copy of, by its name; the name itself where it is of none."""
+    """Return the folded name of the original if this name looks like a backup or copy; else the folded name itself."""
     for _ in range(_MOST_ENDINGS):
         stem, dot, ending = name.rpartition(".")
         if start := _start_of_copy(name):
             name = name[:start]
         elif dot and ending in _endings() and (start := _start_of_copy(stem)):
-            # In front of the ending, where file managers put it.
+            # File managers put the mark of a copy before the ending.
             name = f"{stem[:start]}.{ending}"
         elif name.startswith("#") and name.endswith("#") and len(name) > 2:
             name = name[1:-1]
@@ -148,28 +147,29 @@ def original_of(name: str) -> str:
 
 @cache
 def secrets() -> NameList:
-    """Files that hold secrets."""
+    """The list of files that hold secrets."""
     return _list("secrets", copies=True)
 
 
 @cache
 def runs_later() -> NameList:
-    """Files that are executed later, or configure what is executed."""
+    """The list of files that are executed later, or configure programs that are."""
     return _list("runs_later", copies=False)
 
 
 @cache
 def runs_when_started() -> NameList:
-    """Files that run when the user starts the build, test or tool that reads them: edited every day, so that writing them does
-    not ask."""
+    """The list of files that run when the user starts the build, test or tool that reads them. They are edited every day, so
+    writing them needs no approval.
+    """
     return _list("runs_when_started", copies=False)
 
 
 def secret_places(environ: Mapping[str, str]) -> list[str]:
-    """What holds secrets in the home folder and in the system, wherever the names alone do not say so; absolute paths.
+    """Return the absolute paths of secrets in the home folder and in the system that names alone do not show.
 
     Args:
-        environ: the environment, for the home folder and what it has elsewhere.
+        environ: the environment, for the home folder and its parts that are elsewhere.
     """
     in_home, in_system = _secret_places()
     return [*home_places(environ, *in_home), *in_system]
@@ -177,7 +177,7 @@ def secret_places(environ: Mapping[str, str]) -> list[str]:
 
 @cache
 def _secret_places() -> tuple[list[str], list[str]]:
-    """Paths from the home folder, and absolute ones."""
+    """Read the paths relative to the home folder, and the absolute ones."""
     tables = cast("list[dict[str, list[str]]]", _data()["secrets"])
     rules = [rule.removesuffix("/") for table in tables for rule in table["names"]]
     in_home = [rule[2:] for rule in rules if rule.startswith("~/")]
@@ -185,7 +185,7 @@ def _secret_places() -> tuple[list[str], list[str]]:
 
 
 def partly_run_files() -> list[str]:
-    """The names of files in which only some keys are run, as they are usually written."""
+    """Return the usual names of files in which only some keys are run."""
     return [
         written
         for name in cast("dict[str, list[str]]", _data()["run_keys"])
@@ -194,11 +194,11 @@ def partly_run_files() -> list[str]:
 
 
 def run_values(name: str, text: str) -> Sequence[object] | None:
-    """The values in a file that a tool would run; None where that is unknown.
+    """Return the values in a file that a tool would run; None if they are unknown.
 
     Args:
-        name: of the file.
-        text: of the file; empty where there is none.
+        name: the name of the file.
+        text: the text of the file; empty if there is no file.
     """
     keys = cast("dict[str, list[str]]", _data()["run_keys"]).get(folded(name), [])
     if not keys or not text:
@@ -229,7 +229,7 @@ def _at(value: object, parts: Sequence[str]) -> object:
 
 
 def _sections(text: str) -> dict[str, object]:
-    """The values of a file in the form of `setup.cfg`, by section and key; a value has the lines that are indented below it."""
+    """Parse a file in the form of `setup.cfg`: its values by section and key; indented lines belong to the value above."""
     sections: dict[str, dict[str, str]] = {}
     section: dict[str, str] = {}
     key = ""
@@ -242,7 +242,7 @@ def _sections(text: str) -> dict[str, object]:
         elif line[0].isspace() and key:
             section[key] += f"\n{line.strip()}"
         else:
-            # Whichever of the two signs comes first ends the key.
+            # The sign that comes first ends the key.
             end = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=len(line))
             key = line[:end].strip().lower().replace("_", "-")
             section[key] = line[end + 1 :].strip()
@@ -257,8 +257,8 @@ def _data() -> dict[str, Any]:
 
 
 def _start_of_copy(name: str) -> int:
-    """Where in a name begins what tools put behind the name of a backup or copy; 0 where there is nothing of that."""
-    # The pattern alone would take most of the time in which a folder is scanned.
+    """Return the place in a name where the mark of a backup or copy begins; 0 if it has none."""
+    # The pattern alone would take most of the time of a scan, so endings are compared first.
     found = _copy().search(name) if name.endswith(_ends_of_copies()) else None
     return found.start() if found else 0
 
@@ -281,7 +281,7 @@ def _copy() -> re.Pattern[str]:
 
 @cache
 def _endings() -> frozenset[str]:
-    """What comes last in a name of the lists."""
+    """Return the endings of the names in the lists."""
     tables = cast("list[dict[str, list[str]]]", _data()["secrets"])
     return frozenset(
         rule.rpartition(".")[2] for table in tables for rule in table["names"] if "." in rule[1:]
@@ -331,7 +331,7 @@ def _any(globs: Iterable[str]) -> str:
 
 
 PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".nox"})
-"""Folders of packages and of what was built: nothing is looked for in them."""
+"""Folders of packages and of build results, which are not searched."""
 _STORES = frozenset({"objects", "refs", "logs", "lfs", "annex"})
 _DEEPEST = 4
 _MOST_LOOKED_AT = 2000
@@ -340,7 +340,7 @@ _MOST_KNOWN = 5000
 
 
 class GuardedLink(NamedTuple):
-    """A link: the names on the way to it from the folder that was looked through, and the real path that it leads to."""
+    """A link: the names on the path to it from the searched folder, and the real path of its target."""
 
     names: tuple[str, ...]
     real: str
@@ -350,11 +350,11 @@ _known: dict[str, dict[GuardedLink, None]] = {}
 
 
 def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
-    """The guarded links of a folder, and those that it was seen to have. Lists folders: for a thread.
+    """Find the guarded links of a folder, and return them with those found before. It lists folders, so call it in a thread.
 
     Args:
-        folder: its real path.
-        deepest: how many folders down; where it is 0, only guarded ones at the top are entered.
+        folder: the real path of the folder.
+        deepest: the number of levels to descend; with 0 only guarded folders at the top are entered.
     """
     waiting = deque[tuple[tuple[str, ...], str, bool]]([((), folder, False)])
     n_looked_at = 0
@@ -381,12 +381,12 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
 
 
 def known_links(folder: str) -> list[GuardedLink]:
-    """Those that a folder, by its real path, was seen to have."""
+    """Return the guarded links that were found in a folder, given by its real path."""
     return list(_known.get(folder, ()))
 
 
 def remember_link(folder: str, link: str) -> str:
-    """Note a guarded link below a folder; returns the real path that it leads to."""
+    """Note a guarded link below a folder; return the real path of its target."""
     real = real_path(link)
     known = _known.setdefault(folder, {})
     if len(known) < _MOST_KNOWN:
@@ -395,19 +395,19 @@ def remember_link(folder: str, link: str) -> str:
 
 
 def _is_guarded(names: tuple[str, ...], *, is_folder: bool = False) -> bool:
-    """Whether a path, whose folders are not guarded, is in one of the lists."""
+    """Whether one of the lists covers a path whose folders are not guarded."""
     path = "/".join(names)
     return any(rules.ends_in(path, is_folder=is_folder) for rules in (secrets(), runs_later()))
 
 
 def _may_guard(names: tuple[str, ...]) -> bool:
-    """Whether a link is guarded, or a path that goes through it may be."""
+    """Whether a link is guarded, or a path through it may be."""
     return _is_guarded(names) or folded(names[-1]) in _ways()
 
 
 @cache
 def _ways() -> frozenset[str]:
-    """Names of folders that a rule of several names goes through."""
+    """Return the names of folders in rules of several names."""
     return frozenset(
         name
         for rules in (secrets(), runs_later())

@@ -1,4 +1,4 @@
-"""Restores files from snapshots: a plan for each path, which can be previewed, and carrying it out.
+"""Restores files from snapshots: makes a plan for each path, which can be previewed, and carries it out.
 
 Each file is checked before and after it is changed; a file that differs from what the plan saw is not overwritten. The
 intent is on the disk before the first write, so that an interrupted restore is finished at the next start.
@@ -33,10 +33,10 @@ from kimi_tui.workspace.snapshots import (
     FOREIGN,
     REST,
     By,
-    Entry,
     Kind,
     Limits,
     Manifest,
+    ManifestEntry,
     ancestors,
     new_id,
     parse_entry,
@@ -75,29 +75,30 @@ CHANGED_MEANWHILE = "changed meanwhile; left alone"
 PROTECTED = "it runs later, steers tools or holds secrets; only brought back when you ask for it"
 _KEY_BYTES = 32
 _CLOCK_S = 2.0
-"""By so much the times of files may be behind the clock: FAT keeps every second one."""
+"""Seconds by which the times of files may be behind the clock: FAT stores only even seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What a restore would do to one path. `now` and `then` are None where there is no file.
+    """The planned change of one path. `now` and `then` are None if there is no file.
 
-    `reason` is for the user, in a few words; where it is given the user is asked, also where it is no conflict: someone
-    else had changed the file, and then the agent. `would` is what a `conflict` becomes if the user chooses it. `stays` is
-    the deepest folder above it that was there then: no folder from there upwards goes with a deleted file.
+    `reason` tells the user in a few words why the path needs attention; with a reason the user is asked, even without a
+    conflict (somebody else had changed the file before the agent did). `would` is the change that a `conflict` becomes if the
+    user chooses it. `stays` is the deepest folder above the path that existed then: deleting the file removes neither this
+    folder nor any above it.
     """
 
     path: str
     change: Change
-    now: Entry | None
-    then: Entry | None
+    now: ManifestEntry | None
+    then: ManifestEntry | None
     reason: str = ""
     would: Change = "skip"
     stays: str = ""
 
     @property
     def only_rights(self) -> bool:
-        """Whether the contents are the same, and only the permission bits differ."""
+        """Whether only the permission bits differ, and the contents are the same."""
         now, then = self.now, self.then
         return (
             now is not None
@@ -109,9 +110,9 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What a restore would do. `reason` says why nothing can be brought back at all, empty where it can.
+    """The planned restore. `reason` says why nothing can be restored at all; empty if something can.
 
-    `not_covered` are paths that no snapshot holds, each with the reason; `remarks` are sentences for the user.
+    `not_covered` are paths that no snapshot holds, each with its reason; `remarks` are sentences for the user.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -121,7 +122,7 @@ class RestorePlan:
 
 
 def why_not(kind: Kind) -> str:
-    """Why a path of this kind is not covered, in a few words."""
+    """Say in a few words why a path of this kind is not covered."""
     return _WHY_NOT[kind]
 
 
@@ -131,14 +132,14 @@ def plan_to(
     changed_by: Mapping[str, Sequence[By]],
     made_by_others: Collection[str],
 ) -> list[FileChange]:
-    """What it takes to make the files of `now` those of `then`, path by path in order.
+    """Plan the changes that turn the files of `now` into those of `then`, ordered by path.
 
     Args:
-        then: the manifest to go back to.
+        then: the manifest to restore.
         now: a fresh scan.
-        changed_by: who changed each path since, in that order (paths not in it are the same). A file that someone else
+        changed_by: who changed each path since, in order of time (paths not in it are unchanged). A file that somebody else
             changed after the agent is a conflict.
-        made_by_others: what is not deleted unasked: the files that someone else made since.
+        made_by_others: the files that somebody else created since, which are not deleted without asking.
     """
     changes: list[FileChange] = []
     folders: frozenset[str] | None = None
@@ -151,7 +152,7 @@ def plan_to(
             continue
         reason = _not_covered(path, before, after, then, now)
         if reason is not None:
-            # The files of a folder that is still there were left out then, and those in it now are told path by path.
+            # The folder's files were left out then and are scanned now, so they are planned one by one.
             reason = reason or ("" if path in present else _lost(path, before, after))
             if reason:
                 changes.append(FileChange(path, "skip", before, after, reason))
@@ -178,13 +179,13 @@ def plan_to(
 def plan_back(
     before_it: Manifest, after_it: Manifest, now: Manifest, paths: Iterable[str]
 ) -> list[FileChange]:
-    """What it takes to reverse a restore: its own paths, and only where they still hold what it wrote.
+    """Plan the reversal of a restore: only its own paths, and only if they still have the contents that it wrote.
 
     Args:
         before_it: the files before the restore.
         after_it: the files after it.
         now: a fresh scan.
-        paths: what the restore touched.
+        paths: the paths that the restore changed.
     """
     changes: list[FileChange] = []
     folders = _folders_of(before_it)
@@ -210,14 +211,14 @@ def plan_back(
 
 
 def left_out(root: Path, now: Manifest, since: float) -> tuple[tuple[str, str], ...]:
-    """The paths that were not scanned, as the user reads them, each with the reason. Looks at files.
+    """Return the paths that were not scanned, in readable form, each with its reason. It looks at files.
 
-    Files that nobody has touched since are not named; of a folder it is not known what was changed in it.
+    Files that are unchanged since are not listed; a folder is always listed, as changes in it are not known.
 
     Args:
         root: the work folder.
         now: a fresh scan of it.
-        since: when the files stood as they would be brought back, in seconds since the epoch.
+        since: the time of the state to be restored, in seconds since the epoch.
     """
     found: list[tuple[str, str]] = []
     for path, entry in now.items():
@@ -239,13 +240,18 @@ def left_out(root: Path, now: Manifest, since: float) -> tuple[tuple[str, str], 
 
 
 def _not_covered(
-    path: str, before: Entry | None, after: Entry | None, then: Manifest, now: Manifest
+    path: str,
+    before: ManifestEntry | None,
+    after: ManifestEntry | None,
+    then: Manifest,
+    now: Manifest,
 ) -> str | None:
-    """Why a path cannot be restored: a reason to show, empty where it need not be shown; None where it can be restored."""
+    """Say why a path cannot be restored: the reason (empty if it need not be shown); None if it can be restored."""
     remark = next((one for one in (after, before) if one is not None and not one.is_known), None)
     if remark is None and after is not None and secrets().rule_in(path.split("/")):
-        # Kept when the name was on no list, or by somebody else: once written, no scan would see what it holds.
-        remark = Entry("secret")
+        # The file may have been kept before its name was on a list, or by another program; a scan would not see it once it
+        # is restored.
+        remark = ManifestEntry("secret")
     if remark is not None:
         is_missed = (before is not None and before.kept) or (after is not None and after.kept)
         return why_not(remark.kind) if is_missed else ""
@@ -256,8 +262,8 @@ def _not_covered(
     return None
 
 
-def _lost(path: str, before: Entry | None, after: Entry | None) -> str:
-    """Why something is gone, or another one, whose contents no snapshot ever held; empty where that is not so."""
+def _lost(path: str, before: ManifestEntry | None, after: ManifestEntry | None) -> str:
+    """Say why a file is gone or was replaced although no snapshot ever held its contents; empty if neither is so."""
     if after is None or after.is_known or path.rpartition("/")[2] == REST:
         return ""
     if is_of_version_control(path.rpartition("/")[2]):
@@ -273,19 +279,19 @@ def _was_empty_folder(path: str, then: Manifest) -> bool:
     return entry is not None and entry.kind == "folder" and not is_of_git
 
 
-def stands(entry: Entry | None, then: Entry | None) -> bool:
-    """Whether what a scan found at a path is what a restore was to bring there."""
+def stands(entry: ManifestEntry | None, then: ManifestEntry | None) -> bool:
+    """Whether a scan found the state at a path that a restore should bring there."""
     return entry == then or as_file(entry) == then
 
 
-def _would(before: Entry | None, after: Entry | None) -> Change:
+def _would(before: ManifestEntry | None, after: ManifestEntry | None) -> Change:
     if after is None:
         return "delete"
     return "create" if before is None else "restore"
 
 
-def as_file(entry: Entry | None) -> Entry | None:
-    """The entry of a path if it is a file: an empty folder is none."""
+def as_file(entry: ManifestEntry | None) -> ManifestEntry | None:
+    """Return the entry of a path if it is a file; an empty folder is not one."""
     return None if entry is None or entry.kind == "folder" else entry
 
 
@@ -307,22 +313,22 @@ class Intent:
     after: str
     changes: tuple[FileChange, ...]
     seal: str = ""
-    """What shows that this program noted it, see `seal_of`; of one that was read, what stood beside it."""
+    """The proof that this program noted the intent, see `seal_of`; in an intent that was read, the seal found in the file."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths that it changes."""
+        """The paths that the restore changes."""
         return tuple(one.path for one in self.changes)
 
     @property
     def created(self) -> frozenset[str]:
-        """Those of its paths that do not exist yet."""
+        """The paths that do not exist before the restore."""
         return frozenset(one.path for one in self.changes if one.now is None)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRestore:
-    """A restore whose intent is on the disk. `left` are conflicts that were not chosen, `stale` what changed since the plan."""
+    """A restore whose intent is on the disk. `left` are conflicts that were not chosen, `stale` the paths that changed since the plan."""
 
     intent: Intent
     left: tuple[str, ...] = ()
@@ -331,7 +337,7 @@ class PreparedRestore:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did. `failed` maps a path to why it is not as planned; the restore succeeded where it is empty."""
+    """The result of a restore. `failed` maps a path to the reason why it is not as planned; the restore succeeded if it is empty."""
 
     restored: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
@@ -339,23 +345,23 @@ class Restored:
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """The paths that are not as planned, and why."""
+        """The paths that are not as planned, with the reasons."""
         return self.failed or {}
 
 
 def carry_out(root: Path, store: BlobStore, changes: Collection[FileChange]) -> Restored:
-    """Do what was planned. Each path either becomes what it should or stays what it is, with the reason.
+    """Carry out the plan. Each path either gets its planned state or stays unchanged, with a reason.
 
     Args:
         root: the work folder.
-        store: where the contents are.
-        changes: what to do; `skip` and `conflict` are passed over.
+        store: the store of the contents.
+        changes: the planned changes; `skip` and `conflict` are ignored.
     """
     wanted = [one for one in changes if one.change in ("restore", "create", "delete")]
     restored: list[str] = []
     deleted: list[str] = []
     failed: dict[str, str] = {}
-    # Deletions first: a file may stand where a folder has to be, or the other way round.
+    # Deletions come first: a file may stand in the place of a needed folder, or a folder in that of a file.
     for one in sorted(wanted, key=lambda one: (one.then is not None, one.path)):
         try:
             _bring(root, store, one)
@@ -368,14 +374,14 @@ def carry_out(root: Path, store: BlobStore, changes: Collection[FileChange]) -> 
         else:
             (deleted if one.then is None else restored).append(one.path)
     for folder in {os.path.dirname(root / one.path) for one in wanted}:
-        # Some mounts refuse; the files in it are safe all the same.
+        # Some mounts refuse to sync folders; the files are safe even then.
         with contextlib.suppress(OSError):
             sync_folder(folder)
     return Restored(tuple(restored), tuple(deleted), failed)
 
 
 class _ChangedSince(Exception):
-    """The path no longer holds what the plan saw."""
+    """The path no longer has the state that the plan saw."""
 
 
 def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
@@ -388,10 +394,10 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
             return
         temporary = f".{one.then.blob[:24]}.restore" if one.then else ""
         if temporary:
-            # What a restore that was cut off left behind.
+            # An interrupted restore may have left its temporary file.
             discard(temporary, folder)
         if one.now is None and one.then is not None:
-            # An empty folder in its place gives way; any other does not let itself be removed.
+            # An empty folder in the file's place is removed; removing any other folder fails.
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=folder)
         found = current(name, folder)
@@ -409,7 +415,7 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
 
 
 def _make_folder(name: str, folder: int) -> None:
-    """Make an empty folder again; one that is there already may stay."""
+    """Create an empty folder; one that exists already may stay."""
     try:
         os.mkdir(name, dir_fd=folder)
     except FileExistsError as error:
@@ -430,20 +436,20 @@ def _write(name: str, temporary: str, content: bytes, one: FileChange, folder: i
         raise _ChangedSince from error
 
 
-def current(name: str, folder: int | None = None) -> Entry | None:
-    """The entry of a name in an open folder, read anew; None where there is nothing.
+def current(name: str, folder: int | None = None) -> ManifestEntry | None:
+    """Read the entry of a name in an open folder; None if there is nothing.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the name cannot be read.
     """
     return current_content(name, folder)[0]
 
 
-def current_content(name: str, folder: int | None = None) -> tuple[Entry | None, bytes]:
-    """The entry of a name, read anew, and the contents; None for contents that are too large to be kept.
+def current_content(name: str, folder: int | None = None) -> tuple[ManifestEntry | None, bytes]:
+    """Read the entry of a name, and its contents; None for the entry of contents that are too large to be kept.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the name cannot be read.
     """
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -451,30 +457,30 @@ def current_content(name: str, folder: int | None = None) -> tuple[Entry | None,
         return None, b""
     if stat.S_ISLNK(status.st_mode):
         target = os.fsencode(os.readlink(name, dir_fd=folder))
-        return Entry("link", hash_of(target), 0, len(target)), target
+        return ManifestEntry("link", hash_of(target), 0, len(target)), target
     if not stat.S_ISREG(status.st_mode):
-        return Entry("special"), b""
+        return ManifestEntry("special"), b""
     if status.st_size > _MAX_FILE_BYTES:
-        return Entry("large", size=status.st_size), b""
+        return ManifestEntry("large", size=status.st_size), b""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     handle = os.open(name, flags, dir_fd=folder)
     try:
         content = read_whole(handle, status.st_size)
     finally:
         os.close(handle)
-    entry = Entry("file", hash_of(content), permission_bits(status.st_mode), len(content))
+    entry = ManifestEntry("file", hash_of(content), permission_bits(status.st_mode), len(content))
     return entry, content
 
 
 @contextlib.contextmanager
 def _parent(root: Path, path: str, *, create: bool) -> Generator[int | None]:
-    """The folder of a path, opened part by part without following links; None if it is not there and not wanted."""
+    """Open the folder of a path, name by name without following links; None if it does not exist and must not be created."""
     try:
         folder = open_folder(root, path.split("/")[:-1], create=create)
     except (FileNotFoundError, NotADirectoryError) as error:
         if create or error.filename == str(root):
             raise
-        # A folder on the way is gone, or a file stands in its place: so the path itself is gone.
+        # A folder of the path is gone, or a file stands in its place, so the path itself is gone.
         yield None
         return
     try:
@@ -484,7 +490,7 @@ def _parent(root: Path, path: str, *, create: bool) -> Generator[int | None]:
 
 
 def _drop_empty_folders(root: Path, one: FileChange) -> None:
-    # A folder is only gone if nothing at all is left in it, also nothing ignored, and if it was not there then.
+    # A folder is only removed if nothing at all is left in it, not even ignored files, and if it did not exist then.
     path = one.path
     while "/" in path:
         path = path.rpartition("/")[0]
@@ -500,7 +506,7 @@ def _drop_empty_folders(root: Path, one: FileChange) -> None:
 
 
 def write_intent(path: Path, intent: Intent) -> None:
-    """Bring an intent to the disk.
+    """Write an intent to the disk and sync it.
 
     Raises:
         OSError: the disk refused.
@@ -511,26 +517,26 @@ def write_intent(path: Path, intent: Intent) -> None:
 
 
 def seal_of(intent: Intent, key: bytes, places: Sequence[str]) -> str:
-    """A message authentication code of an intent, which only the holder of the key can compute.
+    """Return a message authentication code of an intent, which only the holder of the key can compute.
 
     Args:
-        intent: which.
+        intent: the intent.
         key: from `seal_key`.
-        places: where it was noted and what it is about; it holds nowhere else.
+        places: the paths of the intent's file and of the work folder; the code is valid only for these.
     """
     body = json.dumps([*places, _record(intent)])
     return hmac.new(key, body.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
 
 
 def seal_key(path: Path, *, create: bool) -> bytes:
-    """The key under which this account seals intents: a file for its owner alone.
+    """Return the key with which this account seals intents: a file that only its owner can read.
 
     Args:
-        path: of the file.
-        create: make it where there is none.
+        path: the path of the file.
+        create: whether to create a missing file.
 
     Raises:
-        OSError: there is none, others can read or write it, or the disk refused.
+        OSError: the file is missing, others can read or write it, or the disk refused.
     """
     if create and not os.path.lexists(path):
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -569,14 +575,14 @@ def _record(intent: Intent) -> dict[str, Any]:
 
 
 def read_intent(path: Path) -> Intent | None:
-    """The intent of a restore that was cut off, if there is one."""
+    """Read the intent of an interrupted restore; None if there is none."""
     try:
         record = cast("dict[str, Any]", json.loads(read_regular(path, _MAX_INTENT_BYTES)))
         changes = tuple(_change_in(row) for row in cast("list[list[Any]]", record["changes"]))
         seal = str(record.get("seal", ""))
         return Intent(str(record["before"]), str(record["after"]), changes, seal)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        # None, or cut off while it was being written: then nothing had been touched yet. Or one that leads elsewhere.
+        # The intent is missing or incomplete, and nothing had been changed then, or it leads to another place.
         return None
 
 

@@ -1,8 +1,8 @@
-"""Scans the work folder: its files, what changed since the last scan, and what was left out and why.
+"""Scans the work folder: its files, the changes since the last scan, and the omitted files with the reasons.
 
-A folder whose time stamp did not change is not listed again, only its known files are asked for theirs; a file is read
-only where its stamp changed or is too young to be trusted. Contents go into the store as far as the limits of one snapshot
-allow. Nothing follows a link, and no other program is run. Everything blocks.
+A folder whose time stamp did not change is not listed again, and only the time stamps of its known files are read; a file is
+read only if its stamp changed or is too young to be trusted. Contents go into the store as far as the limits of one snapshot
+allow. No link is followed, and no other program is run. Everything blocks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read
 from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.snapshots import (
     REST,
-    Entry,
     Limits,
     Manifest,
+    ManifestEntry,
     ancestors,
     permission_bits,
 )
@@ -34,21 +34,25 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # A file written in the same clock tick as the scan can change again without changing its stamp, so a stamp younger
 # than this is not trusted. Two seconds is the coarsest clock in use (FAT).
 _TRUST_AFTER_NS = 2_000_000_000
-# Deeper than any real tree; every level holds a descriptor and a frame of the interpreter.
+# No real tree is deeper, and every level needs a descriptor and a frame of the interpreter.
 _DEEPEST = 200
 _SORTED_NAMES = 10_000
 _CHECKED_FILES = 4096
 _GONE = "the work folder is gone"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_IGNORED, _OVER, _UNREADABLE = Entry("ignored"), Entry("over"), Entry("unreadable")
-_EMPTY = Entry("folder")
-_SECRET = Entry("secret")
+_IGNORED, _OVER, _UNREADABLE = (
+    ManifestEntry("ignored"),
+    ManifestEntry("over"),
+    ManifestEntry("unreadable"),
+)
+_EMPTY = ManifestEntry("folder")
+_SECRET = ManifestEntry("secret")
 _LEFT_OUT = (_IGNORED, _SECRET)
-"""What is known when a folder is listed."""
+"""Entries that are known as soon as a folder is listed."""
 
 
 class Stamp(NamedTuple):
-    """What the system says of a file without reading it; equal stamps (not too young) mean equal contents."""
+    """The system's facts about a file that needs no reading; equal stamps (not too young) mean equal contents."""
 
     mtime_ns: int
     ctime_ns: int
@@ -59,7 +63,7 @@ class Stamp(NamedTuple):
 
 @dataclass(slots=True)
 class _Budget:
-    """What one snapshot has stored so far. `full` says why it may store no more, empty while it may."""
+    """The amount that one snapshot has stored so far. `full` says why it may store no more; empty while it may."""
 
     stored_bytes: int = 0
     full: str = ""
@@ -69,8 +73,8 @@ class _FileReader:
     """Turns a name in an open folder into an entry.
 
     Args:
-        store: where new contents go.
-        limits: how much one snapshot may hold.
+        store: the store of new contents.
+        limits: the limits of one snapshot.
     """
 
     def __init__(self, store: BlobStore, limits: Limits) -> None:
@@ -78,19 +82,19 @@ class _FileReader:
         self._limits = limits
 
     def may_keep(self, stamp: Stamp) -> bool:
-        """Whether this is something whose contents can be kept at all; what cannot takes no room among the files."""
+        """Whether the contents can be kept at all; others do not count as files."""
         if stat.S_ISREG(stamp.mode):
             return stamp.size <= self._limits.max_file_bytes
         return stat.S_ISLNK(stamp.mode)
 
-    def entry(self, name: str, folder: int, stamp: Stamp, budget: _Budget) -> Entry:
-        """What stands there. What cannot be kept is a remark, never an error.
+    def entry(self, name: str, folder: int, stamp: Stamp, budget: _Budget) -> ManifestEntry:
+        """Read the entry of a name. If it cannot be kept, the entry is a remark, never an error.
 
         Args:
-            name: in the folder.
-            folder: a descriptor.
-            stamp: what the system said of it before it is read.
-            budget: of this snapshot.
+            name: the name in the folder.
+            folder: a descriptor of the folder.
+            stamp: the stamp of the name before it is read.
+            budget: the budget of this snapshot.
 
         Raises:
             OSError: the store's disk refused.
@@ -99,31 +103,31 @@ class _FileReader:
             if stat.S_ISLNK(stamp.mode):
                 content, mode = os.fsencode(os.readlink(name, dir_fd=folder)), 0
             elif not stat.S_ISREG(stamp.mode):
-                return Entry("special")
+                return ManifestEntry("special")
             elif stamp.size > self._limits.max_file_bytes:
-                return Entry("large", size=stamp.size)
+                return ManifestEntry("large", size=stamp.size)
             else:
                 content, mode = _content(name, folder, stamp), permission_bits(stamp.mode)
         except OSError:
-            return Entry("unreadable", size=stamp.size)
+            return ManifestEntry("unreadable", size=stamp.size)
         return self._keep("link" if stat.S_ISLNK(stamp.mode) else "file", content, mode, budget)
 
     def _keep(
         self, kind: Literal["file", "link"], content: bytes, mode: int, budget: _Budget
-    ) -> Entry:
-        entry = Entry(kind, hash_of(content), mode, len(content))
+    ) -> ManifestEntry:
+        entry = ManifestEntry(kind, hash_of(content), mode, len(content))
         if self._store.has(entry.blob):
             return entry
         if budget.stored_bytes + len(content) > self._limits.max_snapshot_bytes:
             megabytes = self._limits.max_snapshot_bytes >> 20
             budget.full = budget.full or f"More than {megabytes} MiB changed at once."
         if budget.full:
-            return Entry("over", size=len(content))
+            return ManifestEntry("over", size=len(content))
         try:
             self._store.put(content, entry.blob)
         except StoreFull as error:
             budget.full = str(error)
-            return Entry("over", size=len(content))
+            return ManifestEntry("over", size=len(content))
         budget.stored_bytes += len(content)
         return entry
 
@@ -140,7 +144,7 @@ def _content(name: str, folder: int, stamp: Stamp) -> bytes:
 class Folder:
     """The known contents of a folder, so that it need not be listed again.
 
-    `entries` are its files and what is said of what was left out in it, `stamps` those of them that can be trusted.
+    `entries` are its files, and remarks for omitted ones; `stamps` are the stamps that can be trusted.
     """
 
     stamp: tuple[int, int, int]
@@ -150,34 +154,36 @@ class Folder:
     inside: IgnoreStack
     files: tuple[str, ...]
     folders: tuple[str, ...]
-    entries: dict[str, Entry]
+    entries: dict[str, ManifestEntry]
     stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What changed since the scan before."""
+    """The changes since the previous scan."""
 
     changed: tuple[str, ...]
     full: str = ""
-    """Why contents could not be kept (the budget, the number of files), empty if they were."""
+    """The reason why some contents could not be kept (the budget, the number of files); empty if all were."""
 
 
 @dataclass(slots=True)
 class ScanPass:
-    """What one scan finds; it counts only once the scan has come to its end."""
+    """The findings of one scan; they count only if the scan is completed."""
 
     started_ns: int
     room: int
-    """How many more files may be kept."""
+    """The number of further files that may be kept."""
     also: frozenset[str] = frozenset()
-    """What is followed even where there is no room for more: paths, and the folders above them."""
+    """Paths, and the folders above them, that are scanned even if there is no room for more files."""
     folders: dict[str, Folder] = field(default_factory=dict[str, Folder])
-    changed: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
+    changed: dict[str, ManifestEntry | None] = field(
+        default_factory=dict[str, ManifestEntry | None]
+    )
     gone: list[str] = field(default_factory=list[str])
     budget: _Budget = field(default_factory=_Budget)
     too_many: str = ""
-    """Says so where files were passed over; what is followed already is kept all the same."""
+    """A sentence that says that files were omitted, as there are too many; known files are kept all the same."""
 
     def trusts(self, *times_ns: int) -> bool:
         """Whether a file with these times had not changed for a while before this scan began."""
@@ -185,7 +191,7 @@ class ScanPass:
 
 
 def stamp_of(name: str, folder: int) -> Stamp | None:
-    """The stamp of a name in an open folder, None where it is not there."""
+    """Return the stamp of a name in an open folder, None if it does not exist."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
@@ -199,11 +205,11 @@ class Scanner:
     """Scans one work folder repeatedly; belongs in one thread.
 
     Args:
-        root: the work folder, absolute.
-        store: where new contents go.
-        limits: how much one snapshot may hold.
-        own: folders of the program itself, never listed.
-        cancelled: asked between folders and in large ones; a scan that is no longer wanted ends early and is not complete.
+        root: the absolute path of the work folder.
+        store: the store of new contents.
+        limits: the limits of one snapshot.
+        own: folders of the program itself, which are never listed.
+        cancelled: called between folders and inside large ones; if it returns True, the scan ends early and incomplete.
     """
 
     def __init__(
@@ -224,7 +230,7 @@ class Scanner:
         self._cancelled = cancelled
         self._outer = IgnoreStack()
         self._folders: dict[str, Folder] = {}
-        self._manifest: dict[str, Entry] = {}
+        self._manifest: dict[str, ManifestEntry] = {}
         self._adopted = False
         self._n_kept = 0
 
@@ -234,10 +240,10 @@ class Scanner:
         return self._manifest
 
     def scan(self, also: Collection[str] = ()) -> Scan:
-        """Scan now. New contents are in the store, and safe on disk, when it returns.
+        """Scan now. When it returns, new contents are in the store and synced.
 
         Args:
-            also: paths that are followed even where there are too many files: others may have taken their room meanwhile.
+            also: paths that are scanned even if there are too many files: other files may have taken their room meanwhile.
 
         Raises:
             OSError: the work folder itself cannot be opened, or the store's disk refused.
@@ -262,8 +268,8 @@ class Scanner:
         self._take(now)
         return Scan(tuple(sorted(now.changed)), full=now.budget.full or now.too_many)
 
-    def adopt(self, manifest: Mapping[str, Entry]) -> None:
-        """Take a stored manifest as the previous scan, so that the next one reports only what changed since."""
+    def adopt(self, manifest: Mapping[str, ManifestEntry]) -> None:
+        """Use a stored manifest as the previous scan, so that the next scan reports only changes since then."""
         self._folders = {}
         self._manifest = dict(manifest)
         self._adopted = True
@@ -366,7 +372,7 @@ class Scanner:
         prefix = f"{path}/" if path else ""
         files: list[str] = []
         folders: list[str] = []
-        left_out: dict[str, Entry] = {}
+        left_out: dict[str, ManifestEntry] = {}
         secret = secrets()
         with os.scandir(handle) as listing:
             for item in listing:
@@ -394,19 +400,19 @@ class Scanner:
             left_out,
         )
 
-    def _note(self, path: str, entry: Entry, folder: Folder, now: ScanPass) -> None:
+    def _note(self, path: str, entry: ManifestEntry, folder: Folder, now: ScanPass) -> None:
         """Record an entry for a folder itself, among the entries of the folder above."""
         above, _, name = path.rpartition("/")
         now.folders[above].entries[name] = entry
 
     def _leave_out(self, name: str, folder: Folder, now: ScanPass) -> None:
         folder.entries[name] = _OVER
-        # Asked again next time: there may be room then.
+        # The folder is listed again next time, when there may be room.
         folder.trusted = False
         now.too_many = f"There are more than {self._limits.max_files:,} files."
 
     def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: ScanPass) -> None:
-        """Find what differs from the scan before."""
+        """Find the differences from the previous scan."""
         if known is None:
             manifest = self._manifest
             for name, entry in folder.entries.items():
@@ -440,7 +446,7 @@ class Scanner:
     def _files(
         self, path: str, folder: Folder, known: Folder | None, handle: int, now: ScanPass
     ) -> bool:
-        # The one loop that runs fifty thousand times a scan: no calls but the system's where nothing changed.
+        # This loop runs fifty thousand times per scan, so unchanged files cost only system calls.
         prefix = f"{path}/" if path else ""
         stamps, entries = folder.stamps, folder.entries
         old_stamps = known.stamps if known else {}
@@ -454,7 +460,7 @@ class Scanner:
             except FileNotFoundError:
                 continue
             except OSError:
-                # Something is there that does not let itself be looked at: not to be taken for absent.
+                # The name exists but cannot be examined, so it must not count as missing.
                 entries[name] = _UNREADABLE
                 continue
             stamp = (
@@ -481,8 +487,8 @@ class Scanner:
             self._leave_out(REST, folder, now)
             return
         if is_new and (now.budget.full or self._cancelled()):
-            # The budget is used up, or nobody waits any more: nothing new is read only to be left out.
-            entry = Entry("over", size=stamp.size)
+            # The budget is used up or the scan is cancelled: a file is not read only to be omitted.
+            entry = ManifestEntry("over", size=stamp.size)
         else:
             entry = self._reader.entry(name, handle, stamp, now.budget)
         now.room -= int(is_new and entry.kept)
@@ -492,7 +498,7 @@ class Scanner:
 
 
 def _in_order(names: list[str]) -> tuple[str, ...]:
-    """The names sorted, a part at a time: a million at once would block every other thread for a second."""
+    """Sort the names, one part at a time: sorting a million at once would block every other thread for a second."""
     parts = [
         sorted(names[start : start + _SORTED_NAMES])
         for start in range(0, len(names), _SORTED_NAMES)

@@ -1,9 +1,9 @@
 """Snapshots of the working files: the values in them, and `SnapshotLog`, a session's list of them in `snapshots.jsonl`.
 
-An `Entry` says what stands under one path; a `Manifest` holds all of one scan, of which there may be fifty thousand. In the
-log the first record is complete, every other one has only the changes. A record says who made the change: the agent's tools,
-or others in between. Marks between the records say which checkpoint was made after which snapshot. The contents are in the
-store. `Tracker.take_snapshot` takes one. Everything blocks and belongs in one thread.
+An `ManifestEntry` describes one path; a `Manifest` holds all entries of one scan, possibly fifty thousand. In the log the first
+record is complete, and every other one has only the changes. A record says who made the change: the agent's tools, or others
+in between. Marks between the records say which checkpoint was made after which snapshot. The contents are in the store.
+`Tracker.take_snapshot` takes one. Everything blocks and belongs in one thread.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from kimi_tui.workspace.ignore import ALWAYS, is_of_version_control
 Kind = Literal[
     "file", "link", "ignored", "large", "unreadable", "special", "over", "folder", "secret"
 ]
-"""`file` and `link` are kept; the others are remarks on what was not: left out by rule, over the size limit, not to be
-read, neither file nor link nor folder, holding secrets, or beyond the number of files or bytes that one snapshot may hold. `folder` is an
-empty one, noted so that a restore leaves it there."""
+"""The contents of `file` and `link` are kept; the other kinds are remarks on omitted paths: ignored by a rule, over the size
+limit, unreadable, neither file nor link nor folder, with secrets, or beyond the number of files or bytes that one snapshot
+may hold. `folder` is an empty folder, noted so that a restore leaves it there.
+"""
 
 KEPT: frozenset[str] = frozenset({"file", "link"})
 
 
 REST = "."
-"""The name under which a manifest records for a folder that not all of its files were looked at."""
+"""The name of a manifest's entry in a folder some of whose files were not scanned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One path at one time. `blob` is the SHA-256 of the contents (of a link: of its target's text), `mode` the permission
-    bits, `size` bytes."""
+class ManifestEntry:
+    """One path at one time. `blob` is the SHA-256 of the contents (for a link: of its target's text), `mode` the permission
+    bits, `size` the number of bytes.
+    """
 
     kind: Kind
     blob: str = ""
@@ -48,37 +50,38 @@ class Entry:
 
     @property
     def kept(self) -> bool:
-        """Whether its contents are in the store."""
+        """Whether the contents are in the store."""
         return self.kind in KEPT
 
     @property
     def is_known(self) -> bool:
-        """Whether its state is known completely: nothing was left out."""
+        """Whether the state is known completely: nothing was omitted."""
         return self.kind in KEPT or self.kind == "folder"
 
 
-Manifest = Mapping[str, Entry]
-"""Every path that a scan met, relative to the work folder with `/`: kept ones, and the top-most of what was left out. Where
-files of a folder were passed over because there are too many, `REST` stands in that folder."""
+Manifest = Mapping[str, ManifestEntry]
+"""All paths of a scan, relative to the work folder with `/`: kept ones, and the top-most of the omitted ones. If files of a
+folder were omitted because there are too many, `REST` stands in that folder.
+"""
 
 
-class Extent(NamedTuple):
-    """How many files a scan met; `is_more` where it passed over some because there are too many or too much in them."""
+class ScanExtent(NamedTuple):
+    """The number of files that a scan met; `is_more` is true if it omitted some because they are too many or too large in sum."""
 
     n_files: int
     is_more: bool
 
 
-def extent(manifest: Manifest) -> Extent:
-    """How many files stand in a manifest, also those that are too large to be kept."""
+def extent(manifest: Manifest) -> ScanExtent:
+    """Return the number of files in a manifest, including those that are too large to be kept."""
     kinds = [entry.kind for entry in manifest.values()]
     n_files = sum(1 for kind in kinds if kind in KEPT or kind in ("large", "secret"))
-    return Extent(n_files, "over" in kinds)
+    return ScanExtent(n_files, "over" in kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a snapshot may hold: files, bytes a file, bytes newly stored a snapshot, bytes of all sessions' stores."""
+    """The limits of a snapshot: files, bytes per file, bytes newly stored per snapshot, and bytes of all sessions' stores."""
 
     max_files: int = 50_000
     max_file_bytes: int = 64 * 1024 * 1024
@@ -87,21 +90,21 @@ class Limits:
 
 
 def permission_bits(mode: int) -> int:
-    """The part of a file's mode that a restore sets again."""
+    """Return the part of a file's mode that a restore sets again."""
     return stat.S_IMODE(mode) & 0o777
 
 
 def ancestors(path: str) -> Iterator[str]:
-    """The folders above a relative path, from the nearest to the top-most."""
+    """Yield the folders above a relative path, from the nearest to the top-most."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
 
 
 def was_looked_for(manifest: Manifest, path: str) -> bool:
-    """Whether the scan behind `manifest` would have seen `path` had it been there.
+    """Whether the scan of `manifest` would have found `path` if it had existed.
 
-    Only then does its absence mean that it did not exist; a restore deletes nothing on any other ground.
+    Only then does its absence in the manifest mean that it did not exist, so that a restore may delete it.
     """
     own = manifest.get(path)
     if own is not None:
@@ -116,11 +119,12 @@ def was_looked_for(manifest: Manifest, path: str) -> bool:
 
 
 By = Literal["first", "agent", "other", "job", "rescue", "restore"]
-"""Who changed what a snapshot adds. `first` is the starting point, `rescue` what stood before a restore, `job` what changed while
-a command of the agent ran in the background: it or someone else."""
+"""The author of the changes in a snapshot. `first` is the starting point, `rescue` the state before a restore, `job` a change
+while a command of the agent ran in the background, made by it or by somebody else.
+"""
 
 FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
-"""Changes that are not certainly the agent's nor a restore's: what a rescue finds, someone else changed."""
+"""Changes that are not certainly the agent's nor a restore's. A rescue snapshot finds changes of somebody else."""
 
 _MAX_LOG_BYTES = 1 << 30
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -128,27 +132,29 @@ _BLOB = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One record. `changed` maps a path to its new entry, or to None where it is gone.
+    """One record. `changed` maps a path to its new entry, or to None if it is gone.
 
-    `note` says why the snapshot is not whole, empty if it is. `author` is which agent made the change, of several in a session;
-    empty for the session's own, and for everyone else.
+    `note` says why the snapshot is incomplete; empty if it is complete. `author` is the agent that made the change if a
+    session has several; empty for the session's own agent and for everyone else.
     """
 
     id: str
     at: float
     by: By
-    changed: Mapping[str, Entry | None]
+    changed: Mapping[str, ManifestEntry | None]
     note: str = ""
     author: str = ""
 
 
 def new_id() -> str:
-    """A name for a snapshot."""
+    """Return a unique name for a snapshot."""
     return uuid.uuid4().hex
 
 
-def delta(before: Manifest, after: Manifest, paths: Iterable[str]) -> dict[str, Entry | None]:
-    """What changed among `paths` from one manifest to the next."""
+def delta(
+    before: Manifest, after: Manifest, paths: Iterable[str]
+) -> dict[str, ManifestEntry | None]:
+    """Return the changes of `paths` from one manifest to the next."""
     return {path: after.get(path) for path in paths if before.get(path) != after.get(path)}
 
 
@@ -156,7 +162,7 @@ class SnapshotLog:
     """The append-only list of a session's snapshots.
 
     Args:
-        path: the `snapshots.jsonl` of a session; made when the first snapshot is added.
+        path: the `snapshots.jsonl` of a session, which is created when the first snapshot is added.
     """
 
     def __init__(self, path: Path) -> None:
@@ -165,10 +171,10 @@ class SnapshotLog:
         self._snapshots: list[Snapshot] = []
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
-        self._latest: dict[str, Entry] = {}
+        self._latest: dict[str, ManifestEntry] = {}
         self._joins_line = False
         self.root = ""
-        """The folder that the snapshots are of; nothing is ever restored into another."""
+        """The folder of the snapshots; they are never restored into another one."""
         self._read()
 
     def __len__(self) -> int:
@@ -185,12 +191,12 @@ class SnapshotLog:
         return self._snapshots[-1] if self._snapshots else None
 
     def get(self, snapshot_id: str) -> Snapshot | None:
-        """The snapshot of that id."""
+        """Return the snapshot with this id."""
         index = self._position.get(snapshot_id)
         return None if index is None else self._snapshots[index]
 
     def begin(self, root: str, *, moved: bool = False) -> None:
-        """Record which folder the snapshots are of: once, or again where that folder was `moved`.
+        """Record the folder of the snapshots: once, or again if that folder was `moved`.
 
         Raises:
             OSError: the disk refused.
@@ -200,18 +206,18 @@ class SnapshotLog:
             self.root = root
 
     def mark(self, uid: str) -> None:
-        """Note a checkpoint. It is written but not synced: the next snapshot does that."""
+        """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it."""
         position = len(self._snapshots) - 1
         self._marks[uid] = position
         after = self._snapshots[position].id if self._snapshots else ""
-        # Without its mark a checkpoint only has no files to go back to; what is said must not stop for that.
+        # Without its mark a checkpoint has no files to restore, which must not stop the conversation.
         with contextlib.suppress(OSError):
             self._append({"mark": uid, "after": after}, sync=False)
 
     def at_checkpoint(self, uid: str) -> Snapshot | None:
-        """How the files stood at a checkpoint: the last snapshot before the agent changed something after it.
+        """Return the files' state at a checkpoint: the last snapshot before the agent changed a file after it.
 
-        What someone else changed in between is part of it: it is not known whether that was before or after.
+        Changes of others in between are part of it: whether they came before or after the checkpoint is not known.
         """
         position = self._marks.get(uid)
         if position is None:
@@ -224,20 +230,20 @@ class SnapshotLog:
         return self._snapshots[position] if position >= 0 else None
 
     def known_at(self, uid: str) -> float:
-        """When the last snapshot before a checkpoint was taken, in seconds since the epoch; 0 where there is none."""
+        """Return the time of the last snapshot before a checkpoint, in seconds since the epoch; 0 if there is none."""
         position = self._marks.get(uid, -1)
         return self._snapshots[position].at if position >= 0 else 0.0
 
     def at_first_of(self, uids: Collection[str]) -> Snapshot | None:
-        """How the files stood at the one of these checkpoints that was made first."""
+        """Return the files' state at that of these checkpoints that was made first."""
         first = next((uid for uid in self._marks if uid in uids), None)
         return None if first is None else self.at_checkpoint(first)
 
     def after_checkpoint(self, uid: str) -> Snapshot | None:
-        """How the files stood when the step of a checkpoint was done.
+        """Return the files' state at the end of the step that a checkpoint began.
 
-        What the agent changed until the next checkpoint, on whatever line that is, belongs to this step. What someone else
-        or a restore changed after that does not.
+        The agent's changes until the next checkpoint, on any line, belong to this step. Later changes of others or of a
+        restore do not.
         """
         position = self._marks.get(uid)
         if position is None:
@@ -254,12 +260,12 @@ class SnapshotLog:
         return self._snapshots[position] if position >= 0 else None
 
     def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
-        """The later one of two."""
+        """Return the later one of two snapshots."""
         return max(one, other, key=lambda snapshot: self._position[snapshot.id])
 
     def add(
         self,
-        changed: Mapping[str, Entry | None],
+        changed: Mapping[str, ManifestEntry | None],
         *,
         by: By,
         at: float,
@@ -267,7 +273,7 @@ class SnapshotLog:
         snapshot_id: str = "",
         author: str = "",
     ) -> Snapshot:
-        """Append a snapshot and make it safe on disk.
+        """Append a snapshot and sync it.
 
         Raises:
             OSError: the disk refused; the log is as before.
@@ -277,16 +283,18 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
-    def manifest_at(self, snapshot: Snapshot) -> dict[str, Entry]:
-        """The files as that snapshot has them."""
-        manifest: dict[str, Entry] = {}
+    def manifest_at(self, snapshot: Snapshot) -> dict[str, ManifestEntry]:
+        """Return the files as that snapshot has them."""
+        manifest: dict[str, ManifestEntry] = {}
         for one in self._snapshots[: self._position[snapshot.id] + 1]:
             _apply(manifest, one.changed)
         return manifest
 
-    def manifest_before(self, snapshot: Snapshot, paths: Iterable[str]) -> dict[str, Entry | None]:
-        """What some paths were before that snapshot."""
-        found: dict[str, Entry | None] = dict.fromkeys(paths)
+    def manifest_before(
+        self, snapshot: Snapshot, paths: Iterable[str]
+    ) -> dict[str, ManifestEntry | None]:
+        """Return the entries of some paths before that snapshot."""
+        found: dict[str, ManifestEntry | None] = dict.fromkeys(paths)
         wanted = set(found)
         for one in reversed(self._snapshots[: self._position[snapshot.id]]):
             known = one.changed.keys() & wanted
@@ -297,7 +305,9 @@ class SnapshotLog:
     def changed_since(
         self, snapshot: Snapshot, until: Snapshot | None = None
     ) -> dict[str, list[By]]:
-        """Every path that changed after that snapshot (and not after `until`), and who did it, one after another."""
+        """Return every path that changed after that snapshot (and not after `until`), with the authors of the changes in
+        order of time.
+        """
         found: dict[str, list[By]] = {}
         end = len(self._snapshots) if until is None else self._position[until.id] + 1
         for one in self._snapshots[self._position[snapshot.id] + 1 : end]:
@@ -306,7 +316,7 @@ class SnapshotLog:
         return found
 
     def made_by_others(self, snapshot: Snapshot) -> frozenset[str]:
-        """Of the paths that were no files at that snapshot those which someone else made since, whoever changed them then."""
+        """Return the paths that were no files at that snapshot and that somebody else created since, whoever changed them later."""
         there: set[str] = set()
         found: set[str] = set()
         for one in self._snapshots[self._position[snapshot.id] + 1 :]:
@@ -317,7 +327,7 @@ class SnapshotLog:
         return frozenset(found)
 
     def notes_at(self, snapshot: Snapshot) -> list[str]:
-        """The reasons why that snapshot may be incomplete: the notes up to it."""
+        """Return the reasons why that snapshot may be incomplete: the notes up to it."""
         said = [one.note for one in self._snapshots[: self._position[snapshot.id] + 1] if one.note]
         return list(dict.fromkeys(said))
 
@@ -343,7 +353,7 @@ class SnapshotLog:
             return
         self._joins_line = bool(content) and not content.endswith(b"\n")
         for line in content.split(b"\n"):
-            # What cannot be read is passed over: it costs that one snapshot or mark.
+            # An unreadable line is ignored; it affects only that one snapshot or mark.
             if line.strip():
                 self._take_line(line)
 
@@ -357,7 +367,7 @@ class SnapshotLog:
         record = cast("dict[str, Any]", value)
         root, uid = record.get("root"), record.get("mark")
         if isinstance(root, str):
-            # The last one counts: the folder was moved.
+            # The last root counts: the folder was moved.
             self.root = root
         elif isinstance(uid, str):
             after = str(record.get("after", ""))
@@ -368,7 +378,7 @@ class SnapshotLog:
             self._take(snapshot)
 
 
-def _apply(manifest: dict[str, Entry], changed: Mapping[str, Entry | None]) -> None:
+def _apply(manifest: dict[str, ManifestEntry], changed: Mapping[str, ManifestEntry | None]) -> None:
     for path, entry in changed.items():
         if entry is None:
             manifest.pop(path, None)
@@ -381,7 +391,7 @@ def _stored(snapshot: Snapshot) -> dict[str, Any]:
         "id": snapshot.id,
         "at": snapshot.at,
         "by": snapshot.by,
-        # Versions that know one agent alone read `by`.
+        # Versions that know only one agent read `by`.
         **({"author": snapshot.author} if snapshot.author else {}),
         "note": snapshot.note,
         "changed": {
@@ -391,38 +401,38 @@ def _stored(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def stored_entry(entry: Entry) -> list[object]:
-    """An entry as it is stored."""
+def stored_entry(entry: ManifestEntry) -> list[object]:
+    """Return an entry as it is stored."""
     return [entry.kind, entry.blob, entry.mode, entry.size]
 
 
-def parse_entry(value: object) -> Entry:
-    """A stored entry.
+def parse_entry(value: object) -> ManifestEntry:
+    """Parse a stored entry.
 
     Raises:
-        ValueError: it cannot be one.
-        TypeError: it cannot be one.
+        ValueError: the value is no entry.
+        TypeError: the value is no entry.
     """
     kind, blob, mode, size = cast("list[Any]", value)
-    entry = Entry(cast("Kind", str(kind)), str(blob), permission_bits(int(mode)), int(size))
+    entry = ManifestEntry(cast("Kind", str(kind)), str(blob), permission_bits(int(mode)), int(size))
     if entry.kept and not _BLOB.fullmatch(entry.blob):
         raise ValueError("a content has no name")
     return entry
 
 
-def parse_path(value: object, *said: Entry | None) -> str:
-    """A stored path. It is not trusted, so it is checked like one from a model.
+def parse_path(value: object, *said: ManifestEntry | None) -> str:
+    """Parse a stored path. It is not trusted, so it is checked like a path from a model.
 
     Args:
-        value: what stands there.
-        said: what is said to be there.
+        value: the stored value.
+        said: the entries of the path.
 
     Raises:
-        ValueError: it does not lead to what a scan finds below the work folder.
+        ValueError: the path leads to nothing that a scan could find below the work folder.
     """
     path = str(value)
     *folders, name = path.split("/")
-    # Only to be named as left out: what belongs to version control, and what was passed over in a folder.
+    # Paths of version control, and `REST`, may only occur as remarks.
     is_named_only = not any(one is not None and one.is_known for one in said)
     names = folders if is_named_only and name in (REST, *ALWAYS) else [*folders, name]
     if "\0" in path or not {"", ".", ".."}.isdisjoint(names):
@@ -433,7 +443,7 @@ def parse_path(value: object, *said: Entry | None) -> str:
 
 
 def _parsed(record: Mapping[str, Any]) -> Snapshot | None:
-    """A record of the file, or None where it cannot be one."""
+    """Parse a record of the file; None if it is no snapshot."""
     try:
         changed = {
             parse_path(path, entry): entry

@@ -1,9 +1,9 @@
 """A store of file contents by their SHA-256: written once, never changed, shared by all world lines of a session.
 
-What one scan finds new goes into one pack, so that a tree of fifty thousand files costs one file and one fsync. In a pack each
-body follows a header with its name and size, and an index of all of them is at the end; a pack whose index is damaged is read
-header by header, so only the damaged bodies are lost. Contents that a neighbouring session of the same folder has
-are linked, not stored again.
+The new contents of one scan go into one pack, so that a tree of fifty thousand files needs one file and one fsync. In a pack
+each body follows a header with its name and size, and an index of all bodies is at the end; a pack with a damaged index is
+read header by header, so only the damaged bodies are lost. Contents that a neighbouring session of the same folder has are
+linked, not stored again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _RAW = b"r"
 _ZLIB = b"z"
 _PIECE = 1 << 20
 _GROWTH_BYTES = 16 << 20
-"""How much more than its size a file may have grown while it is read."""
-# Setting up the compressor costs more than it can save below this.
+"""Bytes by which a file may have grown while it is read."""
+# For smaller bodies, setting up the compressor takes more time than it can save.
 _COMPRESSED_FROM_BYTES = 160
 
 
@@ -47,10 +47,10 @@ class PackPlace(NamedTuple):
 
 
 class PackWriter:
-    """One pack while it is written. Nothing of it exists before `finish`.
+    """One pack while it is written. It has no name before `finish`.
 
     Args:
-        folder: where the pack will be.
+        folder: the folder of the finished pack.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +74,7 @@ class PackWriter:
         self.size_bytes += _HEAD.size + len(body)
 
     def read(self, place: PackPlace) -> bytes:
-        """The body of a blob that was added.
+        """Return the body of a blob that was added.
 
         Raises:
             OSError: the disk refused.
@@ -83,7 +83,7 @@ class PackWriter:
         return os.pread(self._file.fileno(), place.size, place.offset)
 
     def finish(self) -> None:
-        """Write the index, bring everything to the disk and give it its name.
+        """Write the index, sync everything, and give the pack its name.
 
         Raises:
             OSError: the disk refused; the pack must be dropped.
@@ -100,7 +100,7 @@ class PackWriter:
 
     def drop(self) -> None:
         """Delete the unfinished pack."""
-        # Closing writes what is buffered, which a full disk refuses again.
+        # Closing writes the buffered bytes, which a full disk refuses again.
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
@@ -108,10 +108,10 @@ class PackWriter:
 
 
 def read_index(path: Path) -> dict[bytes, PackPlace]:
-    """What a pack holds; as much as can be found where it is damaged.
+    """Return the index of a pack; for a damaged pack, as much as can be found.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the pack cannot be read.
     """
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -128,16 +128,16 @@ def read_index(path: Path) -> dict[bytes, PackPlace]:
                     }
         found: dict[bytes, PackPlace] = {}
         for name, place in _walked(path, size):
-            # Rows of the damaged index read like heads as well; the first of a name is the true one.
+            # Rows of a damaged index look like headers as well; the first one with a name is the true one.
             found.setdefault(name, place)
         return found
 
 
 def read_body(path: Path, place: PackPlace) -> bytes:
-    """A body of a pack; shorter where the pack was cut.
+    """Read a body of a pack; it is shorter if the pack was cut off.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the pack cannot be read.
     """
     handle = open_regular(path)
     try:
@@ -147,14 +147,14 @@ def read_body(path: Path, place: PackPlace) -> bytes:
 
 
 def packs_in(folder: Path) -> list[Path]:
-    """The packs of a folder; none where there is no folder."""
+    """Return the packs of a folder; none if there is no folder."""
     with contextlib.suppress(OSError), os.scandir(folder) as listing:
         return sorted(Path(item.path) for item in listing if item.name.endswith(SUFFIX))
     return []
 
 
 def _sync_names(folder: Path) -> None:
-    """Bring a folder's names to the disk; some mounts refuse, and the packs in it are safe all the same."""
+    """Sync a folder's names; some mounts refuse, but the packs in it are safe all the same."""
     with contextlib.suppress(OSError):
         sync_folder(folder)
 
@@ -166,7 +166,7 @@ def _walked(path: Path, size: int) -> Iterator[tuple[bytes, PackPlace]]:
             file.seek(position)
             name, length = _HEAD.unpack(file.read(_HEAD.size))
             position += _HEAD.size
-            # No body is empty: zeros are what a power cut or a hole leaves, and there may be gigabytes of them.
+            # No body is empty: zeros are left by a power cut or a hole, and there may be gigabytes of them.
             if not length or position + length > size:
                 return
             yield name, PackPlace(position, length)
@@ -178,16 +178,16 @@ class StoreFull(Exception):
 
 
 class BlobDamaged(Exception):
-    """A blob is missing, or its contents do not have the hash that it is named by."""
+    """A blob is missing, or its contents do not have the hash in its name."""
 
 
 class BlobStore:
     """Contents by hash below `root`. Methods block and may be called from any thread.
 
     Args:
-        root: the store's folder, made when first needed (0700).
-        max_bytes: the disk budget.
-        neighbours: the folders of other stores, whose packs are linked where they hold what is put here.
+        root: the store's folder, created when first needed (0700).
+        max_bytes: the disk budget in bytes.
+        neighbours: the folders of other stores, whose packs are linked if they hold contents that are put here.
     """
 
     def __init__(self, root: Path, max_bytes: int, neighbours: Sequence[Path] = ()) -> None:
@@ -202,11 +202,11 @@ class BlobStore:
         self._lock = threading.RLock()
 
     def put(self, content: bytes, name: str = "") -> str:
-        """Store these bytes; returns their name. They are durable only after `flush`.
+        """Store these bytes; return their name. They are durable only after `flush`.
 
         Args:
             content: the bytes.
-            name: their name, where it is known.
+            name: their name, if it is known already.
 
         Raises:
             StoreFull: the budget does not allow it.
@@ -218,15 +218,15 @@ class BlobStore:
         return name
 
     def limit(self, max_bytes: int) -> None:
-        """Change the disk budget."""
+        """Change the disk budget, in bytes."""
         with self._lock:
             self._max_bytes = max_bytes
 
     def flush(self) -> None:
-        """Make all that was put durable.
+        """Make all contents durable that were put.
 
         Raises:
-            OSError: the disk refused; what was put since the last flush does not exist.
+            OSError: the disk refused; contents put since the last flush are lost.
         """
         with self._lock:
             writer, self._writer = self._writer, None
@@ -243,10 +243,10 @@ class BlobStore:
             self._places |= {name: (writer.path, place) for name, place in writer.places.items()}
 
     def get(self, name: str) -> bytes:
-        """The contents of that name, verified.
+        """Return the verified contents with that name.
 
         Raises:
-            BlobDamaged: not there, or not what its name says.
+            BlobDamaged: the contents are missing, or do not have that hash.
         """
         try:
             with self._lock:
@@ -259,11 +259,11 @@ class BlobStore:
         return content
 
     def has(self, name: str) -> bool:
-        """Whether the store has these contents; those of a neighbour are linked into it."""
+        """Whether the store has these contents; a neighbour's pack that has them is linked."""
         with self._lock:
             return self._has(bytes.fromhex(name))
 
-    # What follows is called with the lock held.
+    # The methods below are called with the lock held.
 
     def _put(self, digest: bytes, content: bytes) -> None:
         if self._has(digest):
@@ -281,7 +281,7 @@ class BlobStore:
         try:
             self._writer.add(digest, body)
         except OSError:
-            # Half a body may stand at its end now: the pack is given up.
+            # The pack may end with half a body now, so it is given up.
             self._writer.drop()
             self._writer = None
             self._used -= before
@@ -324,13 +324,13 @@ class BlobStore:
             self._used += path.stat().st_size
 
     def _link(self, pack: Path) -> bool:
-        """Link a neighbour's pack into this store; False where that is not possible."""
+        """Link a neighbour's pack into this store; return False if that is not possible."""
         target = self._root / pack.name
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.link(pack, target)
         except OSError:
-            # Gone meanwhile, or a file system without links: then the contents are stored here.
+            # The pack is gone by now, or the file system has no links: the contents are stored here then.
             self._near = {name: path for name, path in self._near.items() if path != pack}
             return False
         _sync_names(self._root)
@@ -340,7 +340,7 @@ class BlobStore:
 
 
 def disk_usage(stores: Sequence[Path]) -> int:
-    """How much several stores take on the disk, a pack that they share counted once."""
+    """Return the disk use of several stores in bytes; a shared pack counts once."""
     sizes: dict[tuple[int, int], int] = {}
     for folder in stores:
         for path in packs_in(folder):
@@ -351,15 +351,15 @@ def disk_usage(stores: Sequence[Path]) -> int:
 
 
 def hash_of(content: bytes) -> str:
-    """The name that these contents have in a store."""
+    """Return the name of these contents in a store."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read_whole(handle: int, size_bytes: int) -> bytes:
-    """Everything from an open file of about that size, in few reads.
+    """Read everything from an open file of about that size, in few reads.
 
     Raises:
-        OSError: it cannot be read, or grows faster than it is.
+        OSError: the file cannot be read, or grows while it is read.
     """
     pieces: list[bytes] = []
     room = 2 * size_bytes + _GROWTH_BYTES

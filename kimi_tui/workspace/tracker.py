@@ -1,7 +1,7 @@
-"""`Tracker`, the working files of one session: scanning, snapshots, comparing and restoring.
+"""`Tracker` scans the working files of one session, takes snapshots of them, compares and restores them.
 
 It combines scanner, store, snapshot log and restore; the engine decides when. Everything blocks and belongs in one thread,
-except where a method says otherwise. Errors are `OSError`.
+unless a method says otherwise. Errors are `OSError`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import (
     FOREIGN,
     By,
-    Entry,
-    Extent,
     Limits,
     Manifest,
+    ManifestEntry,
+    ScanExtent,
     Snapshot,
     SnapshotLog,
     delta,
@@ -51,7 +51,7 @@ from kimi_tui.workspace.snapshots import (
 )
 from kimi_tui.workspace.store import BlobStore, disk_usage
 
-# Whose children are the users' home folders, on the systems we know.
+# On the systems we know, the children of these folders are the users' home folders.
 _HOMES = (Path("/home"), Path("/Users"))
 
 
@@ -67,9 +67,9 @@ class SnapshotScope:
     """The folders and limits beyond a session that its snapshots must respect.
 
     `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
-    program's own folders, `homes` further home folders. Intents are signed with the key in the file `seal_key`; without one no
-    intent counts as this program's. `is_moved` says that the work folder was renamed or moved: snapshots of one that is gone are
-    those of this one.
+    program's own folders, `homes` further home folders. Intents are signed with the key in the file `seal_key`; without one
+    no intent counts as this program's. `is_moved` says that the work folder was renamed or moved: snapshots of a folder that
+    is gone count as those of this one.
     """
 
     neighbours: Sequence[Path] = ()
@@ -81,7 +81,7 @@ class SnapshotScope:
 
 
 def refusal_reason(root: Path, homes: Iterable[str] = ()) -> str:
-    """Why snapshots of this folder are not taken, in a sentence for the user; empty where they are.
+    """Say in one sentence why no snapshots of this folder are taken; empty if they are.
 
     Args:
         root: the work folder.
@@ -107,17 +107,19 @@ def _own_homes() -> list[str]:
 
 @dataclass(slots=True)
 class PreScanBackups:
-    """What files were before a tool changed them, while the first scan of the work folder was still under way.
+    """The states of files before a tool changed them, kept while the first scan of the work folder is still running.
 
-    Kept from the thread of the tool; taken by the first scan when it ends. `entries` are by path, None where there was no
-    file. Hold `lock` while reading them.
+    The tool's thread adds states; the first scan uses them when it ends. `entries` maps paths to entries, None if there was
+    no file. Hold `lock` while reading them.
     """
 
-    entries: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
+    entries: dict[str, ManifestEntry | None] = field(
+        default_factory=dict[str, ManifestEntry | None]
+    )
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def keep(self, root: Path, store: BlobStore, paths: Iterable[str]) -> None:
-        """Keep the present contents of these files; the first time for each counts.
+        """Keep the present contents of these files; the first call for each file counts.
 
         Raises:
             OSError: a file cannot be read, or the disk refused.
@@ -127,7 +129,7 @@ class PreScanBackups:
                 if path in self.entries:
                     continue
                 if secrets().rule_in(path.split("/")):
-                    self.entries[path] = Entry("secret") if (root / path).exists() else None
+                    self.entries[path] = ManifestEntry("secret") if (root / path).exists() else None
                     continue
                 entry, content = restore.current_content(str(root / path))
                 if entry is not None and entry.kept:
@@ -140,15 +142,15 @@ class Tracker:
 
     Args:
         root: the work folder.
-        folder: where the session keeps its snapshots.
-        limits: how much they may hold.
-        scope: other sessions and places that matter.
-        cancelled: asked during a scan; one that is no longer wanted ends early.
+        folder: the folder of the session's snapshots.
+        limits: the limits of the snapshots.
+        scope: the other sessions and folders to respect.
+        cancelled: called during a scan; if it returns True, the scan ends early.
 
     Attributes:
-        refusal: why no snapshots are taken, in a sentence for the user; empty where they are.
-        full: why not everything could be kept at the last scan, empty where it could.
-        extent: how much the first scan met; None before it.
+        refusal: a sentence for the user that says why no snapshots are taken; empty if they are.
+        full: the reason why not everything could be kept at the last scan; empty if it could.
+        extent: the number of files in the first scan; None before it.
     """
 
     def __init__(
@@ -174,12 +176,12 @@ class Tracker:
         if any(path.is_symlink() for path in (folder, folder / STORE_NAME)):
             self.refusal = "The folder of the snapshots is a link, so the files are not followed."
         self.full = ""
-        self.extent: Extent | None = None
+        self.extent: ScanExtent | None = None
 
     # -- scanning --------------------------------------------------------------------------------
 
     def first_scan(self) -> bool:
-        """Scan everything; False if it was cancelled. Changes since the last session are recorded as someone else's.
+        """Scan everything; return False if it was cancelled. Changes since the last session are recorded as somebody else's.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -219,7 +221,7 @@ class Tracker:
         return True
 
     def back_up(self, paths: Iterable[str]) -> None:
-        """Keep the present contents of these files, while the first scan is under way. May be called from any thread.
+        """Keep the present contents of these files while the first scan is running. It may be called from any thread.
 
         Raises:
             OSError: a file cannot be read, or the disk refused.
@@ -227,7 +229,7 @@ class Tracker:
         self._backups.keep(self._root, self._store, paths)
 
     def command_ran(self) -> None:
-        """Note that a command ran before the first scan had ended: what that finds may not be what was there before."""
+        """Note that a command ran before the first scan ended: the files that the scan finds may not be the original ones."""
         self._note = _RAN_EARLY
 
     def take_snapshot(
@@ -238,13 +240,13 @@ class Tracker:
         others: By = "other",
         author: str = "",
     ) -> Snapshot | None:
-        """Scan now; the snapshot of what changed since the last scan, None where nothing did.
+        """Scan now; return the snapshot of the changes since the last scan, None if there are none.
 
         Args:
-            by: who is to have done it.
-            paths: what alone they can have changed; everything else someone else did. None where that is not known.
-            others: who else may have changed files.
-            author: which agent has done it, of several.
+            by: the author of the changes.
+            paths: the only paths that the author can have changed; other changes are somebody else's. None if they are not known.
+            others: the author of the other changes.
+            author: the agent that made the changes, if there are several.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -252,7 +254,7 @@ class Tracker:
         self._scan()
         if by in FOREIGN:
             return self._add(by, self._owed)
-        # Who made what no scan could see until now, nobody knows; it counts as found after what is known.
+        # Files that no earlier scan could see have no known author, so they count as found after the known changes.
         latest, now = self._log.latest, self._scanner_manifest()
         known = {one for one in self._owed if was_looked_for(latest, one)}
         gone = {one for one in self._owed if one not in now}
@@ -263,10 +265,10 @@ class Tracker:
         return added
 
     def is_as_seen(self, paths: Iterable[str]) -> bool:
-        """Whether these files still are what the newest snapshot has.
+        """Whether these files are still as in the newest snapshot.
 
         Raises:
-            OSError: one cannot be read.
+            OSError: a file cannot be read.
         """
         latest = self._log.latest
         return all(
@@ -278,9 +280,9 @@ class Tracker:
         self._log.mark(uid)
 
     def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
-        """Lines added and removed by a snapshot, and those of its files that cannot be brought back to what they were, sorted.
+        """Return the lines that a snapshot added and removed, and its files that cannot be restored to their former state, sorted.
 
-        Lines are counted in its first hundred files, and of these only in texts up to a limit.
+        Lines are counted in its first hundred files, and there only in texts up to a size limit.
         """
         then = self._log.manifest_before(snapshot, snapshot.changed)
         added = removed = 0
@@ -307,14 +309,14 @@ class Tracker:
         *,
         after: bool = False,
     ) -> RestorePlan:
-        """The plan to restore the files as they were at a checkpoint, after a fresh scan.
+        """Plan to restore the files to their state at a checkpoint, after a fresh scan.
 
         Args:
-            uid: the checkpoint.
-            was: what it was called before a compaction, if it was.
-            by: who is to have done what changed since the last scan.
-            paths: what alone they can have changed, None where that is not known.
-            after: as they were when what the checkpoint began was done.
+            uid: the uid of the checkpoint.
+            was: its uid before a compaction, if it had another.
+            by: the author of the changes since the last scan.
+            paths: the only paths that the author can have changed; None if they are not known.
+            after: restore the state at the end of the checkpoint's step instead.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -337,12 +339,12 @@ class Tracker:
         return RestorePlan(tuple(changes), not_covered, tuple(dict.fromkeys(remarks)))
 
     def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
-        """What it takes to reverse a restore.
+        """Plan the reversal of a restore.
 
         Args:
-            before: the snapshot before it.
-            after: the snapshot after it.
-            paths: what it touched.
+            before: the id of the snapshot before it.
+            after: the id of the snapshot after it.
+            paths: the paths that it changed.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -360,7 +362,7 @@ class Tracker:
         return RestorePlan(tuple(changes))
 
     def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
-        """How the files of two lines differ since the lines diverged, after a fresh scan; see `find_divergence`.
+        """Compare the files of two lines since the lines diverged, after a fresh scan; see `find_divergence`.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -373,11 +375,11 @@ class Tracker:
     def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
     ) -> PreparedRestore | None:
-        """Take the rescue snapshot and bring the intent to the disk; None where there is nothing to do.
+        """Take the rescue snapshot and write the intent to the disk; return None if there is nothing to do.
 
         Args:
             plan: the plan that was shown.
-            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
+            chosen: the paths to restore, conflicts included; None for all that are no conflicts.
 
         Raises:
             OSError: the disk refused; nothing was touched.
@@ -402,7 +404,7 @@ class Tracker:
             return None
         intent = Intent(last.id, new_id(), tuple(wanted))
         if wanted:
-            # Without a seal it is carried out all the same, but not by the next process where this one is cut off.
+            # Without a seal this process carries out the restore all the same, but the next one does not finish it.
             with contextlib.suppress(OSError):
                 intent = replace(intent, seal=self._seal_of(intent, create=True))
             restore.write_intent(self._folder / _INTENT_NAME, intent)
@@ -412,12 +414,12 @@ class Tracker:
         """Carry out the prepared restore, scan its result, and close the intent.
 
         Args:
-            prepared: what is to be done.
-            unasked: the user has not approved it in this process: files that are executed later, configure tools or hold secrets
-                are left alone.
+            prepared: the prepared restore.
+            unasked: the user has not approved it in this process, so files that are executed later, configure tools or hold
+                secrets are left unchanged.
 
         Raises:
-            OSError: the outcome could not be recorded; the files are as the intent says, or still what they were.
+            OSError: the outcome could not be recorded; each file has its planned or its former state.
         """
         intent = prepared.intent
         held = {one for one in intent.paths if unasked and _is_protected(one)}
@@ -428,7 +430,7 @@ class Tracker:
         self._add("other", self._owed.difference(intent.paths))
         done = {one.path for one in intent.changes if stands(manifest.get(one.path), one.then)}
         self._add("restore", done, snapshot_id=intent.after)
-        # What someone else wrote into the place of what was planned is theirs, also for an undo.
+        # Files that somebody else wrote in the place of planned ones are recorded as theirs, for an undo too.
         self._add("other", self._owed)
         failed = dict.fromkeys(prepared.stale, CHANGED_MEANWHILE)
         failed |= outcome.failures
@@ -443,9 +445,9 @@ class Tracker:
         )
 
     def is_ours_alone(self, intent: Intent) -> bool:
-        """Whether this program noted this intent, for this session and this work folder, and nobody else can have changed it.
+        """Whether this program noted this intent for this session and work folder, and nobody else can have changed it.
 
-        The owner of the files is no evidence: the account also owns what it unpacked or copied.
+        The owner of the file is no evidence: the account also owns files that it unpacked or copied.
         """
         try:
             found = [
@@ -473,7 +475,7 @@ class Tracker:
             (self._folder / _INTENT_NAME).unlink(missing_ok=True)
 
     def unfinished_restore(self) -> PreparedRestore | None:
-        """A restore of an earlier process that was cut off, if there is one."""
+        """Return the interrupted restore of an earlier process, if there is one."""
         intent = restore.read_intent(self._folder / _INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             self.abandon()
@@ -482,7 +484,7 @@ class Tracker:
 
     @cached_property
     def _log(self) -> SnapshotLog:
-        # Read when first needed, in the thread that scans: a large one would hold up the opening of the session.
+        # The log is read when first needed, in the scanning thread: a large one would delay the opening of the session.
         return SnapshotLog(self._folder / _LOG_NAME)
 
     def _scan(self, also: Collection[str] = ()) -> None:
@@ -494,7 +496,7 @@ class Tracker:
         self.full = scan.full
 
     def _brought_back(self, now: Manifest) -> set[str]:
-        """What a restore that was cut off had already brought back: they are its doing, and part of its snapshot."""
+        """Find the paths that an interrupted restore had already restored: its changes are part of its snapshot."""
         intent = restore.read_intent(self._folder / _INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             return set()

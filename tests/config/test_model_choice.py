@@ -15,7 +15,7 @@ from kimi_tui.config.model_choice import (
     MOONSHOT_MODEL,
     MOONSHOT_URL,
     OPENAI_URL,
-    Choice,
+    ModelChoice,
     NeedsChoice,
     Overrides,
     choose_model,
@@ -67,7 +67,7 @@ api_key = "stored-router"
 
 def chosen(
     config: Config = STORED, overrides: Overrides = NOTHING_SAID, **environ: str
-) -> Choice | NeedsChoice:
+) -> ModelChoice | NeedsChoice:
     """The choice in an environment."""
     return choose_model(config, overrides, environ)
 
@@ -77,14 +77,14 @@ def used(
 ) -> tuple[str, str, str]:
     """Base URL, key and model of a choice that can be used."""
     choice = chosen(config, overrides, **environ)
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, ModelChoice)
     return choice.base_url, choice.api_key, choice.model
 
 
 def test_the_file_alone() -> None:
     assert used() == (MOONSHOT_URL, "stored-kimi", "kimi-k3")
     choice = chosen()
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, ModelChoice)
     assert choice.window == 10_000
 
 
@@ -138,7 +138,7 @@ def test_a_server_of_the_environment_bears_its_own_name(family: str, url: str, n
     """It stands in the list of models, and in "... has no model x"."""
     environ = {f"{family}_BASE_URL": url, f"{family}_API_KEY": "k", "KIMI_MODEL_NAME": "m"}
     choice = choose_model(Config(), NOTHING_SAID, environ)
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, ModelChoice)
     assert choice.provider == name
 
 
@@ -189,11 +189,11 @@ def test_a_host_that_begins_like_an_address_of_this_machine_gets_no_key() -> Non
 
 def test_window_dialect_and_thinking() -> None:
     choice = chosen(KIMI_MODEL_MAX_CONTEXT_SIZE="4000", KIMI_DIALECT="generic")
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, ModelChoice)
     assert (choice.window, choice.dialect, choice.thinking) == (4_000, "generic", "")
     for given, meant in ((True, "on"), (False, "off")):
         choice = chosen(STORED, Overrides(thinking=given))
-        assert isinstance(choice, Choice)
+        assert isinstance(choice, ModelChoice)
         assert choice.thinking == meant
 
 
@@ -234,7 +234,7 @@ def test_a_base_url_is_put_right_wherever_it_is_given(typed: str) -> None:
         (NOTHING_SAID, {"OPENAI_BASE_URL": written}, "OPENAI_BASE_URL"),
     ):
         choice = choose_model(Config(), overrides, environ)
-        assert isinstance(choice, Choice)
+        assert isinstance(choice, ModelChoice)
         assert choice.base_url == meant
         is_user_words = "chat" in typed or "models" in typed
         assert [source in remark and meant in remark for remark in choice.remarks] == [

@@ -11,7 +11,7 @@ import pytest
 from kimi_tui.llm.dialects import LearnedQuirks
 from kimi_tui.llm.errors import APIStatusError, ResponseContext
 from kimi_tui.llm.provider import Finished, StreamItem, TextDelta, ThinkDelta, ToolCallDelta
-from kimi_tui.llm.stream import AnswerReader, Arrivals
+from kimi_tui.llm.stream import AnswerReader, BatchedBytes
 from kimi_tui.llm.transport import NetworkFailures
 from kimi_tui.llm.waiting import AnswerWait, WaitLimits
 
@@ -126,7 +126,7 @@ async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:
 
     for suspends in (True, False):
         read_at.clear()
-        arrivals = Arrivals(source(100, suspends))
+        arrivals = BatchedBytes(source(100, suspends))
         came = [piece async for piece in taken(arrivals)]
         assert b"".join(came) == b"".join(bytes([n]) * 100 for n in range(8))
         pauses = [after - before for before, after in pairwise(read_at)]
@@ -135,6 +135,6 @@ async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:
         await arrivals.aclose()
 
 
-async def taken(arrivals: Arrivals) -> AsyncIterator[bytes]:
+async def taken(arrivals: BatchedBytes) -> AsyncIterator[bytes]:
     while (data := await arrivals.take()) is not None:
         yield data

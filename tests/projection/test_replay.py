@@ -20,7 +20,7 @@ from kimi_tui.projection.replay import (  # pyright: ignore[reportPrivateUsage]
     Recording,
     Replay,
     ReplayState,
-    _Reader,
+    _StateUnpickler,
 )
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.replay.scrubber import (
@@ -185,7 +185,7 @@ def test_a_kept_state_is_read_in_small_pieces() -> None:
     sizes: list[int] = []
     state, pieces = replay._keyframes[-1].state, replay._keyframes[-1].n_pieces  # pyright: ignore[reportPrivateUsage]
     stream = io.BytesIO(state)
-    reader = _Reader(stream, replay._texts)  # pyright: ignore[reportPrivateUsage]
+    reader = _StateUnpickler(stream, replay._texts)  # pyright: ignore[reportPrivateUsage]
     for _ in range(pieces):
         before = stream.tell()
         reader.load()

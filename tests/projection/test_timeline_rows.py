@@ -12,7 +12,7 @@ from support.story import Teller
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import Builder, TimelineRow, TimelineRows
-from kimi_tui.projection.timeline_tree import Checkpoint
+from kimi_tui.projection.timeline_tree import CheckpointNode
 from kimi_tui.wire.events import EventRecord, LineChanged
 
 OPERATIONS = st.lists(
@@ -51,7 +51,7 @@ def facts_of(rows: TimelineRows) -> list[tuple[object, ...]]:
     return [(row.kind, row.key, row.order, row.lanes, row.is_tip, row.hidden) for row in rows]
 
 
-def headings_of(rows: TimelineRows, model: TimelineModel) -> list[Checkpoint | None]:
+def headings_of(rows: TimelineRows, model: TimelineModel) -> list[CheckpointNode | None]:
     return [rows.heading_of(index) for index in range(len(model.tree.live))]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import NEWEST, CannotOpen, Launch
 from kimi_tui.llm.message import user_message
 from kimi_tui.session import moved_folder
@@ -141,7 +141,7 @@ async def test_the_app_goes_on_with_the_newest_or_says_where(
     store = SessionStore(tmp_path / "data")
     session = await made(store, tmp_path / "one", "said there")
     new = (tmp_path / "one").rename(tmp_path / "two")
-    choice = Choice("server", "http://127.0.0.1:9/v1", "m", window=9000)
+    choice = ModelChoice("server", "http://127.0.0.1:9/v1", "m", window=9000)
     launch = Launch(new, tmp_path / "config.toml", choice=choice, resume=NEWEST)
     other = tmp_path / "other"
     other.mkdir()

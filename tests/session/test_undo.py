@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -206,6 +207,19 @@ async def test_pruned_lines_cannot_be_brought_back_and_say_so(session: Session) 
     done = await context.revert_to(1, reason="rewind")
     # Its number is never given again.
     assert done.entry.n == 2
+    assert texts(context) == ["a"]
+
+
+async def test_a_stored_line_that_lost_its_end_is_not_brought_back(session: Session) -> None:
+    context = session.context
+    await say(context, "a", "b")
+    await context.revert_to(1, reason="rewind")
+    stored = session.dir / "context_1.jsonl"
+    os.truncate(stored, stored.stat().st_size - 1)
+    with pytest.raises(NothingToUndo, match="World line 1"):
+        next_undo(context)
+    with pytest.raises(NothingToUndo):
+        await undo(context)
     assert texts(context) == ["a"]
 
 

@@ -14,7 +14,7 @@ from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import Journal
 from kimi_tui.session.schema import NewCheckpoint, TokenCount
 from kimi_tui.session.session import Session
-from kimi_tui.session.world_lines import WorldLines, infer_revert
+from kimi_tui.session.world_lines import StoredWorldLines, infer_revert
 
 PROMPT = {"role": "_system_prompt", "content": "p"}
 DMAIL = (
@@ -118,7 +118,7 @@ def test_lines_without_a_journal_in_numeric_order(tmp_path: Path) -> None:
     write(tmp_path, 0, TURN)
     journal = Journal(tmp_path)
     journal.load()
-    lines = WorldLines(tmp_path, journal)
+    lines = StoredWorldLines(tmp_path, journal)
     found = lines.list()
     assert [line.n for line in found] == [1, 2, 10]
     assert [line.reason for line in found] == ["rewind"] * 3

@@ -14,7 +14,7 @@ from support.chat_server import ChatServer, call, gate, say, status
 from support.soul import launch_at, stage
 
 from kimi_tui.agent_parts import PARTS, parts_of
-from kimi_tui.config.model_choice import Choice, NeedsChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
 from kimi_tui.config.settings import Config, LoopControl
 from kimi_tui.images import Image
 from kimi_tui.launch import NEWEST, CannotOpen, Launch
@@ -81,7 +81,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def launch_on(server: ChatServer, work: Path, **changes: Any) -> Launch:
     launch = launch_at(work)
-    assert isinstance(launch.choice, Choice)
+    assert isinstance(launch.choice, ModelChoice)
     choice = launch.choice._replace(base_url=server.base_url, window=200_000, dialect="generic")
     return launch._replace(choice=choice, **changes)
 
@@ -119,7 +119,7 @@ async def test_what_ends_a_turn_is_an_exit_code_with_a_sentence(home: Path) -> N
         code, out, err = await said(launch, "hi")
         assert (code, out) == (1, "")
         assert "Bad key" in err
-        few = launch._replace(config=Config(loop=LoopControl(max_steps_per_turn=1)))
+        few = launch._replace(config=Config(loop_control=LoopControl(max_steps_per_turn=1)))
         server.script(call("ReadFile", {"path": "a.txt"}))
         code, _, err = await said(few, "go on for ever")
         assert code == 1

@@ -11,7 +11,7 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.soul import launch_at
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import CannotOpen, Launch
 from kimi_tui.session.kimi_cli_import import find_sessions, import_session
@@ -114,7 +114,7 @@ async def test_a_key_is_taken_from_the_keyring(
     monkeypatch.setenv("MY_MODEL", "sk-by-another-name")
     monkeypatch.setenv("KEYRING_PROPERTY_A", "asked")
     launch = launch_at(home)
-    assert isinstance(launch.choice, Choice)
+    assert isinstance(launch.choice, ModelChoice)
     launch = launch._replace(choice=launch.choice._replace(api_key="keyring:mine"))
     if said:
         with pytest.raises(CannotOpen, match=said):
@@ -154,7 +154,7 @@ async def test_there_is_one_way_in_for_every_session(home: Path) -> None:
             return opened.soul.session.id, forked.session_id, asked
 
         launch = launch_at(work)
-        assert isinstance(launch.choice, Choice)
+        assert isinstance(launch.choice, ModelChoice)
         choice = launch.choice._replace(base_url=server.base_url, dialect="generic", window=200_000)
         launch = launch._replace(choice=choice)
         new, _, asked = await told(launch, "one")

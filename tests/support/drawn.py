@@ -13,6 +13,7 @@ from textual.geometry import Region
 from textual.message_pump import MessagePump
 from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.screen import Screen
+from textual.strip import Strip
 
 from kimi_tui.tui.compositor import RowCompositor
 
@@ -116,25 +117,28 @@ def ask_the_busy() -> None:
 
 def text_of(app: App[Any]) -> str:
     """What the user sees on the screen of an app, a line for each row."""
+    return "\n".join("".join(strip.text for strip in row).rstrip() for row in strips_of(app))
+
+
+def strips_of(app: App[Any]) -> list[list[Strip]]:
+    """The rows of the screen of an app as the user sees them, each as the parts of widgets that make it up, from the left."""
     size, compositor = app.size, app.screen._compositor
     # As for each frame. A dialog that is drawn without it has nothing behind it, and keeps that as its background.
     visible_screen_stack.set(app._background_screens)
     try:
         if not isinstance(compositor, RowCompositor):
-            rows = ["".join(s.text for s in strip) for strip in compositor.render_strips(size)]
-        else:
-            rows = _rows(compositor)[: size.height]
+            return [[strip] for strip in compositor.render_strips(size)]
+        return _rows(compositor)[: size.height]
     except KeyError:
         # What is being taken away has no styles any more; the next layout leaves it out.
-        return ""
-    return "\n".join(row.rstrip() for row in rows)
+        return []
 
 
-def _rows(compositor: RowCompositor) -> list[str]:
-    """What is seen of each widget, the topmost first, without the styles that joining them would be for."""
+def _rows(compositor: RowCompositor) -> list[list[Strip]]:
+    """The parts of each row that are seen, taken from the topmost widget first: strips are cut but not joined, which is slow."""
     size = compositor.size  # not always the app's
     gaps = [[(0, size.width)] for _ in range(size.height)]
-    parts: list[dict[int, str]] = [{} for _ in gaps]
+    parts: list[dict[int, Strip]] = [{} for _ in gaps]
     for region, _, strips in compositor._get_renders(size.region):
         for y, strip in zip(region.line_range, strips, strict=False):
             left: list[tuple[int, int]] = []
@@ -144,11 +148,10 @@ def _rows(compositor: RowCompositor) -> list[str]:
                     left.append((start, end))
                     continue
                 is_whole = stop - x == region.width
-                seen = strip if is_whole else strip.crop(x - region.x, stop - region.x)
-                parts[y][x] = seen.text
+                parts[y][x] = strip if is_whole else strip.crop(x - region.x, stop - region.x)
                 left += [gap for gap in ((start, x), (stop, end)) if gap[0] < gap[1]]
             gaps[y] = left
-    return ["".join(row[x] for x in sorted(row)) for row in parts]
+    return [[row[x] for x in sorted(row)] for row in parts]
 
 
 def _is_waiting(pump: MessagePump) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.launch import Launch
 from kimi_tui.soul.model_slot import LoopLimits
@@ -301,7 +301,7 @@ async def opened(
             work_dir=session.work,
             config_path=folder / "config.toml",
             config=config or STILL,
-            choice=Choice("moonshot", base_url, "kimi-k2 thinking", window=WINDOW),
+            choice=ModelChoice("moonshot", base_url, "kimi-k2 thinking", window=WINDOW),
             resume=session.session_id,
         )
     )

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from textual.pilot import Pilot
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm.models import LocalServer
@@ -203,7 +203,7 @@ async def desk(
         work_dir=work,
         config_path=home / "config.toml",
         config=(config or Config())._replace(hints=hints),
-        choice=Choice(
+        choice=ModelChoice(
             "test",
             base_url,
             "kimi-test",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.openai_compatible import OpenAICompatible
@@ -83,7 +83,7 @@ class Ear:
 
 def launch_at(home: Path, dialect: str | None = None) -> Launch:
     """The launch of a new session in a folder, with a model whose server is not asked."""
-    choice = Choice("server", "http://127.0.0.1:9/v1", "m", window=9000, dialect=dialect)
+    choice = ModelChoice("server", "http://127.0.0.1:9/v1", "m", window=9000, dialect=dialect)
     return Launch(work_dir=home, config_path=home / "config.toml", choice=choice)
 
 

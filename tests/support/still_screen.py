@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from textual.pilot import Pilot
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
@@ -49,7 +49,7 @@ async def still_screen(home: Path, *, size: tuple[int, int] = (120, 40)) -> Asyn
         work_dir=home,
         config_path=home / "config.toml",
         config=Config(reduced_motion=True, hints=False),
-        choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
+        choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
     )
     with (
         patch.dict(os.environ, {"KIMI_TUI_HOME": str(home)}),

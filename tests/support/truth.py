@@ -16,7 +16,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_tree import Checkpoint
+from kimi_tui.projection.timeline_tree import CheckpointNode
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.rewind_values import RewindPreview
 from kimi_tui.tool_cards import short_name
@@ -207,7 +207,7 @@ def untrue_of_names(timeline: TimelineModel, folder: Path) -> Iterator[str]:
             yield f"world line {line.n} is called {name!r}, where the file has {words}"
 
 
-def _kind(checkpoint: Checkpoint) -> str:
+def _kind(checkpoint: CheckpointNode) -> str:
     return "step" if checkpoint.kind in ("interrupted", "error") else checkpoint.kind
 
 

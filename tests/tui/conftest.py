@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from support import drawn, parsed_css
-from support.pictures import PictureExtension
+from support.pictures import Pictures
 from support.watchdog import Watchdog, held_up
-from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui import own_process
 
@@ -31,6 +30,10 @@ def watchdog() -> Iterator[None]:
 
 
 @pytest.fixture
-def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    """Compares with what is stored."""
-    return snapshot.use_extension(PictureExtension)
+def picture(request: pytest.FixtureRequest) -> Iterator[Pictures]:
+    """Compares a screen with what is stored."""
+    failed = request.session.testsfailed
+    pictures = Pictures(request.node)
+    yield pictures
+    if request.session.testsfailed == failed:
+        pictures.end()

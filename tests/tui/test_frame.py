@@ -10,7 +10,7 @@ from support.cases import each
 
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
-    Heading,
+    HeaderText,
     fit_heading,
     fit_hints,
     model_name,
@@ -19,7 +19,7 @@ from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
 from kimi_tui.tui.state import MODE_WORDS, MainState
 
-HEADING = Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
+HEADING = HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
 
 
 def test_the_header_loses_branch_then_model_then_folder() -> None:
@@ -35,7 +35,9 @@ def test_the_header_loses_branch_then_model_then_folder() -> None:
 
 
 def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> None:
-    heading = Heading("Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask")
+    heading = HeaderText(
+        "Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask"
+    )
     whole = fit_heading(heading, 76)
     assert (whole.title, whole.folder) == (heading.title, heading.folder)
     shorter = fit_heading(heading, 56)
@@ -56,7 +58,7 @@ def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
 
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
 def test_the_header_never_overflows(title: str, folder: str, width: int) -> None:
-    fitted = fit_heading(Heading(title, folder, "main", "m", "all"), width)
+    fitted = fit_heading(HeaderText(title, folder, "main", "m", "all"), width)
     cells = cell_len(fitted.title) + sum(
         gap + cell_len(part)
         for gap, part in (

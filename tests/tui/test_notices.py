@@ -12,7 +12,7 @@ from support.screens import desk
 from kimi_tui.tui.dialogs.text_screen import TextScreen
 from kimi_tui.tui.frame import ChatPane, Header
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.notices import Notice, Notices, notice_rows, standing
+from kimi_tui.tui.notices import Notices, ShownNotice, notice_rows, standing
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 
@@ -140,8 +140,8 @@ async def test_nothing_was_told(home: Path) -> None:
 
 
 def test_a_passing_notice_gives_way_and_a_lasting_one_stays() -> None:
-    lasting = Notice("The disk is full", "error", topic="disk")
-    passing = Notice("Copied", until=16.0)
+    lasting = ShownNotice("The disk is full", "error", topic="disk")
+    passing = ShownNotice("Copied", until=16.0)
     assert standing((lasting, passing), "", 11.0) == (lasting,)
     assert standing((lasting, passing), "disk", 11.0) == (passing,)
     assert standing((lasting, passing), None, 11.0) == (lasting, passing)
@@ -150,13 +150,13 @@ def test_a_passing_notice_gives_way_and_a_lasting_one_stays() -> None:
 
 def test_the_newest_notice_is_not_cut_in_a_narrow_terminal() -> None:
     text = "Commands can write to the work folder, temporary files and private caches (12.3 kB); the network is off."
-    newest = Notice.of(
+    newest = ShownNotice.of(
         text, advice="Held by namespaces and Landlock. /sandbox reset empties the caches."
     )
-    older = Notice.of("The session was renamed.")
+    older = ShownNotice.of("The session was renamed.")
     for board in ((newest,), (older, newest)):
         shown = [row.plain for row in notice_rows(board, 60, UNICODE)]
         assert " ".join(" ".join(row.split()[1:]) for row in shown) == f"{text} {newest.advice}"
     # Two that have room for it are shown together, in no more rows than before.
-    assert len(notice_rows((older, Notice.of("It was undone.", advice="x")), 60, UNICODE)) == 3
+    assert len(notice_rows((older, ShownNotice.of("It was undone.", advice="x")), 60, UNICODE)) == 3
     assert len(notice_rows((older, older, older, newest._replace(advice="")), 120, UNICODE)) == 3

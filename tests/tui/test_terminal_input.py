@@ -18,12 +18,12 @@ from kimi_tui.tui.terminal_input import (
     MOST_LOST,
     PASTE_END,
     PASTE_START,
-    Arrivals,
     BackgroundAnswers,
     GraphicsAnswerFilter,
     Incoming,
     KeyParser,
     Outgoing,
+    WriteAcknowledgements,
 )
 
 
@@ -229,7 +229,7 @@ def test_what_the_file_does_not_take_is_written_past_it_and_told_once() -> None:
 
 def test_what_was_written_has_arrived_when_the_terminal_answers_behind_it() -> None:
     asked: list[str] = []
-    arrivals = Arrivals(lambda: asked.append("?"), 100.0)
+    arrivals = WriteAcknowledgements(lambda: asked.append("?"), 100.0)
     early = arrivals.mark(100.0 + FIRST_ANSWER_S / 2)
     assert arrivals.has_arrived(early, 100.1) is False
     arrivals.answered(100.6)
@@ -247,7 +247,7 @@ def test_what_was_written_has_arrived_when_the_terminal_answers_behind_it() -> N
 
 
 def test_a_terminal_that_does_not_answer_is_not_waited_for() -> None:
-    arrivals = Arrivals(lambda: None, 100.0)
+    arrivals = WriteAcknowledgements(lambda: None, 100.0)
     mark = arrivals.mark(100.0)
     assert arrivals.has_arrived(mark, 100.0 + FIRST_ANSWER_S) is None
     assert arrivals.mark(100.0 + FIRST_ANSWER_S) == 0
@@ -258,7 +258,7 @@ def test_a_terminal_that_does_not_answer_is_not_waited_for() -> None:
 
 
 def test_a_terminal_is_given_up_when_keys_come_over_the_line_and_no_answer() -> None:
-    arrivals = Arrivals(lambda: None, 100.0)
+    arrivals = WriteAcknowledgements(lambda: None, 100.0)
     arrivals.answered(100.1)
     mark = arrivals.mark(103.0)
     # The line may be broken, for however long: what was typed comes at once when it is whole again, as the answer does.
@@ -281,7 +281,7 @@ def test_a_terminal_is_given_up_when_keys_come_over_the_line_and_no_answer() -> 
 
 
 def test_an_answer_that_was_lost_is_not_waited_for_for_ever() -> None:
-    arrivals = Arrivals(lambda: None, 100.0)
+    arrivals = WriteAcknowledgements(lambda: None, 100.0)
     arrivals.answered(100.1)
     arrivals.mark(101.0)
     arrivals.mark(102.0)
@@ -297,7 +297,7 @@ def test_an_answer_that_was_lost_is_not_waited_for_for_ever() -> None:
 
 def test_what_is_answered_behind_a_stop_may_have_been_asked_before_it() -> None:
     asked: list[None] = []
-    arrivals = Arrivals(lambda: asked.append(None), 100.0)
+    arrivals = WriteAcknowledgements(lambda: asked.append(None), 100.0)
     arrivals.answered(100.1)
     early = [arrivals.mark(101.0), arrivals.mark(101.1)]
     # The answers to these go to the shell, or are on their way.
@@ -315,7 +315,7 @@ def test_what_is_answered_behind_a_stop_may_have_been_asked_before_it() -> None:
 
 def test_what_was_asked_before_a_stop_is_not_waited_for_for_ever() -> None:
     asked: list[None] = []
-    arrivals = Arrivals(lambda: asked.append(None), 100.0)
+    arrivals = WriteAcknowledgements(lambda: asked.append(None), 100.0)
     arrivals.answered(100.1)
     arrivals.mark(101.0)
     arrivals.begin_again(110.0)
@@ -337,7 +337,7 @@ def test_what_was_asked_before_a_stop_is_not_waited_for_for_ever() -> None:
 
 def test_a_terminal_that_never_answered_has_no_first_second_again() -> None:
     asked: list[None] = []
-    arrivals = Arrivals(lambda: asked.append(None), 100.0)
+    arrivals = WriteAcknowledgements(lambda: asked.append(None), 100.0)
     for n_stops in range(1, 20):
         arrivals.begin_again(100.0 + FIRST_ANSWER_S)
         assert len(asked) == 1 + n_stops
@@ -346,7 +346,7 @@ def test_a_terminal_that_never_answered_has_no_first_second_again() -> None:
 
 def test_many_stops_over_a_line_that_stands_still_ask_no_more_than_can_be_answered() -> None:
     asked: list[None] = []
-    arrivals = Arrivals(lambda: asked.append(None), 100.0)
+    arrivals = WriteAcknowledgements(lambda: asked.append(None), 100.0)
     arrivals.answered(100.1)
     for _ in range(100):
         arrivals.begin_again(200.0)

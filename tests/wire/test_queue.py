@@ -1,8 +1,9 @@
-"""A notice that nobody could hear is heard later; one that stands is heard by everybody until it is solved."""
+"""Who drains is woken when there is something new to draw. A notice that nobody could hear is heard later; one that stands is
+heard by everybody until it is solved."""
 
 from __future__ import annotations
 
-from kimi_tui.wire.events import Event, Notice
+from kimi_tui.wire.events import Event, Notice, StatusUpdate, TextPart, TurnEnd
 from kimi_tui.wire.queue import Subscription, Wire
 
 FULL = Notice("error", "No space.", topic="disk")
@@ -50,3 +51,18 @@ def test_a_passing_notice_is_not_repeated_to_those_who_come_later() -> None:
         wire.unsubscribe(one)
     wire.publish(REMARK)
     assert heard(wire.subscribe()) == [REMARK]
+
+
+def test_after_each_drain_the_first_event_and_the_first_that_is_no_figure_wake() -> None:
+    wire, woken = Wire(), list[Event]()
+    subscription = wire.subscribe(woken.append)
+    figures, text, end = StatusUpdate(1, 2, 3), TextPart("a"), TurnEnd("done")
+    for _ in range(2):
+        for event in (figures, figures, text, text, figures, REMARK, end):
+            wire.publish(event)
+        assert woken == [figures, text, end]
+        woken.clear()
+        subscription.drain()
+    wire.publish(text)
+    wire.publish(REMARK)
+    assert woken == [text]

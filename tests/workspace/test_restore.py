@@ -19,7 +19,7 @@ from support.followed_folder import Place, PowerCut, power_cut
 
 from kimi_tui.workspace import restore, scan, store, tracker
 from kimi_tui.workspace.ignore import IgnoreStack
-from kimi_tui.workspace.snapshots import Entry, Limits, SnapshotLog, parse_path
+from kimi_tui.workspace.snapshots import Limits, ManifestEntry, SnapshotLog, parse_path
 
 
 @pytest.fixture
@@ -399,7 +399,7 @@ HOSTILE_PATHS = (
 
 @each("path", HOSTILE_PATHS)
 def test_a_path_that_a_snapshot_cannot_have_is_refused(path: str) -> None:
-    entry = Entry("file", "0" * 64, 0o644, 1)
+    entry = ManifestEntry("file", "0" * 64, 0o644, 1)
     with pytest.raises(ValueError, match=r"a path (leads|belongs)") as refusal:
         parse_path(path, entry)
     # Nor is one taken that a snapshot would lose again.
@@ -412,7 +412,7 @@ def test_a_path_that_a_snapshot_cannot_have_is_refused(path: str) -> None:
     ["git", "git~", "a.git/x", ".github/x", ".gitignore", "x~1", "notes: git", "gitt~1", "hg"],
 )
 def test_ordinary_names_are_taken(path: str) -> None:
-    assert parse_path(path, Entry("file", "0" * 64, 0o644, 1)) == path
+    assert parse_path(path, ManifestEntry("file", "0" * 64, 0o644, 1)) == path
     assert not IgnoreStack().ignores(path.split("/")[0], is_folder=True)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kimi_tui.workspace import scan
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import REST, Entry, Limits, was_looked_for
+from kimi_tui.workspace.snapshots import REST, Limits, ManifestEntry, was_looked_for
 from kimi_tui.workspace.store import BlobStore
 
 
@@ -28,7 +28,7 @@ def make(tmp_path: Path, limits: Limits | None = None) -> tuple[Path, BlobStore,
     return root, store, Scanner(str(root), store, limits or Limits())
 
 
-def scanned(scanner: Scanner) -> Mapping[str, Entry]:
+def scanned(scanner: Scanner) -> Mapping[str, ManifestEntry]:
     """What a scan now finds."""
     scanner.scan()
     return scanner.manifest
@@ -267,7 +267,7 @@ def test_looking_again_finds_what_a_first_look_finds(
         root.mkdir()
         store = BlobStore(Path(top) / "store", 1 << 20)
         scanner = Scanner(str(root), store, Limits())
-        known: dict[str, Entry] = {}
+        known: dict[str, ManifestEntry] = {}
         for edits in rounds:
             for name, content in edits:
                 change(root / name, content)

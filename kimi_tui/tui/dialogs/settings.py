@@ -24,7 +24,6 @@ from kimi_tui.config.reference import (
     HOLDS,
     Setting,
     Value,
-    default_of,
     in_words,
     parsed,
     settings,
@@ -163,7 +162,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             return "tried"
         if given := self._file.given.get(setting.key):
             return given.source
-        is_default = value_of(self._config, setting) == default_of(setting)
+        is_default = value_of(self._config, setting) == setting.default
         return "" if is_default else (self._config.source or self._file.path).name
 
     @property
@@ -193,10 +192,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         """Show the details of the chosen setting."""
         setting = self._chosen
         meaning = setting.meaning or f"{meaning_of(setting.action, self._commands)}."
-        default = _shown(setting, default_of(setting))
+        default = _shown(setting, setting.default)
         facts = [f"By default {default}." if default else "Nothing by default."]
-        if setting.choices:
-            facts.append(f"One of {_around(setting.choices, self._value(setting))}.")
+        if setting.check.choices:
+            facts.append(f"One of {_around(setting.check.choices, self._value(setting))}.")
         facts.append(f"A change holds {HOLDS[setting.holds]}.")
         if given := self._file.given.get(setting.key):
             facts.append(f"{given.source} says it in this run.")
@@ -208,8 +207,8 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
                 ("\n" + " ".join(facts), "$ink-quiet"),
             )
         )
-        hints: list[Hint] = [("Enter", _VERBS[setting.kind])]
-        if setting.kind in ("flag", "choice"):
+        hints: list[Hint] = [("Enter", _VERBS[setting.check.kind])]
+        if setting.check.kind in ("flag", "choice"):
             hints.append(("Left, Right", "try" if setting.key == "theme" else "change"))
         hints += [("Del", "the default"), ("letters", "find one")]
         hints.append(("Esc", "all settings" if self._list.narrowed else "close"))
@@ -231,11 +230,11 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
     @on(PickList.Picked)
     def _picked(self) -> None:
         setting = self._chosen
-        if setting.kind in ("flag", "choice"):
+        if setting.check.kind in ("flag", "choice"):
             # A theme that was tried on is the one that is meant.
             tried = self._theme if setting.key == "theme" else None
             self._keep(setting, tried or self._next(setting, 1))
-        elif setting.kind == "key":
+        elif setting.check.kind == "key":
             refusal = partial(self._key_refusal, setting.action)
             question = KeyQuestion(setting.action, self._value(setting), refusal)
             push_once(self, question, self._keep_answer)
@@ -248,10 +247,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             setting.key,
             setting.meaning,
             "With commas between. Empty: the default."
-            if setting.kind == "list"
+            if setting.check.kind == "list"
             else "Empty: the default.",
             text=in_words(value_of(self._config, setting)),
-            placeholder=in_words(default_of(setting)),
+            placeholder=in_words(setting.default),
             verb="keep",
             may_be_empty=True,
             low=True,
@@ -262,7 +261,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             self._keep(self._chosen, answer)
 
     def _next(self, setting: Setting, step: int) -> str:
-        choices = setting.choices or ("off", "on")
+        choices = setting.check.choices or ("off", "on")
         value = self._value(setting)
         place = choices.index(value) if value in choices else -1
         return choices[(place + step) % len(choices)]
@@ -281,7 +280,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             self._say(f"{TOO_EARLY.capitalize()}.")
         elif event.key == "delete":
             self._keep(setting, "")
-        elif setting.kind in ("flag", "choice"):
+        elif setting.check.kind in ("flag", "choice"):
             value = self._next(setting, 1 if event.key == "right" else -1)
             if setting.key == "theme":
                 self._theme = value
@@ -359,7 +358,7 @@ def _refusal(setting: Setting, text: str) -> str:
 
 
 def _shown(setting: Setting, value: Value) -> str:
-    if setting.kind != "key":
+    if setting.check.kind != "key":
         return in_words(value)
     return ", ".join(key_name(one) for one in str(value).split(",") if one)
 

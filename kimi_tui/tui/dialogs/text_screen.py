@@ -22,7 +22,7 @@ from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
-from kimi_tui.tui.notices import Notice
+from kimi_tui.tui.notices import ShownNotice
 from kimi_tui.tui.row_list import PaintedRows, plain
 from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
@@ -78,7 +78,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         yield frame
 
 
-def notices_screen(told: Sequence[Notice]) -> TextScreen:
+def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:
     """The notices of this run, to be read again: the newest first, each with its time and its advice below it.
 
     Args:
@@ -87,7 +87,7 @@ def notices_screen(told: Sequence[Notice]) -> TextScreen:
     return TextScreen("Notices", partial(_notice_rows, tuple(reversed(told))))
 
 
-def _notice_rows(told: Sequence[Notice], width: int) -> list[Line]:
+def _notice_rows(told: Sequence[ShownNotice], width: int) -> list[Line]:
     if not told:
         return [plain("Nothing was told in this session.", "quiet")]
     lines: list[Line] = []

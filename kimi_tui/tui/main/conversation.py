@@ -17,7 +17,7 @@ from textual.message import Message
 
 from kimi_tui.agent_parts import parts_of
 from kimi_tui.app_paths import data_dir, short
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.faults import report_of
@@ -53,7 +53,7 @@ PROBE_S = 3.0
 WAY_BACK_TITLE_CELLS = 40
 
 
-class Conversation:
+class ConversationController:
     """The session of the main screen: sends the user's input to the engine, and draws its events.
 
     Args:
@@ -147,7 +147,7 @@ class Conversation:
         """What `/thinking` set in this run."""
         self._listed: tuple[str, ...] = ()
         """The models that the server lists."""
-        self._asked_for_models: Choice | None = None
+        self._asked_for_models: ModelChoice | None = None
         """Whose server was asked for them."""
         self._is_unnamed = launch.config.titles and launch.resume is None and not launch.demo
         """Whether the model is to name the session when its first turn is done."""
@@ -296,7 +296,7 @@ class Conversation:
             soul.model_known()
             self._show_model()
         choice, info = self.launch.choice, provider.info
-        if isinstance(choice, Choice) and not (info.window_estimated or choice.window):
+        if isinstance(choice, ModelChoice) and not (info.window_estimated or choice.window):
             from kimi_tui.config.learned_windows import note_window
 
             await asyncio.to_thread(
@@ -357,7 +357,7 @@ class Conversation:
     def _thinking_likewise(self, launch: Launch) -> Launch:
         """The launch with the present thinking setting."""
         before, choice = self.launch.choice, launch.choice
-        if not isinstance(before, Choice) or not isinstance(choice, Choice):
+        if not isinstance(before, ModelChoice) or not isinstance(choice, ModelChoice):
             return launch
         return launch._replace(choice=choice._replace(thinking=before.thinking))
 
@@ -398,18 +398,18 @@ class Conversation:
     def thinking(self) -> tuple[str, tuple[str, ...]]:
         """The thinking setting (empty: none was made), and the settings that the model supports."""
         choice = self.launch.choice
-        return choice.thinking if isinstance(choice, Choice) else "", self.values.thinking
+        return choice.thinking if isinstance(choice, ModelChoice) else "", self.values.thinking
 
     def learn_models(self) -> None:
         """Ask the server in the background which models it has; once, as long as it can be asked at all."""
         choice = self.launch.choice
-        if self.launch.demo or not isinstance(choice, Choice):
+        if self.launch.demo or not isinstance(choice, ModelChoice):
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice
             self._bench.start(self._learn_models(choice))
 
-    async def _learn_models(self, choice: Choice) -> None:
+    async def _learn_models(self, choice: ModelChoice) -> None:
         # Half a second of importing that no key should wait for.
         await asyncio.to_thread(import_module, "kimi_tui.llm.models")
         from kimi_tui.config.keyring import real_key
@@ -733,7 +733,7 @@ class Conversation:
     def _keep_thinking(self, word: str) -> None:
         """Set the launch so that a session begun from this one has the same thinking setting."""
         choice = self.launch.choice
-        if isinstance(choice, Choice):
+        if isinstance(choice, ModelChoice):
             changed = choice._replace(thinking=word)
             self.launch = self.launch._replace(choice=changed)
 
@@ -1069,7 +1069,7 @@ class Conversation:
 _TOOLS_WORDS = {"on": "", "lean": " lean", "off": " without tools"}
 
 
-def _is_same_server(choice: Choice, other: Choice | None) -> bool:
+def _is_same_server(choice: ModelChoice, other: ModelChoice | None) -> bool:
     return other is not None and (choice.base_url, choice.api_key) == (
         other.base_url,
         other.api_key,

@@ -19,7 +19,7 @@ from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY
 from kimi_tui.tui.keyboard import key_of
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.wire import events as wire
 
@@ -84,7 +84,7 @@ class FirstTimeHints:
         file: the list of those that were shown.
     """
 
-    def __init__(self, bench: Workbench, conversation: Conversation, file: Path) -> None:
+    def __init__(self, bench: Workbench, conversation: ConversationController, file: Path) -> None:
         self._bench = bench
         self._conversation = conversation
         self._file = file

@@ -24,7 +24,7 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.faults import start_detached
 from kimi_tui.tui.keyboard import SeenQuestion
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.completion import typed_mention
 from kimi_tui.tui.screens import app_of
@@ -58,7 +58,7 @@ class PromptModes:
         conversation: runs the shell commands, and has the waiting messages.
     """
 
-    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+    def __init__(self, bench: Workbench, conversation: ConversationController) -> None:
         self._bench = bench
         self._conversation = conversation
         self._to_note = ""

@@ -10,7 +10,7 @@ import time
 from functools import partial
 
 from kimi_tui.tui.keyboard import SeenQuestion
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.screens import QuitChosen
@@ -33,7 +33,7 @@ class QuitConfirmation:
         conversation: the session, with its jobs and what is not saved.
     """
 
-    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+    def __init__(self, bench: Workbench, conversation: ConversationController) -> None:
         self._bench = bench
         self._conversation = conversation
         self._pressed_at: float | None = None

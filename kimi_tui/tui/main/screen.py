@@ -24,7 +24,7 @@ from kimi_tui.tui.frame import Header
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
@@ -43,7 +43,7 @@ from kimi_tui.tui.prompt.command import (
     Values,
     sent_text,
 )
-from kimi_tui.tui.prompt.completion import Completion, FolderFiles
+from kimi_tui.tui.prompt.completion import FolderFiles, PromptCompletion
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     ImageChosen,
@@ -142,9 +142,9 @@ class MainScreen(Screen[None]):
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
         bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
         self.prompt = bench.prompt
-        self.conversation = Conversation(launch, bench)
+        self.conversation = ConversationController(launch, bench)
         files = FolderFiles(self.prompt.area, bench.tasks)
-        self.completion = Completion(self.commands, keys, self.values, files)
+        self.completion = PromptCompletion(self.commands, keys, self.values, files)
         self.prompt.area.completion = self.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
         self.keystrokes = Keystrokes(bench, self.viewer)
@@ -213,7 +213,7 @@ class MainScreen(Screen[None]):
             self._opener = self.run_worker(self._open_session, name="open the session")
 
     async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
-        """Save and release the session, as `Conversation.close`; cancel the opening of one that is not open yet.
+        """Save and release the session, as `ConversationController.close`; cancel the opening of one that is not open yet.
 
         This is not left to Textual, which cancels a screen's workers only after it has removed its widgets.
         """
@@ -281,7 +281,7 @@ class MainScreen(Screen[None]):
         advice = f"What is written stays here. {key_of('send', self.bench.keys)} tries it again."
         self.bench.tell(words, level="error", advice=advice, topic=REFUSED)
 
-    @on(Conversation.OpenWanted)
+    @on(ConversationController.OpenWanted)
     def _open_again(self) -> None:
         """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
@@ -313,8 +313,8 @@ class MainScreen(Screen[None]):
         """Show a notice for a few seconds."""
         self.bench.tell(text, **details)
 
-    @on(Conversation.EventsShown)
-    def _events_shown(self, shown: Conversation.EventsShown) -> None:
+    @on(ConversationController.EventsShown)
+    def _events_shown(self, shown: ConversationController.EventsShown) -> None:
         """React to events beyond drawing them: hints, returned messages, the branch, the world line shown."""
         from kimi_tui.wire.events import LineChanged, ToolResult, TurnBegin, TurnEnd
 
@@ -348,8 +348,8 @@ class MainScreen(Screen[None]):
         if (panel := self.bench.question) is not None:
             panel.ignore_early_keys()
 
-    @on(Conversation.StateChanged)
-    def _state_changed(self, event: Conversation.StateChanged) -> None:
+    @on(ConversationController.StateChanged)
+    def _state_changed(self, event: ConversationController.StateChanged) -> None:
         """React to a new state beyond prompt and header: approvals, window title, footer."""
         old, new = event.old, event.new
         if new.can_resume and not old.can_resume:
@@ -369,12 +369,12 @@ class MainScreen(Screen[None]):
         self.bench.update_footer()
         self._update_window_status(old, new)
 
-    @on(Conversation.FollowUpDue)
-    def _follow_up_due(self, event: Conversation.FollowUpDue) -> None:
+    @on(ConversationController.FollowUpDue)
+    def _follow_up_due(self, event: ConversationController.FollowUpDue) -> None:
         self.send(event.text)
 
-    @on(Conversation.Suggested)
-    def _suggested(self, event: Conversation.Suggested) -> None:
+    @on(ConversationController.Suggested)
+    def _suggested(self, event: ConversationController.Suggested) -> None:
         """Put the suggested message into the prompt if that is empty; while the demo plays, it is typed and sent."""
         if not self._demo.play(event.text) and event.text and not self.prompt.area.text:
             self.prompt.area.put(event.text)

@@ -28,7 +28,7 @@ from kimi_tui.tui.frame import Footer, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of
 from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, first_hints, hints, keys_with
-from kimi_tui.tui.notices import Notice, NoticeDetails
+from kimi_tui.tui.notices import NoticeDetails, ShownNotice
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text
 from kimi_tui.tui.screens import AnswersOnce, SessionChosen, app_of
@@ -196,7 +196,7 @@ class Workbench:
         self.footer = Footer()
         self.type_ahead = TypeAhead(screen, self.forward)
         self.tasks = Callbacks(self._tell_failure)
-        self.notices: deque[Notice] = deque(maxlen=NOTICES_LIMIT)
+        self.notices: deque[ShownNotice] = deque(maxlen=NOTICES_LIMIT)
         self.returned = ReturnedMessages()
         self.question: ApprovalPanel | None = None
         self.line: WorldLineView | None = None

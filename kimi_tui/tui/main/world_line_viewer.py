@@ -17,7 +17,7 @@ from kimi_tui.tui.faults import reported, start_detached
 from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.screens import add_sheets
 from kimi_tui.tui.state import Prospect
@@ -49,7 +49,7 @@ class WorldLineViewer:
     QUIET_S: ClassVar[float] = QUIET_S
     """Seconds without a key before a key acts on the line."""
 
-    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+    def __init__(self, bench: Workbench, conversation: ConversationController) -> None:
         self._bench = bench
         self._conversation = conversation
         self._quiet = QuietKeyboard(0.0, 0.0)

@@ -1,6 +1,6 @@
-"""The models that can be chosen: those of the configuration and of servers, and what a choice changes.
+"""The models that can be chosen: those of the configuration and of servers, and the effects of a choice.
 
-Knows no widget. What asks a server or writes the configuration imports what it needs when it is called.
+This module knows no widget. Functions that ask a server or write the configuration import other modules when they are called.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kimi_tui.config.model_choice import (
     MOONSHOT_CHINA_URL,
     MOONSHOT_URL,
     OPENAI_URL,
-    Choice,
     FolderModel,
+    ModelChoice,
     Overrides,
     choose_model,
     in_folder,
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import Capability
 
 NAME_CHARS = 80
-"""How much of a name that was typed is repeated in a sentence."""
+"""The number of characters of a typed name that are repeated in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server by name. An empty `base_url` is asked for; `note` is shown before its key is asked for."""
+    """A server by name. If `base_url` is empty, the user is asked for it; `note` is shown before they are asked for its key."""
 
     name: str
     title: str
@@ -78,7 +78,7 @@ SERVERS: tuple[Server, ...] = (
 
 
 def server_of(base_url: str) -> int:
-    """Which of the servers a base URL is; the one whose URL is asked for, where it is none of them."""
+    """Return the index of the server with a base URL; the one whose URL is asked for if there is none."""
     known = [server.base_url for server in SERVERS]
     if base_url in known:
         return known.index(base_url)
@@ -88,7 +88,7 @@ def server_of(base_url: str) -> int:
 
 
 def where(server: LocalServer) -> str:
-    """The host and port of a server, for the list."""
+    """Return the host and port of a server, for the list."""
     return f"{server.name} on port {server.base_url.rsplit(':', 1)[-1].split('/')[0]}"
 
 
@@ -99,13 +99,13 @@ def model_facts(
     thinks: bool = False,
     shortly: bool = False,
 ) -> tuple[str, ...]:
-    """What stands beside a model: `262k`, `sees`, `thinks`, `$0.60 in, $2.50 out`; a window that is guessed bears a `~`.
+    """Return the facts beside a model: `262k`, `sees`, `thinks`, `$0.60 in, $2.50 out`; a guessed window has a `~`.
 
     Args:
-        model: as its server lists it.
-        price: what is configured; else the server's counts.
-        thinks: whether it is known to, where the server does not say.
-        shortly: the price as `$0.60/$2.50`.
+        model: the model as its server lists it.
+        price: the configured price; None to use the server's.
+        thinks: whether it is known to think, if the server does not say.
+        shortly: whether to write the price as `$0.60/$2.50`.
     """
     from kimi_tui.llm.models import known_to_see
 
@@ -129,8 +129,9 @@ def _price_words(price: ModelPrices, *, shortly: bool) -> str:
 
 
 class ModelEntry(NamedTuple):
-    """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing),
-    what can be set of thinking with it, and the facts in few cells."""
+    """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing), its
+    thinking settings, and the facts in few cells.
+    """
 
     name: str
     facts: tuple[str, ...]
@@ -140,7 +141,7 @@ class ModelEntry(NamedTuple):
 
 
 class ModelPick(NamedTuple):
-    """How to go on with another model, what was set of thinking with it (None: nothing), and whether in this folder alone."""
+    """The launch with another model, the thinking that was set for it (None: none), and whether both hold in this folder alone."""
 
     launch: Launch
     thinking: str | None = None
@@ -148,7 +149,7 @@ class ModelPick(NamedTuple):
 
 
 def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEntry]:
-    """The models of the configuration, then the others of those that the server in use lists."""
+    """Return the models of the configuration, then the other models that the server in use lists."""
     from kimi_tui.llm.models import FoundModel
 
     used = launch.choice
@@ -156,7 +157,7 @@ def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEnt
     options: list[ModelEntry] = []
     for name, model in launch.config.models.items():
         provider = launch.config.providers[model.provider]
-        is_here = isinstance(used, Choice) and provider.base_url == used.base_url
+        is_here = isinstance(used, ModelChoice) and provider.base_url == used.base_url
         found = (
             said.get(model.model, FoundModel(model.model)) if is_here else FoundModel(model.model)
         )
@@ -165,11 +166,13 @@ def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEnt
         if model.capabilities:
             found = replace(found, capabilities=_capabilities(model.capabilities))
         changed = _configured_model(launch, name)
-        asked = Choice(model.provider, provider.base_url, model.model, dialect=provider.dialect)
+        asked = ModelChoice(
+            model.provider, provider.base_url, model.model, dialect=provider.dialect
+        )
         options.append(_option(name, found, asked, changed, model.prices))
     known = {model.model for model in launch.config.models.values()}
     for found in listed:
-        if found.id not in known and isinstance(used, Choice):
+        if found.id not in known and isinstance(used, ModelChoice):
             changed = _listed_model(launch, found)
             options.append(_option(found.id, found, used._replace(model=found.id), changed))
     return options
@@ -178,7 +181,7 @@ def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEnt
 def _option(
     name: str,
     found: FoundModel,
-    asked: Choice,
+    asked: ModelChoice,
     launch: Launch | None,
     prices: ModelPrices | None = None,
 ) -> ModelEntry:
@@ -188,7 +191,7 @@ def _option(
     try:
         how = dialects.dialect_for(asked.base_url, asked.model, asked.dialect).thinking
     except LLMError:
-        how = dialects.Thinking()  # its dialect has no such name, which is said when it is used
+        how = dialects.Thinking()  # an unknown dialect is reported on use
     taken = () if how.not_with_tools else how.choices
     thinks = how.always or bool(taken)
     facts = model_facts(found, prices, thinks=thinks)
@@ -208,15 +211,17 @@ def _capabilities(words: Sequence[str]) -> frozenset[Capability]:
 
 
 def _kept_window(model: FoundModel, base_url: str) -> int | None:
-    """The window to keep with a choice. A server on this machine is asked each time: its window changes with how it is started."""
+    """Return the window to store with a choice. A server on this machine is asked each time, as its window depends on how it
+    is started.
+    """
     return None if is_loopback(host_of(base_url)) else model.window
 
 
-def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> Choice:
-    """A listed model as what is saved and used."""
+def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> ModelChoice:
+    """Return a listed model in the form in which it is saved and used."""
     known = model.capabilities
     words = tuple(sorted(known - {"tools"})) if known is not None else None
-    return Choice(
+    return ModelChoice(
         provider=provider,
         base_url=base_url,
         model=model.id,
@@ -226,8 +231,8 @@ def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") ->
     )
 
 
-async def save(launch: Launch, choice: Choice) -> Launch:
-    """Save the choice and say how to start with it; a disk that refuses becomes a notice."""
+async def save(launch: Launch, choice: ModelChoice) -> Launch:
+    """Save the choice and return the launch with it; an error of the disk becomes a notice."""
     notices = launch.notices
     config: Config = launch.config
     try:
@@ -242,14 +247,14 @@ async def save(launch: Launch, choice: Choice) -> Launch:
     return launch._replace(choice=choice, config=config, notices=notices)
 
 
-def stored_key(launch: Launch, choice: Choice) -> str:
-    """The key that the configuration has for the server already."""
+def stored_key(launch: Launch, choice: ModelChoice) -> str:
+    """Return the key of the server in the configuration; empty if there is none."""
     stored = launch.config.providers.values()
     return next((one.api_key for one in stored if one.base_url == choice.base_url), "")
 
 
 def stored_headers(config: Config, base_url: str) -> Mapping[str, str]:
-    """The headers that the configuration has for the server; of its origin alone."""
+    """Return the headers of the server in the configuration, which must be of the same origin."""
     for one in config.providers.values():
         if origin_of(one.base_url) == origin_of(base_url):
             return one.headers
@@ -257,29 +262,29 @@ def stored_headers(config: Config, base_url: str) -> Mapping[str, str]:
 
 
 class ModelChange(NamedTuple):
-    """The launch with another model, and a sentence on for how long that holds."""
+    """The launch with another model, and a sentence about how long it holds."""
 
     launch: Launch
     holds: str = ""
 
 
 def _configured_model(launch: Launch, name: str) -> Launch | None:
-    """The launch with a model of the configuration; None where that name cannot be used."""
+    """Return the launch with a model of the configuration; None if that name cannot be used."""
     try:
         choice = choose_model(launch.config, Overrides(model=name), os.environ)
     except ConfigError:
         return None
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         return None
-    if isinstance(launch.choice, Choice):
+    if isinstance(launch.choice, ModelChoice):
         choice = choice._replace(thinking=launch.choice.thinking)
     return launch._replace(choice=choice)
 
 
 def _listed_model(launch: Launch, model: FoundModel) -> Launch | None:
-    """The launch with another model of the server that is in use; None where none is."""
+    """Return the launch with another model of the server in use; None if no server is in use."""
     choice = launch.choice
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         return None
     capabilities = None if model.capabilities is None else tuple(sorted(model.capabilities))
     return launch._replace(
@@ -295,10 +300,10 @@ def _listed_model(launch: Launch, model: FoundModel) -> Launch | None:
 async def listed_models(
     base_url: str, api_key: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> ChatModels:
-    """The models of a server that can be talked to.
+    """Return the models of a server that can chat.
 
     Raises:
-        LLMError: it cannot be asked, or has no list.
+        LLMError: the server cannot be asked, or has no list.
     """
     await _import_discovery()
     from kimi_tui.config.keyring import real_key
@@ -313,7 +318,7 @@ async def listed_models(
 
 
 def has_no_list(error: LLMError) -> bool:
-    """Whether a server answered that it knows no list of models, so that a name has to be typed."""
+    """Whether a server answered that it has no list of models, so that a name has to be typed."""
     from kimi_tui.llm.errors import APIStatusError
     from kimi_tui.llm.models import NO_LIST_STATUSES
 
@@ -321,7 +326,7 @@ def has_no_list(error: LLMError) -> bool:
 
 
 async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
-    """The servers found on this machine, and again whenever one of them has finished loading its model."""
+    """Yield the servers found on this machine, and again whenever one of them has finished loading its model."""
     await _import_discovery()
     from kimi_tui.llm.models import local_servers_until_ready
 
@@ -330,15 +335,15 @@ async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
 
 
 async def _import_discovery() -> None:
-    """Import `llm.models` in a thread: it takes half a second that no key should wait for."""
+    """Import `llm.models` in a thread, as it takes half a second for which no key should wait."""
     await asyncio.to_thread(import_module, "kimi_tui.llm.models")
 
 
 async def model_by_name(launch: Launch, name: str) -> Launch | str:
-    """The launch with the model of this name, or a sentence on why that cannot be.
+    """Return the launch with the model of this name, or a sentence that says why it is not possible.
 
-    A name of the configuration holds at once. Any other is looked for at the server, and taken as it is where the
-    server has no list.
+    A name of the configuration is used at once. Any other name is looked up at the server, and used unchanged if the server
+    has no list.
     """
     from difflib import get_close_matches
 
@@ -347,7 +352,7 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
     config, choice = launch.config, launch.choice
     if name in config.models or any(one.model == name for one in config.models.values()):
         return _configured_model(launch, name) or f"{name} cannot be used: its key is missing."
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, ModelChoice):
         return f"There is no model {name[:NAME_CHARS]}."
     try:
         models = (await listed_models(choice.base_url, choice.api_key, choice.headers)).models
@@ -368,13 +373,13 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
 async def remember_model(
     before: Launch, pick: ModelPick, environ: Mapping[str, str]
 ) -> ModelChange:
-    """Save the new model for this folder, or as the default of the configuration where the one before it came from there.
+    """Save the new model for this folder, or as the default of the configuration if the former model came from there.
 
-    What the command line or the environment said holds for this session alone, and so does what replaces it.
+    A model from the command line or the environment holds for this session alone, and so does its replacement.
     """
     after, choice = pick.launch, pick.launch.choice
-    if not isinstance(choice, Choice) or before.config != after.config:
-        return ModelChange(after)  # another key or server has been saved on its own screen
+    if not isinstance(choice, ModelChoice) or before.config != after.config:
+        return ModelChange(after)  # another key or server has been saved by its own screen
     if choice == before.choice and pick.thinking is None and not pick.here:
         return ModelChange(after)
     if pick.thinking is not None:
@@ -397,26 +402,27 @@ async def remember_model(
     return ModelChange(after._replace(config=config), holds)
 
 
-def _plain(config: Config) -> Choice | None:
-    """What the configuration alone says."""
+def _plain(config: Config) -> ModelChoice | None:
+    """Return the choice of the configuration alone."""
     try:
         choice = choose_model(config, Overrides(), {})
     except ConfigError:
         return None
-    return choice if isinstance(choice, Choice) else None
+    return choice if isinstance(choice, ModelChoice) else None
 
 
-def _same(plain: Choice, choice: object) -> bool:
-    return isinstance(choice, Choice) and (plain.base_url, plain.model, plain.api_key) == (
+def _same(plain: ModelChoice, choice: object) -> bool:
+    return isinstance(choice, ModelChoice) and (plain.base_url, plain.model, plain.api_key) == (
         choice.base_url,
         choice.model,
         choice.api_key,
     )
 
 
-def _save_as_default(launch: Launch, choice: Choice, thinking: str | None) -> Config | None:
-    """The configuration with this default; None where what was used did not come from it. What was kept for the folder is
-    forgotten."""
+def _save_as_default(launch: Launch, choice: ModelChoice, thinking: str | None) -> Config | None:
+    """Save this default and return the configuration; None if the former model did not come from it. The folder's own choice
+    is deleted.
+    """
     plain = _plain(in_folder(launch.config, read_folder_model(launch.work_dir)))
     if plain is None or not _same(plain, launch.choice):
         return None
@@ -426,14 +432,14 @@ def _save_as_default(launch: Launch, choice: Choice, thinking: str | None) -> Co
     if thinking is not None:
         config = save_setting(path, "default_thinking", thinking or None)
     here = read_folder_model(launch.work_dir)
-    # What `/thinking` set here holds with any model, until something else is set.
+    # Thinking that `/thinking` set for this folder holds with any model, until it is changed.
     stays = thinking is None and here is not None and not here.model
     keep_folder_model(launch.work_dir, here if stays else None)
     return config
 
 
-def _save_for_folder(launch: Launch, choice: Choice, thinking: str | None) -> Config | None:
-    """The configuration, in which the model of the folder stands; None where its key does not."""
+def _save_for_folder(launch: Launch, choice: ModelChoice, thinking: str | None) -> Config | None:
+    """Save the model for the folder and return the configuration that contains it; None if the configuration does not have its key."""
     config, name = launch.config, _configured_name(launch.config, choice)
     if name is None:
         stored = ((one.base_url, one.api_key) for one in config.providers.values())
@@ -448,8 +454,8 @@ def _save_for_folder(launch: Launch, choice: Choice, thinking: str | None) -> Co
     return config
 
 
-def _configured_name(config: Config, choice: Choice) -> str | None:
-    """Under which name of the configuration the model stands."""
+def _configured_name(config: Config, choice: ModelChoice) -> str | None:
+    """Return the name of the model in the configuration."""
     for name, model in config.models.items():
         provider = config.providers.get(model.provider)
         if (

@@ -1,4 +1,4 @@
-"""`Command` and `CommandTable`: matching commands to what is typed, and parsing a line into a command and its argument.
+"""`Command` and `CommandTable`: matches typed text with commands, and parses a line into a command and its argument.
 
 Matches are ranked by use, recently used commands first; fuzzy matches follow.
 """
@@ -12,7 +12,7 @@ from kimi_tui.agent_parts import PartName
 LIKENESS = 0.7
 """The least similarity (0 to 1, as difflib has it) of a mistyped word to the command that is suggested for it."""
 LONGEST_SLIP = 20
-"""The longest mistyped word that is compared: that costs the square of its length."""
+"""The longest mistyped word that is compared, as the time grows with the square of its length."""
 
 
 SHORTEST_FUZZY = 2
@@ -28,7 +28,7 @@ class Values(NamedTuple):
     Attributes:
         models: names of models, those of the configuration first.
         thinking: the thinking settings that the model supports; empty for none.
-        checkpoints: ids of the live line's checkpoints with what was said there, newest first.
+        checkpoints: ids of the live line's checkpoints with the user's messages there, newest first.
         world_lines: numbers of the lines that were left, with their names, newest first.
     """
 
@@ -94,10 +94,10 @@ class Command(NamedTuple):
 
 
 class ParsedLine(NamedTuple):
-    """A parsed line of the prompt: a command with its argument where `command` is set, else a message.
+    """A parsed line of the prompt: a command with its argument if `command` is set, else a message.
 
-    Else it is a message where `meant` and `unknown` are empty. `unknown` is a word that is no command, `meant` the
-    command it is like.
+    Without a command it is a message if `meant` and `unknown` are empty. `unknown` is a word that is no command, `meant` the
+    most similar command.
     """
 
     command: Command | None = None
@@ -116,7 +116,7 @@ SIGNS = ("/", "!", "#")
 def sent_text(written: str) -> str:
     """The text to send: without blanks around it, except for one blank before a sign of `SIGNS`.
 
-    That blank makes it a message, also when it is sent again from the history or after a rewind.
+    That blank makes it a message, even when it is sent again from the history or after a rewind.
     """
     text = written.strip()
     return f" {text}" if text.startswith(SIGNS) and written[:1].isspace() else text
@@ -197,7 +197,7 @@ class CommandTable:
         if len(word) > LONGEST_SLIP:
             return None
         names = get_close_matches(word, self._by_name, cutoff=LIKENESS)
-        # Of several, the one in which only letters have changed places.
+        # Commands that differ only in the order of letters come first.
         names.sort(key=lambda name: sorted(name) != sorted(word))
         return self._by_name[names[0]] if names else None
 
@@ -228,8 +228,8 @@ class CommandTable:
             known: the values of the session.
 
         Returns:
-            commands whose names are the word, a blank and the value. While nothing is typed of the argument the command
-            without a value comes first. Empty where the values are no fixed set, or none matches.
+            commands whose names are the word, a blank and the value. Before the argument is begun, the command without a
+                value comes first. The result is empty if the values are no fixed set, or if none matches.
         """
         command = self.argument_of(text)
         if command is None or command.values is None:
@@ -245,7 +245,7 @@ class CommandTable:
         return entries if typed or not entries else (command, *entries)
 
     def argument_of(self, text: str) -> Command | None:
-        """The command whose argument is being typed; None where the text is none, or its command takes nothing."""
+        """The command whose argument is being typed; None if the text has none, or if its command takes no argument."""
         name, blank, _ = text[1:].partition(" ")
         command = self._named(name.lower()) if blank and text.startswith("/") else None
         return command if command is not None and command.argument else None
@@ -253,8 +253,8 @@ class CommandTable:
     def parse(self, text: str) -> ParsedLine:
         """Parse a line of the prompt into a command with its argument, or a message.
 
-        It is a message where a blank is before the slash, where the word cannot be a command's (a path), and where the word
-        is similar to no command and more words follow: `/tmp is full, clean it`.
+        It is a message if a blank is before the slash, if the word cannot be a command's (a path), or if the word is similar
+        to no command and more words follow: `/tmp is full, clean it`.
         """
         if not text.startswith("/"):
             return MESSAGE

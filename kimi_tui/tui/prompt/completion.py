@@ -1,4 +1,4 @@
-"""Completion in the prompt: what the menu offers (commands, values, files, sent messages), and what keys do meanwhile.
+"""Completion in the prompt: the offers of the menu (commands, values, files, sent messages), and the effects of keys meanwhile.
 
 | key | commands, and values behind one | files behind an `@` | what was sent before (Ctrl+R) |
 |---|---|---|---|
@@ -7,8 +7,8 @@
 | Up, Down | choose | choose | choose, as Ctrl+R |
 | Esc | closes the menu, until other words stand there | as with commands | brings back what stood there |
 
-`CommandTable` matches the commands (fuzzy, recently used first). Where nothing is offered these keys belong to the field,
-`PromptArea`, and to the screen. The field passes its text as a `Written`, and inserts what is chosen.
+`CommandTable` matches the commands (fuzzy, recently used first). If nothing is offered, these keys belong to the field,
+`PromptArea`, and to the screen. The field passes its text as a `Written`, and inserts the chosen offer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Offered = Literal[
     "", "command", "unfinished", "commands", "usage", "file", "written", "sent", "unsent"
 ]
-"""What Enter, Tab, Esc and the arrows act on while something is offered; empty for nothing.
+"""The kind of offer on which Enter, Tab, Esc and the arrows act; empty if there is none.
 
 - `command`: one that Enter runs; `unfinished`: one that Enter writes out, as it needs an argument
 - `commands`: several of which none is chosen; `usage`: a command is typed, and its usage is shown with nothing to choose
@@ -48,14 +48,14 @@ Offered = Literal[
 MOST_OFFERED = 50
 _TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
 _LONGEST_LINE = 1000
-"""The most characters of the line before the cursor that are searched for an `@`: a pasted line may be huge."""
+"""The largest number of characters of the line before the cursor that are searched for an `@`, as a pasted line may be huge."""
 LISTED_S = 0.3
 """Seconds after which the menu says that files are being listed; sooner, it would flicker."""
 _PLAIN_PATH = re.compile(r"[^\s\"\\#]+")
 
 
 def typed_mention(before: str) -> tuple[int, str] | None:
-    """The path that is being typed behind an `@`: the index of the `@` in the line and the path; None for none.
+    """The path that is being typed after an `@`: the index of the `@` in the line and the path; None for none.
 
     Args:
         before: the line up to the cursor.
@@ -75,9 +75,9 @@ def mention(path: str) -> str:
 
 
 def _is_meant(first: Command | MenuOffer, text: str) -> bool:
-    """Whether Enter is about the first row before the arrows have chosen.
+    """Whether Enter acts on the first row before the arrows have chosen one.
 
-    Not where a slash stands alone: first is what was used last then, which may have ended or undone something.
+    It does not after a lone slash: the first row is then the command used last, which may have ended or undone something.
     """
     if not isinstance(first, Command) or not text:
         return True
@@ -138,7 +138,7 @@ class FolderFiles:
             count: the most matches.
         """
         if self.folder is None:
-            return []  # what is needed for it is being imported
+            return []  # the modules for it are being imported
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
@@ -167,7 +167,7 @@ class FolderFiles:
         self._is_stale = True
 
 
-class Completion:
+class PromptCompletion:
     """The completion of one prompt, with its menu.
 
     Args:
@@ -222,7 +222,7 @@ class Completion:
 
     @property
     def offered(self) -> Offered:
-        """What the keys act on for the field as it was when the menu was updated last."""
+        """The kind of offer on which the keys act, for the field as it was when the menu was updated last."""
         if self.followed is not None and self.followed.is_looked_for:
             return "sent" if self._finds else "unsent"
         menu = self.menu
@@ -242,7 +242,7 @@ class Completion:
         """
         self.followed, text = written, written.text
         if written.is_recalled and not written.is_looked_for:
-            # The arrows go on through what was sent.
+            # The arrows move on in the sent messages.
             self.close(text)
         if text == self._closed_for:
             return False
@@ -292,7 +292,7 @@ class Completion:
         from kimi_tui.tui.prompt.menu import MenuOffer
 
         if self._mention_at != mentioned[0]:
-            # What others have done to the files meanwhile is seen with the next path that is named.
+            # Changes of the files by others become visible with the next path that is typed.
             self._mention_at = mentioned[0]
             self.files.mark_stale()
         return [
@@ -338,7 +338,7 @@ class Completion:
         if self.menu is not None:
             self.menu.show(())
 
-    # --- the search of what was sent
+    # --- the search of sent messages
 
     def open(self) -> None:
         """Offer again for the text for which the menu was closed."""

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 Mode = Literal["insert", "replace", "normal", "visual", "lines"]
 Outcome = Literal["", "earlier", "later", "escape"]
-"""What a key asks of the owner of the text: the message sent before or after, or what Esc does where no command is pending."""
+"""The request of a key to the owner of the text: the message sent before or after, or the effect of Esc if no command is pending."""
 Taken = Literal["", "done", "earlier", "later", "write"]
-"""What became of a key: no command; carried out; asks for the message sent before or after; a slash, to be inserted."""
+"""The effect of a key: none; carried out; asks for the message sent before or after; a slash, to be inserted."""
 _Keys = Generator[None, str, None]
 
 END_OF_LINE = 1 << 30
@@ -139,7 +139,7 @@ class Vim:
         self._keys = self._command()
         next(self._keys)
 
-    # --- from outside
+    # --- the interface
 
     @property
     def text(self) -> str:
@@ -151,7 +151,7 @@ class Vim:
         self._in.text = text
 
     def load(self, text: str, at: int) -> None:
-        """Take over the text of the field: in insert mode the field itself changes it, and in other modes other parts may."""
+        """Copy the text of the field: in insert mode the field itself changes it, and in other modes other parts may."""
         if text != self.text and not self._is_writing():
             self._undo.append((self.text, self.at))
             self._undone.clear()
@@ -180,12 +180,12 @@ class Vim:
         self._insert(_Change(lambda _: None, None))
 
     def press(self, key: str) -> Outcome:
-        """Take a key: a character, or the name of another one. One that plays a macro presses all of that."""
+        """Handle a key: a character, or the name of another one. A key that plays a macro presses all keys of it."""
         is_recorded, is_typed = bool(self.recording), self.mode == "insert"
         undone, before = [*self._undo], (self.text, self.at)
         self._work = MOST_WORK
         outcome = self._press(key)
-        # What is written in insert mode is recorded when that is left: the field takes its keys itself.
+        # Text of insert mode is recorded when the mode is left, as the field handles its keys itself.
         if is_recorded and self.recording and not is_typed:
             self._recorded.append(key)
         if not self._coming:
@@ -302,7 +302,7 @@ class Vim:
         self._stay_in_line()
 
     def _typed(self) -> tuple[int, str] | None:
-        """How much was deleted before the cursor, and what was typed, since insert mode began; None where other text changed."""
+        """The number of characters deleted before the cursor, and the text typed, since insert mode began; None if other text changed."""
         before, at = self._begun
         rest = before[at:]
         if not self.text.endswith(rest) or self.at != len(self.text) - len(rest):
@@ -478,7 +478,7 @@ class Vim:
 
     def _word_motion(self, count: int, op: str, *, big: bool) -> TextRange | None:
         if op == "c" and self._in.class_of(self.at, big=big):
-            # What is changed of a word is never the blanks behind it.
+            # A change of a word never includes the blanks after it.
             to, reached = self._in.word_end(self.at, count, big=big, stop=True)
             return self._ended(to, reached, op, "inclusive")
         to, reached = self._in.word_on(self.at, count, big=big, to_end=bool(op))
@@ -833,7 +833,7 @@ class Vim:
                 self._operator(key, key if target == key[-1] else target, more, total)
             return
         if key in _WITH_NAME:
-            # Of registers, marks and folds there are none; the name is no command of its own.
+            # Registers, marks and folds do not exist; their name is not a command of its own.
             yield
             return
         if key in ("D", "C", "x", "X", "s", "S", "Y"):
@@ -1118,11 +1118,11 @@ class VimKeys:
             is_searching: whether the text is a search of the history.
 
         Returns:
-            what became of it.
+            the effect of the key.
         """
         field, vim, key = self._field, self._vim, event.key
         if self.mode in ("insert", "replace"):
-            # Most terminals send Esc and a letter right behind it as that letter with Alt.
+            # Most terminals send Esc followed by a letter as that letter with Alt.
             letter = event.character if key.startswith("alt+") and event.is_printable else None
             if is_choosing or is_searching or not (letter or key == "escape"):
                 return self._type_over(event, chips) if self.mode == "replace" else ""
@@ -1149,7 +1149,7 @@ class VimKeys:
         field, key = self._field, event.key
         typed = event.character if event.is_printable and not key.startswith(CHORDS) else None
         if not (typed or key == "backspace") or (typed in WRITTEN and not field.text):
-            return ""  # a new line takes no character's place: the field begins it
+            return ""  # a new line replaces no character, so the field inserts it
         if self._shown != (field.text, field.selection):
             self._take_over(chips)
         return self._act(typed or key)
@@ -1165,7 +1165,7 @@ class VimKeys:
         return "done"
 
     def follow(self, chips: Collection[str]) -> None:
-        """Take over the text that the field has after a command asked for another one."""
+        """Copy the text that the field has after a command asked for another one."""
         self._take_over(chips)
         self._show()
 
@@ -1206,7 +1206,7 @@ class VimKeys:
         at = len(self._written(vim.text[: vim.at]))
         first = last = at
         if vim.mode in ("visual", "lines"):
-            # The character under the cursor belongs to it, too, and the cursor shows it.
+            # The character under the cursor belongs to the selection, and the cursor shows it.
             start, end = (len(self._written(vim.text[:one])) for one in vim.selected)
             if vim.mode == "lines":
                 first, last = (start, end) if vim.at >= vim.anchor else (end, start)

@@ -1,4 +1,4 @@
-"""Places in a text as vim finds them: lines, words, paragraphs, brackets, and the objects that they make. No cursor here.
+"""Places in a text as vim finds them: lines, words, paragraphs, brackets, and the objects that they make. This module has no cursor.
 
 A place is an index into the text; a line feed, and the end of the text, is the place behind the last character of its
 line. Where the rules look odd they are vim's.

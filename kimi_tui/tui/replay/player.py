@@ -31,7 +31,7 @@ from kimi_tui.wire.events import EventRecord, TextPart, ThinkPart
 
 if TYPE_CHECKING:
     from kimi_tui.projection.replay import ChangedFiles, Replay, ReplayState
-    from kimi_tui.projection.timeline_tree import Checkpoint
+    from kimi_tui.projection.timeline_tree import CheckpointNode
     from kimi_tui.tui.transcript.viewport import Flow
 
 
@@ -138,7 +138,7 @@ class Player:
         return self.clock.is_playing
 
     @property
-    def head(self) -> Checkpoint | None:
+    def head(self) -> CheckpointNode | None:
         """The newest checkpoint at the shown position; None where there is none."""
         return self._views.timeline.model.tree.head
 

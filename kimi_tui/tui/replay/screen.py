@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from kimi_tui.app_paths import short
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
@@ -311,7 +311,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         if head is None:
             self._tell("Nothing has happened yet at this moment.")
             return None
-        if not isinstance(self._launch.choice, Choice) and not self._launch.demo:
+        if not isinstance(self._launch.choice, ModelChoice) and not self._launch.demo:
             self._tell("No model is set up yet: start kimi-tui once to choose one.")
             return None
         from kimi_tui.tui.replay.source import forked

@@ -1,6 +1,6 @@
-"""`SessionCatalog`: what the sessions screen reads and changes on the disk. All of it blocks: call it in threads.
+"""`SessionCatalog`: reads and changes sessions on the disk for the sessions screen. All of it blocks, so call it in threads.
 
-It imports the `session` package, and so is imported after the first paint.
+It imports the `session` package, so it is imported after the first paint.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SessionRow:
         work_dir: its work folder, absolute; may not exist any more.
         place: the work folder for display.
         age: the time since it was written to, in words.
-        messages: the number of messages, in words; empty where only reading the whole session would tell.
+        messages: the number of messages, in words; empty if only reading the whole session would tell.
         facts: further facts, for the preview.
         forked_from: the id of the session that it is a fork of; empty for none.
         archived: whether it is archived.
@@ -74,13 +74,13 @@ class SessionCatalog:
         self._store = SessionStore(root)
         self._work_dir = work_dir
         self._own_id = own_id
-        # The folders that are gone and may be the work folder: whether they are it.
+        # The missing folders that may be the work folder under a former name, and whether they certainly are.
         self._former: dict[str, bool] = {}
 
     def folders(self, *, everywhere: bool) -> list[Path]:
         """The folders of the sessions, the newest first: of all of them, or of those of the work folder.
 
-        Behind the latter come those of a folder that is gone and may be the work folder under a former name.
+        The latter are followed by those of a missing folder that may be the work folder under a former name.
         """
         if everywhere:
             return self._store.newest_first()
@@ -107,7 +107,7 @@ class SessionCatalog:
             *([self._gone_words(work_dir)] if is_gone else []),
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
-            # How many have something of their own only the timeline tells.
+            # Only the timeline shows how many world lines have something of their own.
             *([f"world lines {size_words(info.world_lines_bytes)}"] if info.world_lines else []),
         ]
         return SessionRow(

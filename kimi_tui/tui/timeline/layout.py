@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.projection.timeline_rows import TimelineRow
-from kimi_tui.projection.timeline_tree import NOT_SENT, Call, Checkpoint, Future, WorldLine
+from kimi_tui.projection.timeline_tree import (
+    NOT_SENT,
+    CallNode,
+    CheckpointNode,
+    Future,
+    WorldLineNode,
+)
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
@@ -184,7 +190,7 @@ def _checkpoint_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) ->
 
 def _checkpoint_spans(
     row: TimelineRow,
-    checkpoint: Checkpoint,
+    checkpoint: CheckpointNode,
     columns: Columns,
     glyphs: Glyphs,
     look: RowSurroundings,
@@ -244,7 +250,7 @@ _REASONS = {
 
 def _line(
     row: TimelineRow,
-    line: WorldLine,
+    line: WorldLineNode,
     columns: Columns,
     glyphs: Glyphs,
     look: RowSurroundings,
@@ -297,7 +303,7 @@ def _level_spans(
     return [Span(" ", "quiet"), Span(bar, "curve" if is_now else "past")]
 
 
-def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]:
+def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     """The label of a checkpoint, which says what happened there, in at most `room` cells."""
     mark: list[Span] = []
     if checkpoint.pinned:
@@ -327,7 +333,7 @@ _STATE_WORDS = {
 }
 
 
-def _main_call(calls: list[Call]) -> Call:
+def _main_call(calls: list[CallNode]) -> CallNode:
     """The tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
     return (
         next((call for call in calls if call.card.is_letter), None)
@@ -336,7 +342,7 @@ def _main_call(calls: list[Call]) -> Call:
     )
 
 
-def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]:
+def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     assert checkpoint.calls
     call = _main_call(checkpoint.calls)
     more = f" +{len(checkpoint.calls) - 1}" if len(checkpoint.calls) > 1 else ""
@@ -360,7 +366,7 @@ def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]
     return spans
 
 
-def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> Span:
+def figure_of(checkpoint: CheckpointNode, glyphs: Glyphs) -> Span:
     """The tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
         after = checkpoint.before + (checkpoint.saved or 0)
@@ -384,14 +390,17 @@ class Column:
     """One column of the token curve: the most tokens in the window, and the checkpoint that a click selects."""
 
     tokens: int
-    checkpoint: Checkpoint
+    checkpoint: CheckpointNode
     is_past: bool
     mark: str = ""
     is_ahead: bool = False
 
 
 def columns_of(
-    past: Sequence[Checkpoint], live: Sequence[Checkpoint], width: int, future: Future | None = None
+    past: Sequence[CheckpointNode],
+    live: Sequence[CheckpointNode],
+    width: int,
+    future: Future | None = None,
 ) -> list[Column]:
     """At most `width` columns. The live line has one a checkpoint as long as a third is left for the past.
 
@@ -429,13 +438,15 @@ def _ahead(future: Future, count: int) -> list[Column]:
     return columns
 
 
-def _until_now(past: Sequence[Checkpoint], live: Sequence[Checkpoint], width: int) -> list[Column]:
+def _until_now(
+    past: Sequence[CheckpointNode], live: Sequence[CheckpointNode], width: int
+) -> list[Column]:
     n_past = min(len(past), max(width - len(live), width // 3))
     n_live = min(len(live), width - n_past)
     return _sampled(past, n_past, is_past=True) + _sampled(live, n_live, is_past=False)
 
 
-def _sampled(checkpoints: Sequence[Checkpoint], count: int, *, is_past: bool) -> list[Column]:
+def _sampled(checkpoints: Sequence[CheckpointNode], count: int, *, is_past: bool) -> list[Column]:
     if count <= 0:
         return []
     size = len(checkpoints)
@@ -462,7 +473,7 @@ def _sampled(checkpoints: Sequence[Checkpoint], count: int, *, is_past: bool) ->
     return columns
 
 
-def _mark(checkpoint: Checkpoint) -> str:
+def _mark(checkpoint: CheckpointNode) -> str:
     return "dmail" if checkpoint.kind == "dmail" else "compaction" if checkpoint.is_summary else ""
 
 
@@ -608,8 +619,8 @@ def filter_spans(
 
 def checkpoint_details(
     model: TimelineModel,
-    checkpoint: Checkpoint,
-    line: WorldLine | None,
+    checkpoint: CheckpointNode,
+    line: WorldLineNode | None,
     *,
     width: int,
     rows: int,
@@ -647,7 +658,7 @@ def checkpoint_details(
     return facts
 
 
-def _circumstances(model: TimelineModel, checkpoint: Checkpoint) -> list[Span]:
+def _circumstances(model: TimelineModel, checkpoint: CheckpointNode) -> list[Span]:
     """Where a D-Mail came from, how long it took, and how it ended."""
     facts: list[Span] = []
     if checkpoint.kind == "dmail" and checkpoint.from_id >= 0:
@@ -663,7 +674,7 @@ def _circumstances(model: TimelineModel, checkpoint: Checkpoint) -> list[Span]:
     return facts
 
 
-def whole_label(checkpoint: Checkpoint) -> str:
+def whole_label(checkpoint: CheckpointNode) -> str:
     """Everything that happened at a checkpoint; of several tools, what each result cost."""
     name = f"{checkpoint.bookmark}: " if checkpoint.bookmark else ""
     if checkpoint.kind == "dmail":
@@ -685,7 +696,7 @@ def whole_label(checkpoint: Checkpoint) -> str:
     return name + ", ".join(parts)
 
 
-def _dmail_words(checkpoint: Checkpoint) -> str:
+def _dmail_words(checkpoint: CheckpointNode) -> str:
     if checkpoint.from_id >= 0:
         return f"D-Mail from #{checkpoint.from_id}"
     return checkpoint.words or "D-Mail"
@@ -721,7 +732,7 @@ def left_by(reason: str) -> str:
 
 
 def line_details(
-    line: WorldLine, now: float, name: str, width: int, glyphs: Glyphs
+    line: WorldLineNode, now: float, name: str, width: int, glyphs: Glyphs
 ) -> list[list[Span]]:
     """The details of a world line: its name, and why and when it was left."""
     age = numbers.age(_local(line.at), _local(now))

@@ -24,7 +24,7 @@ from textual.strip import Strip
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
-from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
+from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key
 from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
@@ -33,7 +33,7 @@ from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import in_slices, run_until
 from kimi_tui.tui.state import Prospect
-from kimi_tui.tui.timeline.viewport import Viewport
+from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -182,7 +182,7 @@ class Timeline(ScrollView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._painter = Painter(self, "timeline")
-        self._view = Viewport(self._painter.strip)
+        self._view = TimelineViewport(self._painter.strip)
         self._drawn: dict[int, Strip] = {}
         """The lines as they are on the screen."""
         self._revert_serial = 0
@@ -477,7 +477,7 @@ class Timeline(ScrollView, can_focus=True):
                 self.scroll_to(y=y, animate=False)
         self.refresh()
 
-    def select_checkpoint(self, checkpoint: Checkpoint) -> None:
+    def select_checkpoint(self, checkpoint: CheckpointNode) -> None:
         """Select a checkpoint of the live line, or the turn that it is folded into."""
         position = self._view.listing.position_of(checkpoint)
         if position is not None:

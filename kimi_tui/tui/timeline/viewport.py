@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
-from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Future, Key, WorldLine
+from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, WorldLineNode
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import UNICODE
@@ -96,7 +96,7 @@ class Listing:
 
     def __init__(self, model: TimelineModel) -> None:
         self.model = model
-        self.scene: WorldLine | None = None
+        self.scene: WorldLineNode | None = None
 
     def __len__(self) -> int:
         return sum(self._extent())
@@ -152,7 +152,7 @@ class Listing:
         index = self.model.rows.index_of(key)
         return None if index is None else len(self) - 1 - index
 
-    def position_of(self, checkpoint: Checkpoint) -> int | None:
+    def position_of(self, checkpoint: CheckpointNode) -> int | None:
         """The position of a checkpoint of the live line, or of its turn where that is folded; None where neither has a row."""
         rows = self.model.rows
         index = rows.index_of_checkpoint(checkpoint)
@@ -206,7 +206,7 @@ class Listing:
         return None
 
 
-class Viewport:
+class TimelineViewport:
     """The visible part of a timeline: scroll position, selection, and its rows as cached strips.
 
     Args:
@@ -247,8 +247,8 @@ class Viewport:
         self._strips: dict[object, Strip] = {}
         self._curve_spans: list[list[Span]] = []
         self._curve_made_for: tuple[object, ...] = ()
-        self._past: list[Checkpoint] = []
-        self._past_of: Checkpoint | None = None
+        self._past: list[CheckpointNode] = []
+        self._past_of: CheckpointNode | None = None
 
     def show(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""

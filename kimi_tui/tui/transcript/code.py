@@ -1,6 +1,6 @@
 """Syntax highlighting with Pygments in three colours, a line at a time while the code is still being streamed.
 
-Pygments is only imported when the first fence needs it (or by `warm_up`, in a thread, before that).
+Pygments is imported only when the first code block needs it (or earlier by `warm_up`, in a thread).
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ RELEX_CHARS = 6_000
 """The most lines and characters of a finished code block that is highlighted again as a whole, which is more exact than by
 lines."""
 LEX_LIMIT = 1_000
-"""The most characters of a line that are highlighted: many rules of lexers look ahead to its end from each of them."""
+"""The largest number of characters of a line that are highlighted: many rules of lexers look ahead to the line's end from
+each of them.
+"""
 
 _Rule = tuple[Callable[[str, int], Any], Any, Any]
 
 
 def warm_up() -> None:
-    """Import Pygments before the first code block needs it. Takes long: call it in a thread."""
+    """Import Pygments before the first code block needs it. It takes long, so call it in a thread."""
     for name in ("python", "bash", "json", "diff", "javascript", "toml"):
         lexer_for(name)
 
@@ -103,12 +105,12 @@ def colour(lines: Sequence[str], language: str) -> list[list[Span]]:
         stream = CodeStream(language)
         return [stream.feed(line) for line in lines]
     try:
-        # Lexers of consoles lose a last line that has no end.
+        # Lexers of consoles lose a last line without a line end.
         out = _to_lines(lexer.get_tokens("\n".join(lines) + "\n"))
     except Exception:
         _blame(language)
         out = []
-    # A lexer may add or drop lines and characters; the text's own decide.
+    # A lexer may add or drop lines and characters; the lines of the text count.
     out += [[] for _ in lines[len(out) :]]
     return [
         spans if "".join(span.text for span in spans) == line else [Span(line, INK)]
@@ -183,7 +185,7 @@ class CodeStream:
         plain: _TokenType = import_module("pygments.token").Token
         position = 0
         end = len(text)
-        # A rule may match nothing and change state for ever in a broken lexer: the turns are bounded.
+        # A broken lexer may have rules that match nothing and change the state for ever, so the number of rounds is bounded.
         for _ in range(4 * end + 64):
             if position >= end:
                 return

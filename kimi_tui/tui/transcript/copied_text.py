@@ -122,7 +122,7 @@ def _blocks_of_markdown() -> MarkdownIt:
 def _fences(source: str) -> list[tuple[str, list[str]]]:
     """The code blocks of a Markdown text in order, each as its language and its lines."""
     if not any(sign in source for sign in _CODE_SIGNS):
-        # Most answers hold none, and all of a long conversation may be looked through for some.
+        # Most answers contain no code block, and a search for code may go through a long conversation.
         return []
     tokens = _blocks_of_markdown().parse(source)
     return [
@@ -148,7 +148,7 @@ def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generat
     Only the first and the last block keep their layout: the selection may be all of a long session.
     """
     start, end = held = replace(start), replace(end)
-    # Laying them out moves places with their text, those that are known to the flow.
+    # Laying the blocks out moves those positions with their text that are known to the flow.
     flow.positions += held
     try:
         for mark in held:
@@ -209,7 +209,7 @@ def _of_rows(
 
 def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosition) -> str:
     """The source of the text between two positions in the rows of a block."""
-    source = _Source(block)
+    source = _SourceLines(block)
     out: list[str] = []
     row = 0
     while row < len(lines) and row <= high.row:
@@ -224,7 +224,9 @@ def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosi
     return "\n".join(out).strip("\n")
 
 
-def _joined(lines: Sequence[Line], first: int, last: int, source: _Source) -> tuple[str, list[int]]:
+def _joined(
+    lines: Sequence[Line], first: int, last: int, source: _SourceLines
+) -> tuple[str, list[int]]:
     """The line of text that is wrapped into these rows, and the index in it at which each row begins."""
     text = ""
     starts: list[int] = []
@@ -255,7 +257,7 @@ def _offset(lines: Sequence[Line], starts: Sequence[int], first: int, place: Row
     return starts[place.row - first] + max(0, min(place.column, end) - start)
 
 
-class _Source:
+class _SourceLines:
     """The lines of the source of a block, read in the order in which the rows show them.
 
     Args:
@@ -270,9 +272,9 @@ class _Source:
         else:
             self._lines = _lines_of(block, self._text)
         self._at = 0
-        """The first of the lines that may come next."""
+        """The index of the first line of the source that may come next."""
         self._read = 0
-        """How much of the text has been passed."""
+        """The number of characters of the text that have been passed."""
         self._places: dict[str, list[int]] = {}
         for at, line in enumerate(self._lines):
             self._places.setdefault(_squeezed(line), []).append(at)
@@ -308,11 +310,11 @@ class _Source:
         return "".join(out)
 
     def joint(self, before: str, after: str) -> str:
-        """The blanks between two rows of running text: those of the source where they are found there, else one."""
+        """The blanks between two rows of running text: those of the source if they are found there, else one."""
         if not self._gaps:
             return " "
         if not after.strip(" "):
-            # A row of blanks: they are counted with what follows it.
+            # The text is a row of blanks, which are counted with the words after it.
             return ""
         left, right = before.rstrip(" ").rpartition(" ")[2], after.partition(" ")[0]
         return " " * self._gaps.get((left[-_NEIGHBOURS:], right[:_NEIGHBOURS]), 1)
@@ -330,7 +332,8 @@ def _wide_gaps(text: str) -> dict[tuple[str, str], int]:
                 run += 1
                 continue
             if run:
-                # Blanks at the beginning of a line part it from nothing, those between words by one more than are empty.
+                # `run` counts the empty words of the split: a line begins with as many blanks, and two words have one more
+                # between them.
                 gaps.setdefault((left, word[:_NEIGHBOURS]), run + bool(left))
             left, run = word[-_NEIGHBOURS:], 0
     return gaps
@@ -394,7 +397,7 @@ def _place_in(text: str, written: str, at: int) -> int:
         place = found + 1
     while place and place < len(written) and written[place] in _UNSHOWN:
         place += 1
-    # The blanks behind it count as the cells that they take.
+    # The blanks after it count as the cells that they take.
     cells = len(expand_tabs(written[:place])) + at - inked if place else at
     if not place:
         cells += _dedent(text, written)

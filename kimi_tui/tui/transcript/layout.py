@@ -161,7 +161,7 @@ def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
     first = rows[0] if rows else Line()
     free = room.width - RIGHT - spans_width(first.spans)
     if cells(pin) >= free:
-        # Code fills its rows to their end.
+        # Code fills its rows to the end, so the sign gets a row of its own.
         rows, first = [Line(), *rows], Line()
     elif cells(sign.text) >= free:
         sign = sign._replace(text=pin)
@@ -207,7 +207,7 @@ def with_edge(line: Line, edge: Span) -> Line:
 
 def probable_height(block: Block, room: LayoutRoom) -> int:
     """An estimate of the number of rows of a block without laying it out, for the scrollbar."""
-    # Of cards there may be thousands.
+    # There may be thousands of cards, so their height is estimated by a simple rule.
     if not isinstance(block, ToolBlock):
         return _probable_height_of_text(block, room)
     if block.unfolded:
@@ -255,7 +255,7 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
     edge = Span(room.glyphs.edge, "accent@band")
     text = block.text or " "
     width = prose_width(room.width)
-    # Of a pasted file only the beginning is laid out while it is folded.
+    # Only the beginning of a pasted file is laid out while it is folded.
     is_cut = not block.unfolded and len(text) > PASTE_LIMIT
     rows = _soft_rows(text[:PASTE_LIMIT] if is_cut else text, width)
     shown = list(islice(rows, USER_ROWS + 2))
@@ -263,7 +263,7 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
     if not block.unfolded and (is_cut or len(shown) > USER_ROWS + 1):
         rows, shown = iter(()), shown[:USER_ROWS]
         hidden = _hidden(text, shown, width)
-        # Nothing goes on in the row that says how much is hidden.
+        # The last row says how much is hidden, so it does not continue in another row.
         shown[-1] = (shown[-1][0], False)
     number = (
         Span("queued", "quiet")
@@ -296,7 +296,7 @@ def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list
     for at, part in enumerate(parts):
         behind = len(parts) - at - 1
         is_last = len(rows) == most > 0
-        # Room for what stands behind it in its row.
+        # Room is kept for the words that follow in the same row.
         after = cells(f", +{behind} more") if is_last and behind else bool(behind)
         if rows and cells(f"{rows[-1]}, {part}") + after <= width:
             rows[-1] += f", {part}"
@@ -340,7 +340,7 @@ def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
     words = "Thinking" if block.open else f"Thought for {_whole(block.seconds)}"
     head = [INDENT, Span(words, "quiet/i")]
     if not block.unfolded:
-        # Of a very long one the rows are only guessed.
+        # The rows of a very long thought are only estimated.
         is_short = not block.open and block.stream.size <= PASTE_LIMIT
         text = block.stream.text.strip() if is_short else ""
         if text:
@@ -367,7 +367,7 @@ class ThoughtStream:
     def __init__(self, block: ThoughtBlock, room: LayoutRoom) -> None:
         self._width = max(2, prose_width(room.width))
         self._rest: str = ""
-        """What the last row begins with: it may still change."""
+        """The text with which the last row begins: it may still change."""
         self._settled = 1
         self.spent = 0
         self.lines = list(islice(thought(block, room), 1))
@@ -511,7 +511,8 @@ def _way(block: DMailBlock) -> str:
     if block.is_carried:
         return "carried over from another world line"
     if block.checkpoint is None:
-        # A summary stands for it: what it came from and went to has no number any more.
+        # A summary replaced the checkpoint, so the checkpoints from which and to which the D-Mail was sent have no number any
+        # more.
         return ""
     if block.undid and block.author == "agent" and block.from_checkpoint != block.checkpoint:
         source = "an earlier step" if block.is_moved else f"#{block.from_checkpoint}"
@@ -562,7 +563,7 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
         left += [Span("  "), Span(tokens(block.tokens_before), "ink")]
         return [Line(tuple(left))]
     left = [edge, Span(" "), glyph, Span(" "), Span("Compacted", "compaction")]
-    # Where the files do not tell what it replaced, both are what it takes itself.
+    # If the files do not show what it replaced, both figures are the tokens of the summary itself.
     if block.tokens_before != block.tokens_after:
         sizes = both_sizes(
             block.tokens_before,

@@ -114,7 +114,7 @@ def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Ma
     """The matches of each line of text in turn; of a line of more than `ROWS_AT_ONCE` rows in several lists."""
     first = 0
     while first < len(lines):
-        # Where the rows end that are looked at, and where in the first one the last match of those before ended.
+        # `part` and `column` are the end of the rows to search and the place in the first row where the last earlier match ended.
         part, column = first + ROWS_AT_ONCE, 0
         last = first
         while last + 1 < len(lines) and lines[last].goes_on:
@@ -160,7 +160,7 @@ def _in_line(
     for hit in pattern.finditer(_BREAK.join(texts), start):
         low, high = hit.span()
         parts: list[Part] = []
-        # A line of code may have thousands of rows and of matches: only those of this one are looked at.
+        # A line of code may have thousands of rows and matches: only those of this row are visited.
         for at in range(bisect_right(offsets, low) - 1, bisect_left(offsets, high)):
             begin = max(low - offsets[at], 0)
             end = min(high - offsets[at], len(texts[at]))
@@ -184,7 +184,7 @@ def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
         case _:
             return True
     for text in texts:
-        # An answer may have letters by their names.
+        # An answer may contain letters as character references.
         for read in (str, unescape) if isinstance(block, _MARKDOWN) and "&" in text else (str,):
             before = ""
             for number, part in enumerate(_parts(text)):
@@ -304,7 +304,7 @@ class Finder:
         self.query = query
         self._pattern = pattern_of(query)
         self._counts: dict[int, tuple[int, int]] = {}
-        """By the key of a block: its version when it was counted, and how many it holds."""
+        """For each block, by its key: the version when it was counted, and its number of matches."""
         self._room: LayoutRoom | None = None
         self._complete = False
         self.current: FoundMatch | None = None
@@ -339,7 +339,7 @@ class Finder:
         if pattern is None:
             return
         blocks = tuple(blocks)
-        first = min(origin.block, len(blocks) - 1)  # -1 where nothing was said yet
+        first = min(origin.block, len(blocks) - 1)  # -1 if there are no messages yet
         is_told = False
         for turn, index in enumerate([*range(max(0, first), len(blocks)), *range(first, -1, -1)]):
             is_below = turn < len(blocks) - first
@@ -404,7 +404,7 @@ class Finder:
         counts, current = self._counts, self.current
         key = current.key if current is not None else None
         total = at = 0
-        # Of ten thousands of blocks, ten times a second.
+        # This runs for tens of thousands of blocks, ten times a second.
         for block in blocks:
             known = counts.get(block.key)
             if current is not None and block.key == key:
@@ -525,7 +525,7 @@ class Search:
         self._find_match_again()
         self._scan_again()
 
-    # Counting
+    # --- counting
 
     def _tell(self, finder: Finder) -> None:
         self.found = finder.count(self._blocks)
@@ -545,7 +545,7 @@ class Search:
         try:
             await self._scan_until_unchanged(wait_s, goes=goes)
         except Exception:
-            # With the next change it is tried again. One that was cancelled has a follower already.
+            # The next change starts the scan again. A cancelled scan has a successor already.
             self._scanning = None
             raise
         self._scanning = None
@@ -558,7 +558,7 @@ class Search:
             self._changed = False
             tells_at = until = 0.0
             origin = self._origin or self._origin_at(None)
-            # Without a flow there is no block either.
+            # Without a flow there are no blocks either.
             scan = (
                 finder.scan(self._blocks, self._flow.room, origin) if self._flow is not None else ()
             )
@@ -583,7 +583,7 @@ class Search:
         match = self._finder.match if self._finder is not None else ()
         return Origin(index or 0, match[0].row if match else 0)
 
-    # Going to a match
+    # --- going to a match
 
     def go(self, step: int) -> None:
         """Go to the match after (`step` 1) or before (-1) the current one, from the last to the first."""
@@ -593,7 +593,7 @@ class Search:
         place = finder.next(self._blocks, step)
         if place is None:
             return
-        # The next key goes on from there.
+        # The next key continues from there.
         finder.current, finder.match = place, ()
         index = flow.index_of_key(place.key)
         if index is not None and flow.views[index].late is not None:
@@ -608,7 +608,7 @@ class Search:
             self.searched.post_message(self.Reached(place, steps=True))
 
     async def _make_whole(self, place: FoundMatch) -> None:
-        """Lay out all rows of the block of a match, in time slices: of a long output only the visible ones are laid out."""
+        """Lay out all rows of the block of a match, in time slices: only the visible rows of a long output are laid out."""
         flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is not None and index is not None:
@@ -640,13 +640,13 @@ class Search:
         if finder is None or flow is None:
             return None
         if index is None:
-            # Another conversation is shown since it was found.
+            # Another conversation is shown since the match was found.
             self._scan(AGAIN_S, goes=True)
             return None
         finder.current = place
         finder.match = self._match(flow, index, place)
         if event.steps:
-            # A query that is changed now is looked for from here on.
+            # If the query changes now, its search starts from here.
             self._origin = self._origin_at(index)
         self._tell(finder)
         return index, finder.match[0].row if finder.match else 0
@@ -690,7 +690,7 @@ class Search:
         finder.match = self._match(flow, index, place) if index is not None else ()
         self.searched.refresh()
 
-    # Painting
+    # --- painting
 
     def marked(self, strip: Strip, painter: Painter, view: View, index: int) -> Strip:
         """The strip of a row with its matches highlighted.
@@ -797,7 +797,7 @@ class SearchBar(Horizontal):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        # What is pasted may hold anything.
+        # A pasted text may contain anything.
         text = event.value if event.value.isprintable() else one_line(event.value)
         if text != event.value:
             self._field.value = text

@@ -99,7 +99,7 @@ class TextSelection:
             self._flow.positions = [mark for mark in self._flow.positions if mark not in ends]
 
     def hold(self, marks: tuple[TextPosition, ...]) -> None:
-        """Have these positions follow their text as well, in place of those held before: the origin of a growing selection."""
+        """Have these positions follow their text as well, instead of those set before: the origin of a growing selection."""
         flow = self._flow
         flow.positions = [mark for mark in flow.positions if mark not in self._held]
         flow.positions += marks
@@ -149,7 +149,7 @@ class TextSelection:
         row = min(max(0, row), max(0, flow.height - 1))
         view, index, line = flow.line(row)
         if view is None or index < 0:
-            # Between blocks, and below the last one.
+            # The row is between blocks, or below the last one.
             at, _ = flow.find(row)
             key = flow.views[at].block.key
             return TextPosition(key, 0, 0, hint=at), TextPosition(key, 0, 0, ends=True, hint=at)
@@ -238,7 +238,7 @@ def with_selection(
     if span is None:
         return strip
     text = text_of(row)
-    # An end of -1 is that of the row.
+    # An end of -1 means the end of the row.
     first, last = (cell_len(text if place < 0 else text[:place]) for place in span)
     style = painter.allowed(widget.screen.get_component_rich_style("screen--selection"))
     chosen = [

@@ -1,7 +1,7 @@
 """Positions in the transcript that keep pointing at the same text while rows are added, removed and wrapped again.
 
 A `TextPosition` is a character of a row of a block. When the rows of the block change, it moves to the new place of the same
-text. No widget here.
+text. This module has no widget.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _DIFF_GROUNDS = frozenset({"add-bg", "del-bg", "page"})
 _EDGES = " ▌["
 
 
-@dataclass(eq=False, repr=False)  # as little as possible: it is made before the first paint
+@dataclass(eq=False, repr=False)  # few methods, as it is defined before the first paint
 class TextPosition:
     """A position in the text of the transcript that survives changes of its rows.
 
@@ -126,7 +126,7 @@ def moved(
         first += 1
     if first > row:
         return row, column
-    # A row without text stays as far above the next one with some.
+    # A row without text keeps its distance to the next row with text.
     lead = 0
     if not ends:
         while row + lead < len(old) - 1 and not ink(old[row + lead]):

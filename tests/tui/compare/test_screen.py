@@ -12,7 +12,7 @@ from kimi_tui.projection.comparison import Comparison
 from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison, WorldLineInfo
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
-from kimi_tui.tui.frame import Heading
+from kimi_tui.tui.frame import HeaderText
 from kimi_tui.wire.events import EventRecord, TextPart
 
 
@@ -35,7 +35,7 @@ def page(then: str = "what was then") -> CompareScreen:
         Comparison.of([said(then)], [said("what is now")]),
         WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 0, 1, 0),
         used=2_000,
-        heading=Heading("Compared", "~", "main", "kimi-k2"),
+        heading=HeaderText("Compared", "~", "main", "kimi-k2"),
     )
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer
-from support.pictures import PictureExtension
+from support.pictures import Pictures
 from support.screens import Desk, desk
-from syrupy.assertion import SnapshotAssertion
 
-from kimi_tui.config.file import THEMES, read_config
-from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import Config
+from kimi_tui.config.file import read_config
+from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import THEMES, Config
 from kimi_tui.launch import GivenValue, Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.settings import SettingsScreen
@@ -65,7 +64,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
             await one.pilot.press("ctrl+a", "ctrl+k", *text, "enter")
             await one.sees(words)
             assert isinstance(one.app.screen, TextDialog) is (words != "Kept.")
-        assert read_config(file).loop.max_steps_per_turn == 12
+        assert read_config(file).loop_control.max_steps_per_turn == 12
         # A disk that refuses is told in words, all of them: not with a number and the name of a file beside it.
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("kimi_tui.tui.dialogs.settings.save_setting", refused)
@@ -135,14 +134,14 @@ async def test_what_an_argument_says_goes_before(home: Path) -> None:
 async def test_picture(
     home: Path,
     size: tuple[int, int],
-    snapshot: SnapshotAssertion,
+    picture: Pictures,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # No engine, whose figures would stand behind it.
     monkeypatch.setattr(MainScreen, "_open", lambda self: self.bench.views)
     monkeypatch.setenv("HOME", str(home))
     config = Config(theme="light" if size == (80, 24) else "dark", reduced_motion=True)
-    choice = Choice("test", "http://127.0.0.1:9/v1", "kimi-test")
+    choice = ModelChoice("test", "http://127.0.0.1:9/v1", "kimi-test")
     app = KimiApp(Launch(home, home / "config.toml", config, choice))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -151,4 +150,4 @@ async def test_picture(
         await pilot.pause()
         await pilot.press(*"sandbox", "down", "down")
         await pilot.pause()
-        assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
+        picture(app)

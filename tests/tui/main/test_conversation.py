@@ -12,7 +12,7 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 from support.stored_sessions import store_session
 
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.feed import HISTORY_SLICE_S
 from kimi_tui.tui.views import Views
 
@@ -72,7 +72,7 @@ async def test_what_follows_is_drawn_also_where_something_cannot_be(
     where, name = {
         "the history": (Views, "add_history"),
         "its timeline": (Views, "settle_history"),
-        "the end of the history": (Conversation, "_caught_up"),
+        "the end of the history": (ConversationController, "_caught_up"),
     }[step]
     works = getattr(where, name)
 

@@ -16,7 +16,7 @@ from support.chat_server import ChatServer, call, say
 from support.long_session import STILL, WINDOW, LongSession
 from support.screens import Desk, keys_count
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import Block, ToolBlock
@@ -105,7 +105,7 @@ async def _held(
         work_dir=session.work,
         config_path=home / "config.toml",
         config=STILL,
-        choice=Choice("moonshot", base_url, "kimi-k2 thinking", window=WINDOW),
+        choice=ModelChoice("moonshot", base_url, "kimi-k2 thinking", window=WINDOW),
         resume=session.session_id,
     )
     app = KimiApp(launch)

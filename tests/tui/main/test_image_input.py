@@ -14,7 +14,7 @@ from support.made_images import flat, noise, saved
 from support.screens import Desk, desk
 from textual import events
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.images import Image, ImageRefused, read_image
 from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.tui.desktop import ClipboardContent
@@ -408,7 +408,7 @@ async def test_a_model_that_does_not_see_is_told_of_them_by_name(home: Path) -> 
         await one.sees("a box")
         await one.idle()
         launch = one.app.launch
-        assert isinstance(launch.choice, Choice)
+        assert isinstance(launch.choice, ModelChoice)
         blind = launch.choice._replace(model="kimi-blind", capabilities=("tools",))
         one.screen.conversation.use(launch._replace(choice=blind))
         await one.sees("kimi-blind sees no images")

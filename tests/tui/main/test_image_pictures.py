@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from PIL import ImageDraw
 from support.made_images import flat, saved
-from support.pictures import still
+from support.pictures import Pictures, still
 from support.still_screen import show_records
 from support.story import Teller
-from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.images import Image, read_image
 from kimi_tui.launch import Launch
@@ -91,7 +90,7 @@ def app(home: Path) -> KimiApp:
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
             config=Config(theme="dark", reduced_motion=True, hints=False),
-            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
+            choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
         )
     )
 
@@ -102,17 +101,17 @@ def app(home: Path) -> KimiApp:
     ids=["120", "80", "60", "120-light"],
 )
 async def test_images_in_chat_and_prompt(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int], theme: str
+    picture: Pictures, tmp_path: Path, size: tuple[int, int], theme: str
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         await show(tmp_path, pilot, theme)
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["120", "80", "60"])
 async def test_an_image_on_a_screen_of_its_own(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
+    picture: Pictures, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
@@ -123,7 +122,7 @@ async def test_an_image_on_a_screen_of_its_own(
         while not view._drawing.rows:  # pyright: ignore[reportPrivateUsage]
             await pilot.pause(0.01)
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("graphics", ["kitty", "sixel"])

@@ -11,9 +11,8 @@ import pytest_asyncio
 from support.chat_app import is_drawn
 from support.chat_server import ChatServer, call, say
 from support.long_session import LETTERS, LongSession, opened
-from support.pictures import PictureExtension
+from support.pictures import Pictures
 from support.screens import Desk
-from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.session.store import SessionStore
@@ -53,16 +52,16 @@ async def one(session: LongSession, home: Path, server: ChatServer) -> AsyncIter
 
 
 @pytest.fixture
-def pictures(snapshot: SnapshotAssertion) -> Pictures:
+def pictures(picture: Pictures) -> Views:
     """Compares with what is stored."""
-    return Pictures(snapshot.use_extension(PictureExtension))
+    return Views(picture)
 
 
-class Pictures:
+class Views:
     """What a view looks like on this session, in the widest terminal and, where the view has no other, in the narrowest."""
 
-    def __init__(self, snapshot: SnapshotAssertion) -> None:
-        self._snapshot = snapshot
+    def __init__(self, picture: Pictures) -> None:
+        self._picture = picture
 
     async def of(
         self, desk: Desk, view: str, sizes: Sequence[tuple[int, int]] = (SIZES[0], SIZES[-1])
@@ -78,7 +77,7 @@ class Pictures:
             # In another width the chat is laid out anew in slices, and then stands a few rows from where it first was.
             await desk.until(lambda: is_drawn(desk.screen.transcript))
             await desk.pilot.pause()
-            assert desk.app.export_screenshot() == self._snapshot(name=f"{view}-{size[0]}")
+            self._picture(desk.app, f"{view}-{size[0]}")
         await desk.pilot.resize_terminal(*SIZES[0])
         await desk.pilot.pause()
 
@@ -106,7 +105,7 @@ def test_it_is_the_session_that_it_should_be(session: LongSession) -> None:
     assert len(list(stored.dir.glob("context_*.jsonl"))) == 5
 
 
-async def test_chat_and_timeline(one: Desk, pictures: Pictures) -> None:
+async def test_chat_and_timeline(one: Desk, pictures: Views) -> None:
     shown = one.text()
     assert "Fields with" in shown
     assert "exit 1" in shown
@@ -134,7 +133,7 @@ async def test_chat_and_timeline(one: Desk, pictures: Pictures) -> None:
     await one.until(lambda: not any("5   " in row and "╯" in row for row in rows(one)))
 
 
-async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Pictures) -> None:
+async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Views) -> None:
     await one.pilot.press("ctrl+t", "slash", *"import.log")
     found = [row for row in rows(one) if "import.log" in row]
     assert len(found) >= 4
@@ -147,7 +146,7 @@ async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Pictures) ->
     assert "turn before, turn after" not in one.text()
 
 
-async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Pictures) -> None:
+async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Views) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     shown = await one.sees("Files changed since")
@@ -176,7 +175,7 @@ async def test_the_row_and_its_preview_say_the_same_figure(one: Desk) -> None:
         assert preview.estimated == (not point.measured)
 
 
-async def test_a_world_line_and_its_comparison(one: Desk, pictures: Pictures) -> None:
+async def test_a_world_line_and_its_comparison(one: Desk, pictures: Views) -> None:
     await one.pilot.press("ctrl+t", "slash", *"regular", "enter", "down", "down")
     await one.pilot.press("w")
     await one.sees("World line 3  ")
@@ -197,7 +196,7 @@ async def test_a_world_line_and_its_comparison(one: Desk, pictures: Pictures) ->
     await one.until(lambda: one.app.screen is one.screen and not one.screen.bench.reading)
 
 
-async def test_a_letter_of_ones_own(one: Desk, pictures: Pictures) -> None:
+async def test_a_letter_of_ones_own(one: Desk, pictures: Views) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     await click(one, "Send a D-Mail here", x=0)
@@ -215,7 +214,7 @@ async def test_a_letter_of_ones_own(one: Desk, pictures: Pictures) -> None:
     await one.until(lambda: one.app.screen is one.screen)
 
 
-async def test_the_card_of_a_letter(one: Desk, pictures: Pictures) -> None:
+async def test_the_card_of_a_letter(one: Desk, pictures: Views) -> None:
     chat = one.screen.transcript
     chat.focus()
     while LETTERS[2][:20] not in one.text():
@@ -231,7 +230,7 @@ async def test_the_card_of_a_letter(one: Desk, pictures: Pictures) -> None:
     assert LETTERS[2][:20] in one.text()
 
 
-async def test_a_summary(one: Desk, pictures: Pictures) -> None:
+async def test_a_summary(one: Desk, pictures: Views) -> None:
     await one.pilot.press("ctrl+t", "end")
     timeline = one.screen.bench.views.timeline
     live = timeline.model.tree.live if timeline.model is not None else []
@@ -248,7 +247,7 @@ async def test_a_summary(one: Desk, pictures: Pictures) -> None:
     await one.until(lambda: one.app.screen is one.screen)
 
 
-async def test_statistics(one: Desk, pictures: Pictures) -> None:
+async def test_statistics(one: Desk, pictures: Views) -> None:
     await one.say("/stats")
     shown = await one.sees("Statistics")
     assert "D-Mails" in shown

@@ -9,7 +9,7 @@ from support.chat_server import ChatServer, call, say
 from support.made_tool import Deploy
 from support.screens import Desk, desk
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.projection.blocks import ToolBlock
@@ -66,7 +66,7 @@ async def test_a_tool_of_a_running_session_is_like_the_others(home: Path) -> Non
         work_dir=home / "app",
         config_path=home / "config.toml",
         config=Config(reduced_motion=True),
-        choice=Choice("test", "http://127.0.0.1:9/v1", "kimi-test"),
+        choice=ModelChoice("test", "http://127.0.0.1:9/v1", "kimi-test"),
         resume=session,
         replay=True,
     )

@@ -15,7 +15,7 @@ from support.chat_server import ChatServer, call, reply, say
 from support.screens import Desk, desk
 from support.soul import launch_at
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import NEWEST, CannotOpen
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
@@ -24,7 +24,7 @@ from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.opening import provider_of
 from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
 from kimi_tui.tui.formatting import session_words
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.wire.events import EventRecord
 
 SEALED = Path("/sys/kernel")
@@ -337,7 +337,7 @@ async def test_a_model_that_is_wanted_early_is_used(
 ) -> None:
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         launch = one.desk.app.launch
-        assert isinstance(launch.choice, Choice)
+        assert isinstance(launch.choice, ModelChoice)
         other = launch.choice._replace(model="another-model")
         one.desk.screen.conversation.use(launch._replace(choice=other))
         await one.whole()
@@ -424,7 +424,7 @@ async def test_cycles_are_looked_for_again_where_there_is_no_session(home: Path)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         with pytest.raises(CannotOpen, match="There is no session 'nowhere'"):
-            await Conversation(launch, one.screen.bench).open()
+            await ConversationController(launch, one.screen.bench).open()
         assert gc.isenabled()
 
 
@@ -442,7 +442,7 @@ async def test_what_waits_for_a_session_that_was_closed_waits_until_it_is_ended(
 async def test_the_window_that_the_server_told_is_known_at_the_next_start(home: Path) -> None:
     async with ChatServer() as server:
         server.route("GET", "/props", reply({"default_generation_settings": {"n_ctx": 131_000}}))
-        launch = launch_at(home)._replace(choice=Choice("test", server.base_url, "kimi-test"))
+        launch = launch_at(home)._replace(choice=ModelChoice("test", server.base_url, "kimi-test"))
         async with desk(home, server.base_url, window=None, dialect=None) as one:
             await one.ready()
             await one.sees("131k")

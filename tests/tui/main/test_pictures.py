@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 from support.chat_app import show_history
 from support.conversation import quoted_fields
-from support.pictures import darken, still
+from support.pictures import Pictures, darken, still
 from support.screens import no_servers
 from support.still_screen import show_records
 from support.story import whole_story
-from syrupy.assertion import SnapshotAssertion
 
-from kimi_tui.config.model_choice import Choice, NeedsChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.soul.system_prompt import FolderFacts
@@ -52,26 +51,24 @@ def app(home: Path, **config: object) -> KimiApp:
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
             config=Config(theme="dark", reduced_motion=True, hints=False, **config),  # type: ignore[arg-type]
-            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
+            choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
         )
     )
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_conversation(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
-) -> None:
+async def test_a_conversation(picture: Pictures, tmp_path: Path, size: tuple[int, int]) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show_records(running, pilot, whole_story().records)
         show_history(screen.transcript, quoted_fields().records)
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("size", SIZES[1:])
 async def test_the_timeline_over_the_chat(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
+    picture: Pictures, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
@@ -79,12 +76,12 @@ async def test_the_timeline_over_the_chat(
         show_history(screen.transcript, quoted_fields().records)
         await pilot.press("ctrl+t")
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_a_rewind_would_take(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
+    picture: Pictures, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
@@ -92,19 +89,17 @@ async def test_what_a_rewind_would_take(
         await show_records(running, pilot, whole_story().records)
         await pilot.press("ctrl+t", "left_square_bracket", "up")
         await darken(running, pilot)
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_nothing_said_yet(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
-) -> None:
+async def test_nothing_said_yet(picture: Pictures, tmp_path: Path, size: tuple[int, int]) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show_records(running, pilot, ())
         screen.transcript.facts = FolderFacts(184, notes=("AGENTS.md",))
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 COMMAND = ApprovalRequest(
@@ -177,7 +172,7 @@ SEVERAL = replace(QUESTION, where="several may be chosen", multi_select=True)
     ],
 )
 async def test_an_approval(
-    picture: SnapshotAssertion, tmp_path: Path, asked: ApprovalRequest, size: tuple[int, int]
+    picture: Pictures, tmp_path: Path, asked: ApprovalRequest, size: tuple[int, int]
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
@@ -198,12 +193,12 @@ async def test_an_approval(
         if asked.multi_select:
             await pilot.press("space", "down")
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("size", SIZES[1:])
 async def test_files_behind_an_at(
-    picture: SnapshotAssertion,
+    picture: Pictures,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     size: tuple[int, int],
@@ -218,12 +213,12 @@ async def test_files_behind_an_at(
         screen.conversation.follow_ups.append("then run the tests of the importer")
         await pilot.press(*"fix @qu", "down")
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("lists", [False, True], ids=["overload", "jobs"])
 async def test_long_work(
-    picture: SnapshotAssertion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: bool
+    picture: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: bool
 ) -> None:
     now = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
@@ -245,19 +240,19 @@ async def test_long_work(
             ]
             running.push_screen(figures_screen("Jobs", JOBS_USE, pairs))
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
-async def test_the_menu_of_commands(picture: SnapshotAssertion, tmp_path: Path) -> None:
+async def test_the_menu_of_commands(picture: Pictures, tmp_path: Path) -> None:
     running = app(tmp_path)
     async with running.run_test(size=(120, 40)) as pilot:
         await show_records(running, pilot, whole_story().records)
         await pilot.press(*"/")
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
-async def test_a_notice(picture: SnapshotAssertion, tmp_path: Path) -> None:
+async def test_a_notice(picture: Pictures, tmp_path: Path) -> None:
     running = app(tmp_path)
     async with running.run_test(size=(120, 40)) as pilot:
         screen = await show_records(running, pilot, whole_story().records)
@@ -272,37 +267,34 @@ async def test_a_notice(picture: SnapshotAssertion, tmp_path: Path) -> None:
         while not notices.region or screen.transcript.region.bottom > notices.region.y:
             await pilot.pause(0.01)
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("key", ["f1", "ctrl+p"])
 @pytest.mark.parametrize("size", EDGES)
 async def test_help_and_palette(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int], key: str
+    picture: Pictures, tmp_path: Path, size: tuple[int, int], key: str
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         await show_records(running, pilot, whole_story().records)
         await pilot.press(key)
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
-async def test_signs_that_every_terminal_has(picture: SnapshotAssertion, tmp_path: Path) -> None:
+async def test_signs_that_every_terminal_has(picture: Pictures, tmp_path: Path) -> None:
     running = app(tmp_path, glyphs="ascii")
     async with running.run_test(size=(80, 24)) as pilot:
         screen = await show_records(running, pilot, whole_story().records)
         show_history(screen.transcript, quoted_fields().records)
         await pilot.press("ctrl+t")
         await pilot.pause()
-        shown = running.export_screenshot()
-        assert shown == picture
+        picture(running)
 
 
 @pytest.mark.parametrize("size", EDGES)
-async def test_the_first_run(
-    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
-) -> None:
+async def test_the_first_run(picture: Pictures, tmp_path: Path, size: tuple[int, int]) -> None:
     running = app(tmp_path)
     launch = running.launch._replace(choice=NeedsChoice())
     running = KimiApp(launch)
@@ -313,12 +305,12 @@ async def test_the_first_run(
             await pilot.pause()
         await running.workers.wait_for_complete()
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
-async def test_pasting_a_key(picture: SnapshotAssertion, tmp_path: Path) -> None:
+async def test_pasting_a_key(picture: Pictures, tmp_path: Path) -> None:
     running = KimiApp(app(tmp_path).launch._replace(choice=NeedsChoice()))
     async with running.run_test(size=(80, 24)) as pilot:
         await pilot.press("1")
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)

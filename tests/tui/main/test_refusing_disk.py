@@ -13,7 +13,7 @@ from support.screens import desk
 
 from kimi_tui.config.settings import Config
 from kimi_tui.filesystem import Storage
-from kimi_tui.tui.frame import Heading, fit_heading
+from kimi_tui.tui.frame import HeaderText, fit_heading
 
 
 class Disk:
@@ -100,7 +100,9 @@ async def test_trouble_of_an_earlier_run_is_over(
 
 @each("width", range(24, 200, 8))
 def test_the_sign_has_its_place_at_every_width(width: int) -> None:
-    heading = Heading("A long title of a session", "~/work/folder", "main", "kimi-k2", unsaved=True)
+    heading = HeaderText(
+        "A long title of a session", "~/work/folder", "main", "kimi-k2", unsaved=True
+    )
     shown = fit_heading(heading, width)
     assert shown.trouble == "! not saved"
     parts = [p for p in (shown.title, shown.folder, shown.model, shown.mode, shown.trouble) if p]

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from support.conversation import Conversation
-from support.pictures import darken, still
+from support.pictures import Pictures, darken, still
 from support.still_screen import show_records
 from support.story import STORY_PREVIEW, whole_story
-from syrupy.assertion import SnapshotAssertion
 from textual.screen import Screen
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.projection.comparison import Comparison
@@ -38,7 +37,7 @@ from kimi_tui.soul.world_line_reader import (
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
-from kimi_tui.tui.frame import Heading
+from kimi_tui.tui.frame import HeaderText
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
@@ -63,7 +62,7 @@ def app(home: Path) -> KimiApp:
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
             config=Config(theme="dark", reduced_motion=True, hints=False),
-            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
+            choice=ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
         )
     )
 
@@ -75,7 +74,7 @@ def line() -> WorldLineInfo:
 
 
 async def over_the_page(
-    home: Path, size: tuple[int, int], page: Screen[Any], picture: SnapshotAssertion
+    home: Path, size: tuple[int, int], page: Screen[Any], picture: Pictures
 ) -> None:
     """The picture of a screen over the main one."""
     running = app(home)
@@ -85,10 +84,10 @@ async def over_the_page(
         running.push_screen(page)
         await pilot.pause()
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)
 
 
-async def test_all_actions(tmp_path: Path, picture: SnapshotAssertion) -> None:
+async def test_all_actions(tmp_path: Path, picture: Pictures) -> None:
     files = FilesPreview(
         (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True
     )
@@ -136,7 +135,7 @@ REVIEWED = ApprovalRequest(
 
 @pytest.mark.parametrize("size", [*SIZES, (60, 20)])
 async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
-    tmp_path: Path, picture: SnapshotAssertion, size: tuple[int, int]
+    tmp_path: Path, picture: Pictures, size: tuple[int, int]
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
@@ -146,7 +145,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         running.push_screen(toll)
         await pilot.pause()
         await darken(running, pilot)
-        assert running.export_screenshot() == picture(name="undo")
+        picture(running, "undo")
         running.theme = KIMI_LIGHT.name
         toll.dismiss(None)
         conversation = main.conversation
@@ -168,12 +167,12 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         main.viewer.show_prospect(Prospect(found.target, found.tokens_after))
         await pilot.pause(0.6)
         await darken(running, pilot)
-        assert running.export_screenshot() == picture(name="review")
+        picture(running, "review")
 
 
 @pytest.mark.parametrize("size", [SIZES[1], (60, 20)])
 async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
-    tmp_path: Path, picture: SnapshotAssertion, size: tuple[int, int]
+    tmp_path: Path, picture: Pictures, size: tuple[int, int]
 ) -> None:
     label = 'Fields with "" inside break the importer. Fix it, with a test.'
     files = FilesPreview(UNDONE.files.files) if UNDONE.files else None
@@ -201,15 +200,13 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
             running.theme = KIMI_LIGHT.name
             running.push_screen(page)
             await darken(running, pilot)
-            assert running.export_screenshot() == picture(name=name)
+            picture(running, name)
             page.dismiss(None)
             await pilot.pause()
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_comparison(
-    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
-) -> None:
+async def test_a_comparison(tmp_path: Path, size: tuple[int, int], picture: Pictures) -> None:
     other, live = Conversation(started=0.0), Conversation(started=0.0)
     other.checkpoint, live.checkpoint = 4, 6
     other.user("Use a regular expression for the whole line.")
@@ -248,12 +245,12 @@ async def test_a_comparison(
         Comparison.of(other.records, live.records),
         line(),
         used=58_300,
-        heading=Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),
+        heading=HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),
     )
     await over_the_page(tmp_path, size, page, picture)
 
 
-async def test_bookmarks_and_pins(tmp_path: Path, picture: SnapshotAssertion) -> None:
+async def test_bookmarks_and_pins(tmp_path: Path, picture: Pictures) -> None:
     running = app(tmp_path)
     async with running.run_test(size=SIZES[0]) as pilot:
         main = await show_records(running, pilot, whole_story().records)
@@ -263,4 +260,4 @@ async def test_bookmarks_and_pins(tmp_path: Path, picture: SnapshotAssertion) ->
         main.bench.views.mark({before.uid: "before the fix"}, frozenset({(newest.uid, 0)}))
         await pilot.press("ctrl+t")
         await pilot.pause()
-        assert running.export_screenshot() == picture
+        picture(running)

@@ -10,8 +10,8 @@ from support.screens import Desk, desk
 
 from kimi_tui.config.file import read_config
 from kimi_tui.config.model_choice import (
-    Choice,
     FolderModel,
+    ModelChoice,
     Overrides,
     choose_model,
     keep_folder_model,
@@ -61,7 +61,7 @@ model = "kimi-test"  # the quick one
     )
     config = read_config(path)
     choice = choose_model(config, Overrides(), {})
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, ModelChoice)
     return Launch(work_dir=home / "app", config_path=path, config=config, choice=choice)
 
 
@@ -90,7 +90,7 @@ async def test_the_list_has_the_servers_chat_models_and_narrows_by_typing(home: 
         assert "# my own words" in text
         assert "# the quick one" in text
         again = choose_model(read_config(home / "config.toml"), Overrides(), {})
-        assert isinstance(again, Choice)
+        assert isinstance(again, ModelChoice)
         # A server on this machine tells its window at each start.
         assert (again.model, again.window, again.api_key) == ("kimi-large", None, "sk-1")
         server.script(say("Large words."))
@@ -112,7 +112,7 @@ async def test_a_name_that_nobody_knows_is_said_with_near_ones(home: Path) -> No
         await one.say("/model banana")
         await one.sees("test has no model banana.")
         choice = one.app.launch.choice
-        assert isinstance(choice, Choice)
+        assert isinstance(choice, ModelChoice)
         assert choice.model == "kimi-test"
         await one.say("/model kimi-large")
         await one.sees("The agent now uses kimi-large.")
@@ -139,7 +139,7 @@ async def test_a_fault_while_a_model_is_looked_for_ends_nothing(
 async def test_what_flags_or_the_environment_said_is_not_remembered(home: Path) -> None:
     launch = configure(home, "http://127.0.0.1:9/v1")
     choice = launch.choice
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, ModelChoice)
     after = launch._replace(choice=choice._replace(model="other"))
     before = (home / "config.toml").read_text()
     flagged = launch._replace(choice=choice._replace(model="by-flag"))
@@ -176,7 +176,7 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         path.write_text(text)
         config = read_config(path)
         choice = choose_model(config, Overrides(), {})
-        assert isinstance(choice, Choice)
+        assert isinstance(choice, ModelChoice)
         (home / "app").mkdir(exist_ok=True)
         await started(one, launch._replace(config=config, choice=choice))
         await one.say("/model")
@@ -206,9 +206,9 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         said = launch_of(Options(work_dir=str(home / "app"), model="fast", thinking=False))
         assert (inside.choice.model, outside.choice.model) == ("thinker", "kimi-test")
         assert inside.given["default_model"] == ("thinker", "this folder")
-        assert isinstance(inside.choice, Choice)
+        assert isinstance(inside.choice, ModelChoice)
         assert (inside.choice.thinking, inside.choice.api_key) == ("high", "sk-1")
-        assert isinstance(said.choice, Choice)
+        assert isinstance(said.choice, ModelChoice)
         assert (said.choice.model, said.choice.thinking) == ("kimi-test", "off")
         # The list begins with what holds now; a default for all takes the place of what was for the folder.
         await one.say("/model")
@@ -218,7 +218,7 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         await one.sees("The agent now uses kimi-test.")
         await one.sees("It is the default from now on.")
         again = launch_of(Options(work_dir=str(home / "app")))
-        assert isinstance(again.choice, Choice)
+        assert isinstance(again.choice, ModelChoice)
         assert (again.choice.model, again.choice.thinking) == ("kimi-test", "low")
         assert not list((home / "models").iterdir())
 
@@ -250,7 +250,7 @@ def test_the_servers_of_moonshot_are_told_apart() -> None:
 def test_what_is_saved_of_a_listed_model() -> None:
     model = FoundModel("m", 1000, frozenset({"tools", "thinking"}))
     choice = choice_of(model, "p", "https://h/v1", "k")
-    assert choice == Choice("p", "https://h/v1", "m", "k", 1000, None, ("thinking",))
+    assert choice == ModelChoice("p", "https://h/v1", "m", "k", 1000, None, ("thinking",))
     assert choice_of(FoundModel("m"), "p", "https://h/v1", "k").capabilities is None
 
 

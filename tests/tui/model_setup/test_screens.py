@@ -13,7 +13,7 @@ from textual import events
 from textual.widgets import Input
 
 from kimi_tui.config.file import parse_config, read_config
-from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose_model
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice, Overrides, choose_model
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm import models as discovery
@@ -39,7 +39,7 @@ def keys_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SeenQuestion, "accepts", lambda _seen, _at: True)  # pyright: ignore[reportUnknownLambdaType]
 
 
-def app(home: Path, choice: Choice | NeedsChoice = NeedsChoice()) -> KimiApp:  # noqa: B008
+def app(home: Path, choice: ModelChoice | NeedsChoice = NeedsChoice()) -> KimiApp:  # noqa: B008
     """The program with nothing configured."""
     return KimiApp(Launch(work_dir=home, config_path=home / "config.toml", choice=choice))
 
@@ -328,7 +328,7 @@ def begun_with(home: Path, base_url: str, key: str) -> KimiApp:
     """The program as the environment's key and server alone start it."""
     environ = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": base_url}
     chosen = choose_model(Config(), Overrides(), environ)
-    assert isinstance(chosen, Choice)
+    assert isinstance(chosen, ModelChoice)
     assert not chosen.model
     return app(home, chosen)
 
@@ -352,7 +352,7 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
         assert "sk-of-environment" not in (home / "config.toml").read_text()
         environ = {"OPENAI_API_KEY": "sk-of-environment", "OPENAI_BASE_URL": server.base_url}
         again = choose_model(config, Overrides(), environ)
-        assert isinstance(again, Choice)
+        assert isinstance(again, ModelChoice)
         assert (again.model, again.api_key) == ("large", "sk-of-environment")
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from support.pictures import Pictures
 from support.screens import keys_count
 from support.story import STORY_PREVIEW
-from syrupy.assertion import SnapshotAssertion
 from textual.app import App
 from textual.geometry import Offset
 
@@ -257,16 +257,16 @@ def keys_at_once() -> Iterator[None]:
         yield
 
 
-async def test_looks(picture: SnapshotAssertion) -> None:
+async def test_looks(picture: Pictures) -> None:
     app = PreviewApp()
     async with app.run_test(size=(80, 24)):
-        assert app.export_screenshot() == picture
+        picture(app)
 
 
-async def test_looks_when_much_goes(picture: SnapshotAssertion) -> None:
+async def test_looks_when_much_goes(picture: Pictures) -> None:
     app = PreviewApp(LONG, running=True, glyphs=ASCII)
     async with app.run_test(size=(120, 40)):
-        assert app.export_screenshot() == picture
+        picture(app)
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -602,18 +602,18 @@ def test_every_row_of_files_fits_whatever_they_are_called(
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
-async def test_looks_with_files(picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_looks_with_files(picture: Pictures, size: tuple[int, int]) -> None:
     app = PreviewApp(WITH_FILES)
     async with app.run_test(size=size):
-        assert app.export_screenshot() == picture
+        picture(app)
 
 
-async def test_looks_among_the_files(picture: SnapshotAssertion) -> None:
+async def test_looks_among_the_files(picture: Pictures) -> None:
     app = PreviewApp(WITH_FILES)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("tab")
         await pilot.pause()
-        assert app.export_screenshot() == picture
+        picture(app)
 
 
 THERE = replace(

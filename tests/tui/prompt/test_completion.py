@@ -16,7 +16,7 @@ from support.stored_sessions import store_session
 
 from kimi_tui.session.prompt_history import append_history, history_file
 from kimi_tui.tools.file_list import FileList
-from kimi_tui.tui.prompt.completion import Completion, Written, mention, typed_mention
+from kimi_tui.tui.prompt.completion import PromptCompletion, Written, mention, typed_mention
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def test_how_a_path_is_written() -> None:
 
 async def test_what_is_typed_is_followed_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     followed: list[str] = []
-    follow = Completion.follow
+    follow = PromptCompletion.follow
 
-    def counted(self: Completion, written: Written) -> bool:
+    def counted(self: PromptCompletion, written: Written) -> bool:
         followed.append(written.text)
         return follow(self, written)
 
@@ -64,7 +64,7 @@ async def test_what_is_typed_is_followed_once(home: Path, monkeypatch: pytest.Mo
         await one.ready()
         await one.pilot.press("/")
         await one.sees("/timeline")
-        monkeypatch.setattr(Completion, "follow", counted)
+        monkeypatch.setattr(PromptCompletion, "follow", counted)
         await one.pilot.press("h", "e")
         await one.pilot.pause()
         # The field tells of the text and of the cursor.

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, call, say
-from support.pictures import PictureExtension
+from support.pictures import Pictures
 from support.screens import Desk, desk
 from support.story import Teller, moment_at, whole_story
-from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 
-from kimi_tui.config.model_choice import Choice, NeedsChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.projection.replay import ChangedFiles, PlaybackClock, Replay
@@ -95,7 +94,7 @@ def conversation(records: Sequence[EventRecord]) -> str:
 
 def replaying(home: Path, session: str, *, motion: bool = False, model: bool = True) -> KimiApp:
     """`kimi-tui replay SESSION`."""
-    choice = Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking")
+    choice = ModelChoice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking")
     return KimiApp(
         Launch(
             work_dir=home / "work" / "importer",
@@ -140,14 +139,14 @@ def seen(app: KimiApp, pilot: Pilot[None]) -> str:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_looks(home: Path, snapshot: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_looks(home: Path, picture: Pictures, size: tuple[int, int]) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=size) as pilot:
         screen = await until_read(app, pilot)
         app.screen.query_one(Scrubber).post_message(Scrubber.PlayheadMoved(_before_dmail(screen)))
         await Desk(app, pilot).sees("next: D-Mail")
         await settled(pilot, screen)
-        assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
+        picture(app)
 
 
 def _before_dmail(screen: ReplayScreen) -> int:

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, say
-from support.pictures import PictureExtension
+from support.pictures import Pictures
 from support.screens import Desk, desk
 from support.stored_sessions import store_session
-from syrupy.assertion import SnapshotAssertion
 
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.session.lock import SessionLock
@@ -64,7 +63,7 @@ async def listed(
         work_dir=home / "importer",
         config_path=home / "config.toml",
         config=Config(theme=theme, reduced_motion=True),
-        choice=Choice("test", URL, "kimi-test", window=32_000),
+        choice=ModelChoice("test", URL, "kimi-test", window=32_000),
         picks=True,
     )
     app = KimiApp(launch)
@@ -260,9 +259,7 @@ async def test_the_open_session_keeps_its_title_where_the_disk_refuses_another_o
     [((120, 40), "dark"), ((80, 24), "light"), ((60, 20), "dark")],
     ids=["120-dark", "80-light", "60-dark"],
 )
-async def test_looks(
-    home: Path, size: tuple[int, int], theme: str, snapshot: SnapshotAssertion
-) -> None:
+async def test_looks(home: Path, size: tuple[int, int], theme: str, picture: Pictures) -> None:
     async with listed(home, size, theme) as (one, _):
         await one.pilot.press("tab")
         await one.sees("Release the site")
@@ -273,8 +270,7 @@ async def test_looks(
             await one.pilot.press("d")
             await one.sees("Delete Fix")
             await one.sees("days.")
-        picture = one.app.export_screenshot().replace(str(home), "~")
-        assert picture == snapshot.use_extension(PictureExtension)
+        picture(one.app)
 
 
 def test_a_session_names_no_other_folder(tmp_path: Path) -> None:

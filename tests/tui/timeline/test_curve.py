@@ -10,16 +10,16 @@ from support.story import LIMIT, TRIGGER, Teller, whole_story
 from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_tree import Checkpoint
+from kimi_tui.projection.timeline_tree import CheckpointNode
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline.layout import columns_of, curve_spans, with_forecast
-from kimi_tui.tui.timeline.viewport import Viewport
+from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 
-def checkpoints(count: int, start: int = 0) -> list[Checkpoint]:
+def checkpoints(count: int, start: int = 0) -> list[CheckpointNode]:
     return [
-        Checkpoint(
+        CheckpointNode(
             start + i,
             i,
             f"u{i}",
@@ -140,7 +140,7 @@ def test_other_colours_paint_the_same_curve_and_another_model_has_its_own() -> N
         for record in records:
             model.apply(record)
     models[1].revision = models[0].revision
-    view = Viewport(strip)
+    view = TimelineViewport(strip)
     view.width = view.full_width = 38
     view.height = view.screen_height = 40
     view.show(models[0])

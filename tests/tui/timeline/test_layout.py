@@ -15,13 +15,12 @@ from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
-from kimi_tui.projection.timeline_tree import Checkpoint, WorldLine
+from kimi_tui.projection.timeline_tree import CheckpointNode, WorldLineNode
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline import layout
 from kimi_tui.tui.timeline.layout import Columns, RowSurroundings, now_spans, row_spans
-from kimi_tui.tui.timeline.viewport import Viewport
 from kimi_tui.wire.events import EventRecord, StatusUpdate
 
 
@@ -214,7 +213,7 @@ def test_a_line_that_was_just_left_does_not_say_now() -> None:
     model = model_of(until_arrived())
     line = model.tree.lines[3]
     line.at, line.text = time.time() - 5, "Oh"
-    view = Viewport(lambda spans, width, ground: Strip([Segment(span.text) for span in spans]))
+    view = TimelineViewport(lambda spans, width, ground: Strip([Segment(span.text) for span in spans]))
     view.show(model)
     view.full_width = view.width = 38
     view.height = view.screen_height = 40
@@ -238,7 +237,7 @@ def test_now_stands_above_while_nothing_runs() -> None:
 def test_no_row_is_ever_wider_than_its_pane(
     words: str, number: int, change: int, kind: str, width: int, files: int
 ) -> None:
-    checkpoint = Checkpoint(1, number, "u", kind, 0, 0.0, words=words, files=files)
+    checkpoint = CheckpointNode(1, number, "u", kind, 0, 0.0, words=words, files=files)
     checkpoint.tokens, checkpoint.tokens_end, checkpoint.measured, checkpoint.end_measured = (
         0,
         change,
@@ -273,8 +272,8 @@ def test_no_row_is_ever_wider_than_its_pane(
 def test_a_folded_line_says_its_name_then_why_and_when_it_was_left(
     name: str, width: int, age: str, words: str
 ) -> None:
-    line = WorldLine(
-        1, "rewind", 0.0, checkpoints=[Checkpoint(n, n, "", "step", n, 0.0) for n in range(5)]
+    line = WorldLineNode(
+        1, "rewind", 0.0, checkpoints=[CheckpointNode(n, n, "", "step", n, 0.0) for n in range(5)]
     )
     look = RowSurroundings(name=name, age=age)
     text = "".join(

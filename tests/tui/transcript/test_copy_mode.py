@@ -8,9 +8,8 @@ import pytest
 from support.chat_app import ChatApp, is_drawn
 from support.chat_server import ChatServer, gate, say
 from support.conversation import Conversation
-from support.pictures import PictureExtension
+from support.pictures import Pictures
 from support.screens import Desk, desk
-from syrupy.assertion import SnapshotAssertion
 from textual import events
 
 from kimi_tui.projection.blocks import AgentBlock
@@ -115,7 +114,7 @@ def test_words_lines_and_wide_characters() -> None:
 @pytest.mark.parametrize(
     ("size", "theme"), [((80, 24), "kimi-dark"), ((60, 20), "kimi-light"), ((60, 20), "kimi-16")]
 )
-async def test_looks(size: tuple[int, int], theme: str, snapshot: SnapshotAssertion) -> None:
+async def test_looks(size: tuple[int, int], theme: str, picture: Pictures) -> None:
     app = ChatApp(theme=theme, ansi=theme == "kimi-16")
     async with app.run_test(size=size) as pilot:
         app.transcript.apply(talk().records)
@@ -123,7 +122,7 @@ async def test_looks(size: tuple[int, int], theme: str, snapshot: SnapshotAssert
         app.transcript.focus()
         await pilot.press("k", "k", "k", "v", "j", "j", "j", "w", "w")
         await pilot.pause()
-        assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
+        picture(app)
 
 
 async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:

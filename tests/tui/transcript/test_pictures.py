@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.chat_app import ChatApp
 from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fields, slow_import
-from syrupy.assertion import SnapshotAssertion
+from support.pictures import Pictures
 
 from kimi_tui.tool_cards import BriefBlock, ShellBlock
 from kimi_tui.tui.glyphs import ASCII
@@ -127,37 +127,35 @@ def compacted() -> Conversation:
 async def test_chat(
     make: Callable[[], Conversation],
     size: tuple[int, int],
-    picture: SnapshotAssertion,
+    picture: Pictures,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     talk = make()
     monkeypatch.setattr(time, "time", lambda: talk.now + 6.0)
-    assert await taken(ChatApp(), talk, size) == picture
+    await compare(picture, ChatApp(), talk, size)
 
 
-async def test_ascii(picture: SnapshotAssertion) -> None:
-    assert await taken(ChatApp(glyphs=ASCII), letter(), SMALL) == picture
+async def test_ascii(picture: Pictures) -> None:
+    await compare(picture, ChatApp(glyphs=ASCII), letter(), SMALL)
 
 
-async def test_sixteen_colours(picture: SnapshotAssertion) -> None:
+async def test_sixteen_colours(picture: Pictures) -> None:
     app = ChatApp(theme="kimi-16", ansi=True)
-    assert await taken(app, quoted_fields(), BESIDE_TIMELINE) == picture
+    await compare(picture, app, quoted_fields(), BESIDE_TIMELINE)
 
 
-async def test_compacted(picture: SnapshotAssertion) -> None:
+async def test_compacted(picture: Pictures) -> None:
     for size, theme in ((BESIDE_TIMELINE, "kimi-dark"), (SMALLEST, "kimi-light")):
         app = ChatApp(theme=theme)
         async with app.run_test(size=size) as pilot:
             app.transcript.apply(compacted().records)
             app.transcript.pins = frozenset({("uid0-1'", 0)})
             await pilot.pause()
-            assert app.export_screenshot() == picture(name=theme)
+            picture(app, theme)
 
 
 @pytest.mark.parametrize("progress", [0.45, 0.85])
-async def test_folding(
-    progress: float, picture: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_folding(progress: float, picture: Pictures, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ChatApp()
     # Time stands still: the picture of one moment is wanted.
     monkeypatch.setattr(app.transcript, "animate", lambda *_, **__: None)
@@ -172,10 +170,10 @@ async def test_folding(
         app.transcript.apply(talk.take())
         app.transcript.motion_progress = progress
         await pilot.pause()
-        assert app.export_screenshot() == picture
+        picture(app)
 
 
-async def test_chosen_and_unfolded(picture: SnapshotAssertion) -> None:
+async def test_chosen_and_unfolded(picture: Pictures) -> None:
     app = ChatApp()
     async with app.run_test(size=BESIDE_TIMELINE) as pilot:
         app.transcript.apply(letter().records)
@@ -186,11 +184,13 @@ async def test_chosen_and_unfolded(picture: SnapshotAssertion) -> None:
         await pilot.pause()
         await pilot.hover("#chat", offset=(20, 0))
         await pilot.pause()
-        assert app.export_screenshot() == picture
+        picture(app)
 
 
-async def taken(app: ChatApp, talk: Conversation, size: tuple[int, int]) -> str:
+async def compare(
+    picture: Pictures, app: ChatApp, talk: Conversation, size: tuple[int, int]
+) -> None:
     async with app.run_test(size=size) as pilot:
         app.transcript.apply(talk.records)
         await pilot.pause()
-        return app.export_screenshot()
+        picture(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.keystrokes import Keystrokes
 from kimi_tui.tui.main.prompt_modes import PromptModes
 from kimi_tui.tui.main.workbench import Workbench
@@ -24,7 +24,7 @@ class MainParts:
     """
 
     bench: Workbench
-    conversation: Conversation
+    conversation: ConversationController
     viewer: WorldLineViewer
     keystrokes: Keystrokes
     prompt_modes: PromptModes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kimi_tui.config.file import THEMES
+from kimi_tui.config.settings import THEMES
 from kimi_tui.tui.main.commands import rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
