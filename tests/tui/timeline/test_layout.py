@@ -21,6 +21,7 @@ from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline import layout
 from kimi_tui.tui.timeline.layout import Columns, RowSurroundings, now_spans, row_spans
+from kimi_tui.tui.timeline.viewport import TimelineViewport
 from kimi_tui.wire.events import EventRecord, StatusUpdate
 
 
@@ -213,7 +214,9 @@ def test_a_line_that_was_just_left_does_not_say_now() -> None:
     model = model_of(until_arrived())
     line = model.tree.lines[3]
     line.at, line.text = time.time() - 5, "Oh"
-    view = TimelineViewport(lambda spans, width, ground: Strip([Segment(span.text) for span in spans]))
+    view = TimelineViewport(
+        lambda spans, width, ground: Strip([Segment(span.text) for span in spans])
+    )
     view.show(model)
     view.full_width = view.width = 38
     view.height = view.screen_height = 40
