@@ -160,9 +160,20 @@ def _parted_later(
 
 
 def rebuild_world_line(
-    session: Session, records: Sequence[EventRecord], n: int
+    session: Session,
+    records: Sequence[EventRecord],
+    n: int,
+    dmails: Mapping[str, ev.ContextReverted] | None = None,
+    first: int = 0,
 ) -> list[EventRecord]:
-    """Rebuild the events of one world line (0: the live one) from its first checkpoint on, as it was when it was left.
+    """Rebuild the events of one world line, as it was when it was left.
+
+    Args:
+        session: open.
+        records: the record, as far as it can be read.
+        n: the number of the line; 0 for the live one.
+        dmails: how D-Mails were delivered, as far as that is known, by the uids of their checkpoints.
+        first: the place of the checkpoint to begin at.
 
     Raises:
         KeyError: there is no such world line.
@@ -170,9 +181,9 @@ def rebuild_world_line(
     context = session.context
     world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
     line = world_lines.read(n) if n else context.world_line
-    builder = _HistoryBuilder(session, records)
+    builder = _HistoryBuilder(session, records, dmails)
     builder.begin_world_line(line)
-    for segment in segments(line):
+    for segment in segments(line, first):
         builder.add_segment(segment)
     # Where the agent left it by a D-Mail, the step that sent that ended there.
     is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
@@ -185,9 +196,16 @@ class _HistoryBuilder:
     Args:
         session: open.
         records: the record, as far as it can be read.
+        dmails: how D-Mails were delivered whose line is not among those that are added, by the uids of their checkpoints.
     """
 
-    def __init__(self, session: Session, records: Sequence[EventRecord]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        records: Sequence[EventRecord],
+        dmails: Mapping[str, ev.ContextReverted] | None = None,
+    ) -> None:
+        self._dmails = dmails or {}
         self._recorded = records_by_checkpoint(records)
         self._restored = [one for one in records if isinstance(one.event, ev.FilesRestored)]
         self._kimi_cli = KimiCliRecord(records)
@@ -353,7 +371,17 @@ class _HistoryBuilder:
                 self._tokens.before(segment.point.offset).tokens,
                 _carried_with(dmail, segment),
             )
-            self._add(_dmail_event(dmail, segment.point, tokens, carried), at)
+            event = _dmail_event(dmail, segment.point, tokens, carried)
+            sent = self._dmails.get(segment.point.uid)
+            if sent is not None and sent.checkpoint_id == event.checkpoint_id:
+                event = replace(
+                    event,
+                    from_checkpoint=sent.from_checkpoint,
+                    tool_calls_dropped=sent.tool_calls_dropped,
+                    tokens_before=sent.tokens_before,
+                    tokens_after=sent.tokens_after,
+                )
+            self._add(event, at)
         texts = () if dmail is not None else map(summary_text, segment.messages)
         summary = next(filter(None, texts), "")
         if summary and self._compaction is None:

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,6 +21,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
 from kimi_tui.soul.kimisoul import TURN_ERRORS, KimiSoul
+from kimi_tui.soul.messages import dmail_text, internal_kind, segments, summary_text
 from kimi_tui.tools.base import ToolEnv, TypedTool
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
@@ -90,6 +91,20 @@ async def until_end(turn: Awaitable[object]) -> None:
     """Wait for a turn of which a test looks at the wire; what ended it, which is told there, is not raised."""
     with contextlib.suppress(*TURN_ERRORS):
         await turn
+
+
+class StoredMessage(NamedTuple):
+    """A message of a world line, with its place behind its checkpoint as pins name it."""
+
+    kind: str
+    checkpoint_id: int
+    uid: str
+    number: int
+    text: str
+    pinned: bool
+
+
+_ROLES = {"user": "user", "assistant": "agent", "tool": "tool", "dmail": "dmail"}
 
 
 class AnyParams(BaseModel):
@@ -176,10 +191,27 @@ class Stage:
         await self.soul.flush()
         return await asyncio.to_thread(list_checkpoints, self.session)
 
+    async def messages(self, world_line: int = 0) -> list[StoredMessage]:
+        """All messages of a world line (0: the live one), checkpoint markers left out."""
+        pins = self.soul.marks.pins
+        line = await asyncio.to_thread(self.session.world_line, world_line)
+        return [
+            StoredMessage(
+                _ROLES.get(internal_kind(message) or message.role, "reminder"),
+                part.point.id,
+                part.point.uid,
+                number,
+                dmail_text(message) or summary_text(message) or message.text,
+                bool({(part.point.uid, number), (part.point.was or "", number)} & pins),
+            )
+            for part in segments(line)
+            for number, message in enumerate(part.messages)
+        ]
+
     async def summary(self) -> str:
         """The text of the newest summary on the live world line; empty where there is none."""
-        texts = [one.text for one in await self.soul.lines.messages() if one.kind == "summary"]
-        return texts[-1] if texts else ""
+        found = await self.soul.lines.summaries()
+        return found[-1].text if found else ""
 
     async def reopen(self) -> KimiSoul:
         """Close everything and open the same session as a new process would."""

@@ -779,7 +779,7 @@ class Timeline(ScrollView, can_focus=True):
         # If the foot has no room for the details, or shows those of the selected row, they float at the pointer.
         is_told = bool(view.areas.footer) and view.selected in (None, key)
         lines = [] if key is None or is_told else self._view.details(key)
-        words = ["".join(text for text, _ in line) for line in lines]
+        words = ["".join(span.text for span in line) for line in lines]
         self.tooltip = Content("\n".join(words)) if words else None
         self.refresh()
 
