@@ -1,4 +1,4 @@
-"""The whole app on a screen of its own, against a model server on the loopback."""
+"""Runs the whole app on a screen of its own, against a model server on the loopback."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ LOOK_S = 0.02
 
 
 async def no_servers() -> list[LocalServer]:
-    """What `local_servers` finds where none runs."""
+    """Return no servers, in place of `local_servers`."""
     return []
 
 
 @dataclass
 class Desk:
-    """A running app and what a test does with it."""
+    """A running app, and what a test does with it."""
 
     app: KimiApp
     pilot: Pilot[None]
 
     @property
     def screen(self) -> MainScreen:
-        """The main screen, also while something floats over it."""
+        """Return the main screen, also while something floats over it."""
         return next(s for s in reversed(self.app.screen_stack) if isinstance(s, MainScreen))
 
     def text(self) -> str:
-        """What a person sees."""
+        """Return the text that the user sees."""
         return text_of(self.app)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let the app work until something holds."""
+        """Let the app work until a condition holds."""
         give_up = time.monotonic() + TIMEOUT_S
         while True:
             start = time.thread_time()
@@ -71,12 +71,12 @@ class Desk:
             if broken is not None:
                 raise AssertionError("the app has crashed") from broken
             assert time.monotonic() < give_up, f"in vain on {self.app.screen}:\n{self.text()}"
-            # Not the pilot's pause: that has every widget do something, over and over while the app works.
-            # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
+            # The pilot's pause would keep every widget of a working app busy. Expensive conditions, such as those on the
+            # screen's text, are checked less often, to leave the app time.
             await asyncio.sleep(max(LOOK_S, 16 * cost_s))
 
     async def sees(self, words: str) -> str:
-        """Wait until the words are on the screen; returns all of it."""
+        """Wait until the words are on the screen; return its text."""
         shown = ""
 
         def is_there() -> bool:
