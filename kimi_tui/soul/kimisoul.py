@@ -415,7 +415,7 @@ class KimiSoul:
         except ModelCannotSee as error:
             raise self._told(error) from None
         begins()
-        # What is said from now on comes after this.
+        # Messages that the user sends from now on come after this one.
         return await self._alone.run(
             self._turn(user_input, images, self.inbox.steers), stoppable=True
         )
@@ -500,7 +500,7 @@ class KimiSoul:
             self.wire.publish(Notice("info", error.message, error.advice))
             self.inbox.hand_back([said])
             return
-        # Another may have begun meanwhile, or it was taken back.
+        # Another turn may have begun meanwhile, or the message was taken back.
         if self.running or self._alone.closed or self.inbox.due is not said:
             self.inbox.publish_waiting()
             return
@@ -834,7 +834,7 @@ class KimiSoul:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
-        # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
+        # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
         while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)

@@ -165,7 +165,7 @@ class Recorder:
             case ToolsChanged(added=(), removed=()):
                 return
             case ToolsChanged():
-                # Versions that know no other form pass over an empty one.
+                # Older versions, which know no other form, ignore an empty one.
                 event = replace(event, form="", names=())
                 record = record._replace(event=event)
             case _:
@@ -270,14 +270,14 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
             log.exception("a record cannot be read")
             record = None
             n_skipped += 1
-        # What stands there twice (a write that was repeated) bears a number that has been.
+        # A record that stands there twice (a repeated write) has a number that came before.
         if record is None or 0 < record.seq <= newest or record.seq > newest_read:
             continue
         newest = max(newest, record.seq)
         if record.source:
             beside.append(record)
             continue
-        # Records of another program bear none, and must not use up those of ours.
+        # Records of another program have no numbers, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
         records.append(record if record.seq >= following else record._replace(seq=following))
     ended_at = records[-1].at if records else 0.0
