@@ -313,12 +313,12 @@ def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
 
 
 def session_history(session: Session) -> list[EventRecord]:
-    """What a listener of an open session should hear of its agent. Reads files: call it in a thread."""
+    """Return the events that a listener of an open session should hear of its agent. Reads files: call it in a thread."""
     return read_history(session).shown
 
 
 def history_until(session: Session, newest: int, is_followed: bool) -> list[EventRecord]:
-    """What a listener of an open session should hear up to an event. Reads files: call it in a thread.
+    """Return the events that a listener of an open session should hear up to an event. Reads files: call it in a thread.
 
     Args:
         session: open.

@@ -250,7 +250,7 @@ async def _is_to_be_forked(
 
 
 def _earlier_session(session: Session) -> EarlierSession:
-    """What the list of sessions knows of this one. Reads files: call it in a thread."""
+    """Return what the list of sessions knows of this one. Reads files: call it in a thread."""
     known = describe(session.dir)
     return EarlierSession(
         session_id=session.id,

@@ -175,7 +175,7 @@ def rebuild_world_line(
     builder.begin_world_line(line)
     for segment in segments(line):
         builder.add_segment(segment)
-    # Where the agent left it by a D-Mail, the step that sent that ended there.
+    # If the agent left the line by a D-Mail, the step that sent it ended there.
     is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
     return builder.finish(is_open=is_open)
 

@@ -93,7 +93,7 @@ class Recorder:
         self._opened_at = 0.0
         self._drained: deque[EventRecord] = deque()
         self._lines: list[Json | EventRecord] = []
-        """What is written next. Of an event it is made in the thread: a diff may have a hundred thousand lines."""
+        """The lines and events to be written next. Events become lines in the thread: a diff may have a hundred thousand lines."""
         self._arguments: dict[str, str] = {}
         self._end = 0
         """The number of the newest event at the newest flush."""
@@ -237,13 +237,13 @@ def _whole(record: EventRecord, pieces: Sequence[str]) -> EventRecord:
 
 
 class StoredRecords(NamedTuple):
-    """What reading a record gives.
+    """The result of reading a record.
 
     Attributes:
-        records: what can be read of the session's agent, numbered upwards.
-        n_skipped: how many of the records that we wrote cannot be read.
-        ended_at: when the last of them was written, which of a text is later than its first word.
-        beside: what can be read of agents beside it, likewise.
+        records: the readable records of the session's agent, numbered upwards.
+        n_skipped: the number of unreadable records that we wrote.
+        ended_at: when the last record was written, which is later than the first word of its text.
+        beside: the readable records of agents beside it, numbered likewise.
     """
 
     records: list[EventRecord]

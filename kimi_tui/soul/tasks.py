@@ -120,12 +120,12 @@ class OneAtATime:
 
     @property
     def running(self) -> bool:
-        """Whether one is under way."""
+        """Return whether a turn or operation is under way."""
         return self._task is not None
 
     @property
     def stoppable(self) -> bool:
-        """Whether one is under way that the user may stop."""
+        """Return whether one is under way that the user may stop."""
         return self._task is not None and self._stoppable
 
     def free(self) -> None:

@@ -417,7 +417,7 @@ Ending = Literal["exited", "timeout", "stopped", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a command ended: its exit code or the reason why it was stopped, and its output.
+    """The end of a command: its exit code or the reason why it was stopped, and its output.
 
     Attributes:
         ending: the way it ended: by itself, by its timeout, stopped on request, or by `RunningCommand.end`.

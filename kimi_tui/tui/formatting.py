@@ -310,7 +310,7 @@ def joined(cells: Iterable[StyledText]) -> list[StyledText]:
 
 
 def spans_width(spans: Iterable[tuple[str, ...]]) -> int:
-    """How many cells the pieces take together: text first, whatever follows it."""
+    """Return how many cells the pieces take together; the text is the first item of each piece."""
     width = 0
     for span in spans:
         width += len(span[0]) if span[0].isascii() else cell_len(span[0])

@@ -74,7 +74,7 @@ class Drafts:
         self._keeps_draft = keeps_draft
         self._is_closed = False
         self._returned: list[str] = []
-        """What was taken back from the inbox, which keeps it until the draft is stored."""
+        """The texts that were taken back from the inbox, which keeps them until the draft is stored."""
         self.is_given_back = False
         self._keeping = asyncio.Lock()
         self._due: Timer | None = None
@@ -115,7 +115,7 @@ class Drafts:
             self._returned += texts
         await self._keep_draft()
         if lost := chips.lost(bench.prompt.area.text):
-            # Of a draft that was too large, or that another program kept, only the words are there.
+            # A draft that was too large, or that another program stored, has only its words.
             bench.tell(
                 f"Not kept with the draft: {', '.join(lost)}.",
                 level="warning",

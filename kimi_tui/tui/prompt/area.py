@@ -689,14 +689,14 @@ class PromptArea(PatchedTextArea):
         return False
 
     def get_cursor_left_location(self) -> Location:
-        """Where the cursor is after moving left by one displayed character, such as an emoji with a skin colour."""
+        """Return the place of the cursor after moving left by one displayed character, such as an emoji with a skin colour."""
         row, column = self.cursor_location
         if column == 0:
             return super().get_cursor_left_location()
         return row, grapheme_before(self.document.get_line(row), column)
 
     def get_cursor_right_location(self) -> Location:
-        """Where the cursor is after moving right by one displayed character."""
+        """Return the place of the cursor after moving right by one displayed character."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if column >= len(line):
@@ -886,7 +886,7 @@ class PromptArea(PatchedTextArea):
 
     @property
     def offered(self) -> Offered:
-        """What Enter, Tab, Esc and the arrows act on while the completion menu is shown."""
+        """Return the menu's state, on which Enter, Tab, Esc and the arrows act while it is shown."""
         return self.completion.offered if self.completion is not None else ""
 
     @property

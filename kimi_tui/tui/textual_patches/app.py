@@ -1,4 +1,4 @@
-"""What of Textual's `App` has no public way: style sheets, errors, focus, presses, driver, bindings, and the current app."""
+"""Replaces private parts of Textual's `App`: style sheets, errors, focus, presses, driver, bindings, and the current app."""
 
 # pyright: reportPrivateUsage=false
 

@@ -1,4 +1,4 @@
-"""What of Textual's terminal input has no public way: its driver's parts, its parser, and its tables of keys."""
+"""Replaces private parts of Textual's terminal input: its driver, its parser, and its tables of keys."""
 
 # pyright: reportPrivateUsage=false
 
