@@ -499,7 +499,7 @@ _OPERATIONS = (
 
 
 def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[EventRecord]]:
-    """The events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
+    """Return the events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
     kimi-cli's records."""
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []

@@ -118,7 +118,7 @@ class Jobs:
         return tuple(job for job in self._jobs.values() if not job.ended)
 
     def get(self, job_id: int) -> Job | None:
-        """The job with a number."""
+        """Return the job with a number."""
         return self._jobs.get(job_id)
 
     def check_room(self) -> None:

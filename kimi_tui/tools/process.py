@@ -319,7 +319,7 @@ class _Supervised:
 
 
 def _is_report(line: str) -> bool:
-    """Whether a line has the form of a report; a command outside the sandbox can write other lines into the pipe."""
+    """Return whether a line has the form of a report; a command outside the sandbox can write other lines into the pipe."""
     kind, _, rest = line.partition(" ")
     number = rest.partition(" ")[0].removeprefix("-")
     return kind in ("X", "E", "L") and number.isdecimal() and len(number) <= _LONGEST_NUMBER

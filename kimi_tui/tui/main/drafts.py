@@ -229,7 +229,7 @@ class Drafts:
 
 
 def words_not_kept(waiting: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
-    """The unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
+    """Return the unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
 
     Args:
         waiting: messages that wait and are not on the disk.
@@ -282,7 +282,7 @@ def _without_keys(text: str) -> str:
 
 
 def read_draft(folder: Path) -> Draft:
-    """The draft that was kept; an empty one where there is none, or it cannot be read."""
+    """Return the draft that was kept; an empty one where there is none, or it cannot be read."""
     found = read_json(folder / DRAFT)
     record = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     text, kept = record.get("text"), record.get("pastes")
