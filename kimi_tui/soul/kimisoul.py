@@ -530,16 +530,9 @@ class KimiSoul:
 
     async def interrupt(self) -> None:
         """Stop whatever runs, within a second; what is complete is kept. What waits for it is handed back, where it is attended."""
-        if self._alone.stoppable and self._hands_back:
+        if self._alone.stoppable and self._is_attended:
             self.inbox.hand_back(self.inbox.waiting)
         await self._alone.interrupt()
-
-    @property
-    def _hands_back(self) -> bool:
-        """Return whether a stop gives back what is in the inbox. If the session is closed, the texts are found when it is
-        opened again.
-        """
-        return self._is_attended and not self._alone.closed
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
         """Answer an approval request; unknown or answered ids are passed over.
@@ -850,7 +843,7 @@ class KimiSoul:
         # A listener that hears of the turn's end may begin the next turn at once.
         self._alone.free()
         self.wire.publish(end.event)
-        self.inbox.ended(end.event, hands_back=self._hands_back)
+        self.inbox.ended(end.event, hands_back=self._is_attended)
         if end.error is not None:
             raise end.error
         return "done" if end.is_done else "rejected"
