@@ -133,7 +133,7 @@ class RestrictedClient(httpx2.AsyncClient):
             request.stream = _Slices(request.content)
         response = await self._sent(request, **options)
         if response.status_code >= 300:
-            return await _cut(response)
+            return await _with_bounded_error(response)
         if not stream:
             await response.aread()
         return response
@@ -163,7 +163,7 @@ class _Slices(httpx2.AsyncByteStream):
             yield self._body[start : start + _SLICE_BYTES]
 
 
-async def _cut(response: httpx2.Response) -> httpx2.Response:
+async def _with_bounded_error(response: httpx2.Response) -> httpx2.Response:
     pieces: list[bytes] = []
     size = 0
     try:

@@ -77,7 +77,7 @@ async def open_soul(
         StorageTrouble: it cannot be opened at all.
     """
     limits = limits or LoopLimits()
-    # A copy: tools read it in threads, and what else becomes of the variables is not their business.
+    # The variables are copied: tools read them in threads, and must not see later changes.
     environ = dict(os.environ if environ is None else environ)
     tools = toolset or default_toolset()
     if not limits.dmail.enabled:
@@ -162,13 +162,13 @@ async def open_soul(
 async def _sandbox(
     settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
 ) -> tuple[Sandbox | None, str]:
-    """The sandbox of this machine, and why commands have none; empty where they have it."""
+    """Return the sandbox of this machine, and why commands have none (empty if they have it)."""
     if settings is None:
         return None, "This session has no sandbox."
     found = None
     try:
         found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
-        # In a folder where there can be none the mode would promise what does not hold.
+        # In a folder where no sandbox is possible the mode would promise protection that does not exist.
         await asyncio.to_thread(found.policy_for, work_dir)
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
@@ -176,7 +176,7 @@ async def _sandbox(
 
 
 def _publish_disk_troubles(context: Context, wire: Wire) -> None:
-    """Publish when the disk begins to refuse what is said, and when all of it is saved again."""
+    """Publish a notice when the disk begins to refuse writes, and another when everything is saved again."""
 
     def on_trouble(trouble: StorageTrouble | None) -> None:
         if trouble is None:

@@ -94,7 +94,7 @@ class ReadFile(TypedTool[ReadFileParams]):
                     return failure(f"{facts}.", brief="binary")
                 format_facts = await source.as_lines(params.path)
                 limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
-                window, numbered_from = await _read(source, params, limit)
+                window, numbered_from = await _read_window(source, params, limit)
         except OSError as error:
             raise refused(error, params.path) from error
         env.versions.saw(target.real, source.version)
@@ -177,7 +177,7 @@ def _room_for_lines(room_chars: int) -> int:
     return min(WINDOW_BYTES, max(400, room_chars * 3 // 4))
 
 
-async def _read(
+async def _read_window(
     source: _Source, params: ReadFileParams, limit_bytes: int
 ) -> tuple[LineWindow, int | None]:
     """Return the window, and the number of its line 1 in the file (None: unknown, so lines are numbered from the end)."""
