@@ -788,6 +788,10 @@ class TranscriptModel:
     # -- queued messages, files and notices
 
     def _queued(self, event: SteerQueued, at: float) -> Change:
+        waiting = self.blocks[self._list.end :]
+        is_told = any(isinstance(one, UserBlock) and one.steer == event.id for one in waiting)
+        if is_told or event.when != "now":
+            return NOTHING
         block = self._list.new(UserBlock, at)
         block.write(event.text)
         block.images = event.images

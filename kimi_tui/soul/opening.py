@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kimi_tui.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
+    from kimi_tui.soul.inbox import Inbox
     from kimi_tui.soul.kimisoul import KimiSoul
 
 log = logging.getLogger(__name__)
@@ -126,6 +127,7 @@ async def open_session(
     found: Callable[[EarlierSession], None] = _ignore,
     wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
+    inbox: Inbox | None = None,
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -134,6 +136,7 @@ async def open_session(
         found: called with what is known of a stored session while it is read: first its title, then its end.
         wants_fork: asks whether to go on in a fork of a session that another process has open; cancelled where that closes it.
         warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
+        inbox: the queue of what is said from before the session is open; None for one of the engine's own.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
@@ -175,6 +178,7 @@ async def open_session(
             asks_for_keys=config.secrets.send == "ask",
             prices=config.prices,
             seeing=_seeing(config),
+            inbox=inbox,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
