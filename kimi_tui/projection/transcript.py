@@ -462,7 +462,7 @@ def _rearrange(
         moved[summary.checkpoint] = CheckpointCreated(
             summary.checkpoint, summary.uid, "summary", was=summary.was
         )
-    cut = _cut(before, base, summary, moved)
+    cut = _card_index(before, base, summary, moved)
     kept: list[Block] = []
     gone: list[Block] = []
     for index, block in enumerate(before[base:], base):
@@ -497,7 +497,7 @@ def _rearrange(
     return RearrangedBlocks([*before[:cut], *past], kept, ())
 
 
-def _cut(
+def _card_index(
     before: Sequence[Block], base: int, summary: SummaryPoint, moved: Mapping[int, object]
 ) -> int:
     """Return the index of the card, or of the first block that is moved after it."""
@@ -788,6 +788,10 @@ class TranscriptModel:
     # -- queued messages, files and notices
 
     def _queued(self, event: SteerQueued, at: float) -> Change:
+        waiting = self.blocks[self._list.end :]
+        is_told = any(isinstance(one, UserBlock) and one.steer == event.id for one in waiting)
+        if is_told or event.when != "now":
+            return NOTHING
         block = self._list.new(UserBlock, at)
         block.write(event.text)
         block.images = event.images
@@ -898,7 +902,7 @@ class TranscriptModel:
 def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[str]) -> str:
     """Return `2 files brought back, 1 deleted (made.txt)`: files that were deleted or left unchanged are named."""
     found = [
-        f"{len(paths):,} {became}{_named(paths) if became != _BACK else ''}"
+        f"{len(paths):,} {became}{_names_in_brackets(paths) if became != _BACK else ''}"
         for paths, became in ((restored, _BACK), (deleted, "deleted"), (left, "left alone"))
         if paths
     ]
@@ -908,7 +912,7 @@ def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[
     return ", ".join([f"{count} {'file' if count == '1' else 'files'} {became}", *found[1:]])
 
 
-def _named(paths: Sequence[str]) -> str:
+def _names_in_brackets(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
     return f" ({', '.join(shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
 

@@ -20,6 +20,8 @@ CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "inte
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
+When = Literal["now", "after the turn"]
+"""When a message that the user says goes in: before the next step, or in a turn of its own."""
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
 """The operations that make another world line live."""
 SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
@@ -363,18 +365,24 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """Text typed while the agent works, with the images pasted into it; it goes in before the next step."""
+    """A message, or a command, that the user said and that waits, with the images pasted into it.
+
+    "now" it goes in before the next step, or begins a turn when nothing runs; "after the turn" it begins one behind that. The
+    wire tells late subscribers of what still waits.
+    """
 
     id: str
     text: str
     images: tuple[ImageBlock, ...] = ()
+    when: When = "now"
 
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do.
+    """What waited went in, as message `number` behind the newest checkpoint, as pins count; `images` are as in `TurnBegin`.
 
-    `images` are as in `TurnBegin`.
+    `withdrawn`: it does not wait any more, and did not go in. The user took it back, a turn begins with it (`TurnBegin` follows), or
+    the engine gives it back unasked (`handed_back`): what it was for was stopped, or it cannot be said.
     """
 
     id: str
@@ -382,6 +390,7 @@ class SteerTaken:
     withdrawn: bool = False
     number: int = 0
     images: tuple[ImageBlock, ...] = ()
+    handed_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
