@@ -22,12 +22,9 @@ from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox, find_sandbox, trouble_with
 
 _PATIENCE_S = 50.0
-_PARTS = """
-from kimi_tui.tools.sandbox import confine
-if confine.landlock_abi() < 1:
-    raise SystemExit("there is no Landlock")
-confine._unshare(False)
-"""
+_PARTS = "from kimi_tui.tools.sandbox import confine; confine._unshare(False)"
+WITHOUT = "KIMI_TUI_TESTS_WITHOUT"
+"""The variable of the environment that says what a machine has not: `landlock`. What needs it is skipped then."""
 
 
 def is_covered(path: Path) -> bool:
@@ -35,17 +32,47 @@ def is_covered(path: Path) -> bool:
     return path.resolve().is_relative_to("/tmp")
 
 
+def has_landlock() -> bool:
+    """Whether there is Landlock. Where a Linux kernel has none the test fails, unless `WITHOUT` says that this machine has none:
+    nobody shall take the sandbox for tried.
+    """
+    if sys.platform != "linux" or "landlock" in os.environ.get(WITHOUT, "").split(","):
+        return False
+    if confine.landlock_abi() < 1:
+        pytest.fail(
+            "This kernel has no Landlock, on which the sandbox rests: nothing can be tried."
+            f" {WITHOUT}=landlock skips what needs it.",
+            pytrace=False,
+        )
+    return True
+
+
+def needs_landlock(abi: int = 1) -> None:
+    """Skip the test, with the cause, where there is no Landlock or an older one; see `has_landlock` for where it fails.
+
+    Args:
+        abi: the oldest version of its interface that will do.
+    """
+    if not has_landlock():
+        cause = f"{WITHOUT} says" if sys.platform == "linux" else "another system means"
+        pytest.skip(f"{cause} that there is no Landlock: nothing was tried")
+    if confine.landlock_abi() < abi:
+        pytest.skip(f"the kernel's Landlock is older than {abi}: nothing was tried")
+
+
 def whole_sandbox(place: Path) -> Sandbox:
     """Return the sandbox that commands use on this machine.
 
-    The test is skipped, with the cause, where the machine has not the parts of one; where it has, and there is none that
-    holds, the test fails: it would say nothing.
+    The test is skipped, with the cause, where the machine has not the parts of one, and fails where it has no Landlock, as
+    `needs_landlock` says; where it has all of them, and there is none that holds, the test fails: it would say nothing.
 
     Args:
         place: a path that must not be hidden by the sandbox.
     """
     if is_covered(place):
         pytest.skip(f"{place} lies below /tmp, which the sandbox covers: nothing was tried")
+    if sys.platform == "linux":
+        needs_landlock()
     found, trouble = _found(find_sandbox, trouble_with)
     if not found or trouble:
         _without(trouble, [sys.executable, "-c", _PARTS])
@@ -65,8 +92,10 @@ def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> 
     )
 
 
-def bubblewrap() -> Sandbox:
-    """Return bubblewrap's sandbox, with the same skips and failures."""
+def bubblewrap(place: Path | None = None) -> Sandbox:
+    """Bubblewrap, in the same way, but without Landlock: a machine that has none uses it."""
+    if place is not None and is_covered(place):
+        pytest.skip(f"{place} lies below /tmp, which the sandbox covers: nothing was tried")
     program = find_program("bwrap", os.environ)
     if not program:
         pytest.skip("bubblewrap is not installed here: nothing was tried in it")
@@ -82,8 +111,7 @@ def search_sandbox(kind: str) -> Sandbox:
         pytest.skip("this is for Linux")
     if kind == "bwrap":
         return bubblewrap()
-    if confine.landlock_abi() < 1:
-        pytest.skip("there is no Landlock on this machine: nothing was tried")
+    needs_landlock()
     return Sandbox("full", SandboxSettings(), os.environ)
 
 
