@@ -144,10 +144,10 @@ async def open_session(
         stage = await _stage(launch)
         session, notices, is_old = await _session(launch, stage)
         if is_old:
-            known = await asyncio.to_thread(_found, session)
+            known = await asyncio.to_thread(_earlier_session, session)
             if await _is_to_be_forked(session, known, found, wants_fork):
                 session = await session.fork()
-                known = await asyncio.to_thread(_found, session)
+                known = await asyncio.to_thread(_earlier_session, session)
                 notices = [*notices, FORKED]
             found(known)
             if end := await asyncio.to_thread(_end, session, warm_up):
@@ -243,7 +243,7 @@ async def _is_to_be_forked(
     return False
 
 
-def _found(session: Session) -> EarlierSession:
+def _earlier_session(session: Session) -> EarlierSession:
     """What the list of sessions knows of this one. Reads files: call it in a thread."""
     known = describe(session.dir)
     return EarlierSession(
@@ -398,7 +398,7 @@ async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], b
         if found is None:
             return store.create(stage.work_dir), notices, False
     else:
-        found, notices = await asyncio.to_thread(_named, store, launch, stage.work_dir)
+        found, notices = await asyncio.to_thread(_named_session, store, launch, stage.work_dir)
     if launch.fork:
         return await found.fork(), notices, True
     return found, notices, True
@@ -424,7 +424,9 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
     return None, [words]
 
 
-def _named(store: SessionStore, launch: Launch, work_dir: Path) -> tuple[Session, list[str]]:
+def _named_session(
+    store: SessionStore, launch: Launch, work_dir: Path
+) -> tuple[Session, list[str]]:
     """The session of the id that was asked for; where its folder has another name now, it goes on in this one. Reads files.
 
     Raises:

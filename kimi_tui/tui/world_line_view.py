@@ -67,7 +67,7 @@ KEYS = (
     ("Esc", "back to now"),
 )
 GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
-"""Those of the timeline, while one of the line's rows is selected there."""
+"""The keys of the timeline, while one of the line's rows is selected there."""
 
 
 class WorldLineTranscript(Transcript):
@@ -94,7 +94,7 @@ class WorldLineTranscript(Transcript):
         super().__init__(work_dir=work_dir, is_left=True)
 
     def action_act(self, action: LineAction) -> None:
-        """Post which action was chosen; leaving ends a search first."""
+        """Post which action was chosen; the action of leaving ends a search first."""
         if action == "leave" and self.is_searched:
             self.end_search()
         else:
@@ -112,7 +112,7 @@ class Banner(Widget):
         self._is_read = True
 
     def offer(self, *, read: bool) -> None:
-        """Name the keys of a line that is read, or those of the timeline while it is only glanced at."""
+        """Show the keys of a line that is read, or those of the timeline while the line is only glanced at."""
         self._is_read = read
         self.refresh()
 
@@ -157,12 +157,12 @@ class WorldLineView(Vertical):
         self.transcript = WorldLineTranscript(work_dir=work_dir)
 
     def compose(self) -> ComposeResult:
-        """Banner and messages."""
+        """Return banner and messages."""
         yield self.banner
         yield self.transcript
 
     async def show(self, records: Sequence[EventRecord], checkpoint_id: int) -> None:
-        """Show the line, at a checkpoint where one is given (-1: at its end)."""
+        """Show the line, at a checkpoint if one is given (-1: at its end)."""
         for start in range(0, len(records), SLICE):
             some = records[start : start + SLICE]
             each((some,), partial(self.transcript.apply, live=False), report_of(self))
@@ -199,7 +199,7 @@ def newest_words(messages: Sequence[WorldLineMessage]) -> WorldLineMessage | Non
 
 
 def left_words(info: WorldLineInfo, now: datetime) -> str:
-    """`left by your rewind to #4, 2 h ago`."""
+    """Return how and when a line was left: `left by your rewind to #4, 2 h ago`."""
     why = left_by(info.reason)
     where = ""
     if info.reason in ("rewind", "dmail") and info.checkpoint_id >= 0:
@@ -209,7 +209,7 @@ def left_words(info: WorldLineInfo, now: datetime) -> str:
 
 
 def left_when(info: WorldLineInfo, now: datetime) -> str:
-    """`left 2 h ago`; empty where that is not known."""
+    """Return when a line was left: `left 2 h ago`; empty if that is not known."""
     ago = _ago(info.at, now)
     return f"left {ago}" if ago else ""
 

@@ -48,7 +48,8 @@ class Subscription:
         if self._pending:
             last = self._pending[-1]
             # A call that begins is an event of its own, although its arguments continue in others.
-            if type(last.event) is type(event) and continues(last.event, event):
+            is_more = type(last.event) is type(event) and last.source == record.source
+            if is_more and continues(last.event, event):
                 before = text_of(last.event)
                 if len(before) < _MERGED_CHARS:
                     whole = with_text(event, before + text_of(event))
@@ -101,9 +102,19 @@ class Wire:
         self._unsolved: dict[str, EventRecord] = {}
         self._missed_notices: list[EventRecord] = []
 
-    def publish(self, event: Event) -> EventRecord:
-        """Queue the event for every subscriber; returns it with its number and time."""
-        record = EventRecord(self._next_seq, time.time(), event)
+    @property
+    def newest_seq(self) -> int:
+        """The number of the newest event that was published, or of what was recorded before."""
+        return self._next_seq - 1
+
+    def publish(self, event: Event, source: str = "") -> EventRecord:
+        """Queue the event for every subscriber; returns it with its number and time.
+
+        Args:
+            event: what happened.
+            source: the name of the agent beside that of the session to which it happened; empty for the session's own.
+        """
+        record = EventRecord(self._next_seq, time.time(), event, source=source)
         self._next_seq += 1
         if isinstance(event, Notice):
             self._remember(event, record)

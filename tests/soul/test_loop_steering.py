@@ -11,7 +11,6 @@ from support.soul import stage, until_end
 
 from kimi_tui.llm.message import Message
 from kimi_tui.session.schema import Addition, Checkpoint
-from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import Steer
 from kimi_tui.wire import events as ev
@@ -56,7 +55,7 @@ async def test_a_pinned_steer_is_itself_kept_and_not_the_answer_before_it(tmp_pa
         taken = on.ear.of(ev.SteerTaken)
         step = next(e for e in on.ear.of(ev.CheckpointCreated) if e.kind == "step")
         await on.soul.marks.pin(step.uid, taken[1].number)
-        (place,) = UserMarks(on.session).pinned_places()
+        (place,) = on.soul.marks.pinned_places()
         assert on.session.context.messages[place].text == "two"
         # The same without the record.
         on.session.record.path.unlink()

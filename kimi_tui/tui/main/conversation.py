@@ -20,6 +20,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
+from kimi_tui.projection.session_state import Queued, SessionState
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.keyboard import SeenQuestion
@@ -29,21 +30,19 @@ from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.slices import in_slices
-from kimi_tui.tui.state import MainState, Queued, title_of
 
 if TYPE_CHECKING:
     from kimi_tui.agent_parts import PartName
     from kimi_tui.config.settings import Config
     from kimi_tui.demo import Demo
     from kimi_tui.images import Image
-    from kimi_tui.llm.provider import ChatProvider, ModelInfo
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
-    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
+    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ModelChanged, Notice
 
 
 OPENING = "opening"
@@ -82,7 +81,7 @@ class ConversationController:
     class StateChanged(Message, bubble=False):
         """The state that the frame shows has changed."""
 
-        def __init__(self, old: MainState, new: MainState) -> None:
+        def __init__(self, old: SessionState, new: SessionState) -> None:
             super().__init__()
             self.old = old
             self.new = new
@@ -128,7 +127,7 @@ class ConversationController:
         """One message after another is read, stored and said."""
         self._n_coming = 0
         """So many messages are on their way to the agent."""
-        self.state = MainState(mode=launch.mode)
+        self.state = SessionState(mode=launch.mode)
         self.allows_all = launch.mode == "all"
         # What the screen was told last: of a history only the end is worth telling.
         self._told = self.state
@@ -142,9 +141,6 @@ class ConversationController:
         self._session_id = ""
         """Of a session in which something was said."""
         self._opened: Opened | None = None
-        self._provider: ChatProvider | None = None
-        self._thinking = ""
-        """What `/thinking` set in this run."""
         self._listed: tuple[str, ...] = ()
         """The models that the server lists."""
         self._asked_for_models: ModelChoice | None = None
@@ -188,18 +184,16 @@ class ConversationController:
         self.soul = opened.soul
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
-        self._provider = opened.provider
         self._bench.prompt.area.past = PromptHistory(opened.past)
-        self._change(
-            self.state._replace(
-                title=_title(opened),
-                model=model_words(opened.provider),
-                mode=opened.soul.mode,
-                tools=opened.soul.tools_form,
-                parts=parts_of(opened.soul),
-            )
-        )
-        self._bench.start(self._prepare(opened.soul, opened.provider))
+        from kimi_tui.projection.session_model import reduce
+        from kimi_tui.wire.events import EventRecord
+
+        state = self.state._replace(parts=parts_of(opened.soul))
+        # The header need not wait for a long history.
+        for fact in opened.soul.facts:
+            state = reduce(state, EventRecord(0, 0.0, fact))
+        self._change(state)
+        self._bench.start(self._prepare_model(opened.soul))
         self._bench.start(self._learn_folder(opened.soul))
         from kimi_tui.tui.main.drafts import Drafts
 
@@ -288,25 +282,19 @@ class ConversationController:
         """Update the completions and the hint over the prompt."""
         self._bench.prompt.area.post_message(PromptArea.OffersChanged())
 
-    async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
-        """Import what requests need and probe the server for facts about the model; the size of the window may change by that."""
-        for words in await provider.prepare():
+    async def _prepare_model(self, soul: KimiSoul) -> None:
+        """Have the server of the model asked for facts about it; the size of the window may change by that."""
+        choice = self.launch.choice
+        for words in await soul.prepare_model():
             self._bench.tell(words, level="warning")
-        if self._provider is provider:
-            soul.model_known()
-            self._show_model()
-        choice, info = self.launch.choice, provider.info
-        if isinstance(choice, ModelChoice) and not (info.window_estimated or choice.window):
+        info = await soul.model_info()
+        is_told = info is not None and not info.window_estimated
+        if isinstance(choice, ModelChoice) and info is not None and is_told and not choice.window:
             from kimi_tui.config.learned_windows import note_window
 
             await asyncio.to_thread(
                 note_window, data_dir(), choice.base_url, info.model, info.window
             )
-
-    def _show_model(self) -> None:
-        """Update the model's name in the header, which includes thinking and what the server has refused."""
-        if self._provider is not None:
-            self._change(self.state._replace(model=model_words(self._provider)))
 
     async def _learn_folder(self, soul: KimiSoul) -> None:
         facts = await soul.files_ready()
@@ -327,20 +315,14 @@ class ConversationController:
         soul = await self.opened()
         from kimi_tui.soul.opening import provider_of
 
-        if thinking is not None:
-            self._thinking = thinking
-            self._keep_thinking(thinking)
-        launch = self.launch = self._thinking_likewise(launch)
+        launch = self.launch = self._thinking_likewise(launch, thinking)
         provider = await provider_of(launch, soul.session.id)
         self._forget_form()
-        soul.set_provider(provider)
-        self._provider = provider
-        self._change(self.state._replace(model=model_words(provider), tools=soul.tools_form))
+        soul.set_provider(provider, thinking)
         name = provider.info.model
         later = f"The agent uses {name} from its next call on."
         self._bench.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
-        await self._prepare(soul, provider)
-        self._tell_other_thinking(provider)
+        await self._prepare_model(soul)
         if "image_in" not in provider.info.capabilities and self._bench.transcript.has_images:
             self._bench.tell(
                 f"{name} sees no images: it is told of those in this conversation by name.",
@@ -354,23 +336,13 @@ class ConversationController:
 
         self._bench.chat_pane.dismiss(FORM_TOPIC)
 
-    def _thinking_likewise(self, launch: Launch) -> Launch:
-        """The launch with the present thinking setting."""
-        before, choice = self.launch.choice, launch.choice
-        if not isinstance(before, ModelChoice) or not isinstance(choice, ModelChoice):
+    def _thinking_likewise(self, launch: Launch, setting: str | None = None) -> Launch:
+        """The launch with a setting of thinking; without one, with the present one."""
+        choice = launch.choice
+        if not isinstance(choice, ModelChoice):
             return launch
-        return launch._replace(choice=choice._replace(thinking=before.thinking))
-
-    def _tell_other_thinking(self, provider: ChatProvider) -> None:
-        """Show a notice where the model does not support the thinking setting that was made for the one before."""
-        from kimi_tui.llm.dialects import OFF, ON
-        from kimi_tui.llm.errors import LLMError
-
-        if self._thinking in (ON, OFF) and self._provider is provider:
-            try:
-                provider.set_thinking(self._thinking)
-            except LLMError as error:
-                self._bench.tell(f"Thinking: {error.message}", level="warning")
+        setting = self.thinking[0] if setting is None else setting
+        return launch._replace(choice=choice._replace(thinking=setting))
 
     def use_config(self, config: Config) -> None:
         """Apply a changed configuration, as far as it can change within a session."""
@@ -384,21 +356,15 @@ class ConversationController:
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
-        thinking = self._provider.thinking_choices if self._provider is not None else ()
-        return Values((*models, *listed), thinking)
-
-    async def model_info(self) -> ModelInfo | None:
-        """What is known of the model in use, once its server has been asked; None where there is none."""
-        if self._provider is None:
-            return None
-        await self._provider.prepare()
-        return self._provider.info
+        return Values((*models, *listed), self.thinking[1])
 
     @property
     def thinking(self) -> tuple[str, tuple[str, ...]]:
-        """The thinking setting (empty: none was made), and the settings that the model supports."""
-        choice = self.launch.choice
-        return choice.thinking if isinstance(choice, ModelChoice) else "", self.values.thinking
+        """The setting of thinking (empty: none was made), and the settings that the model takes."""
+        choice, model = self.launch.choice, self.state.model
+        if model is not None:
+            return model.setting, model.choices
+        return choice.thinking if isinstance(choice, ModelChoice) else "", ()
 
     def learn_models(self) -> None:
         """Ask the server in the background which models it has; once, as long as it can be asked at all."""
@@ -681,61 +647,45 @@ class ConversationController:
         soul = await self.opened()
         self._forget_form()
         soul.use_tools(wish, added)
-        self._change(self.state._replace(tools=soul.tools_form))
         if wish == "off" and self.state.can_resume and not soul.running:
             self.go_on()
 
     async def set_thinking(self, word: str) -> None:
         """Set whether and how much the model thinks from the next call on; without a word, show the current setting."""
         soul = await self.opened()
-        provider = self._provider
-        if provider is None:
-            return
-        from kimi_tui.llm.dialects import DEFAULT, UNSET, thinking_in_words
+        from kimi_tui.llm.dialects import thinking_in_words
         from kimi_tui.llm.errors import LLMError
 
         # The server may say what its model takes; mostly it has answered by now.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_S):
-                await provider.prepare()
+                await soul.model_info()
+        if not soul.model_name:
+            return
         try:
             if word:
                 soul.set_thinking(word)
         except LLMError as error:
             self._bench.tell(error.message, level="warning")
             return
-        if word:
-            self._thinking = word.strip().lower()
-            if self._thinking == DEFAULT:
-                self._thinking = UNSET
-            self._keep_thinking(self._thinking)
-            self._show_model()
-        info = provider.info
+        model = soul.model_facts
+        name, effort = model_name(model.name), model.thinking.removeprefix("on")
         self._bench.tell(
-            thinking_in_words(
-                model_name(info.model), info.thinking, info.effort, provider.thinking_choices
-            ),
-            advice=await self._thinking_kept() if word else "",
+            thinking_in_words(name, bool(model.thinking), effort, model.choices),
+            advice=await self._thinking_kept(model.setting) if word else "",
         )
 
-    async def _thinking_kept(self) -> str:
+    async def _thinking_kept(self, setting: str) -> str:
         """Keep for this folder what was set of thinking; a sentence on for how long it holds."""
         from kimi_tui.config.model_choice import keep_folder_thinking
 
         if self.launch.demo:
             return ""
         try:
-            await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, self._thinking)
+            await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, setting)
         except OSError as error:
             return f"It could not be saved, and holds for this session: {error.strerror or error}."
         return "It holds in this folder from now on."
-
-    def _keep_thinking(self, word: str) -> None:
-        """Set the launch so that a session begun from this one has the same thinking setting."""
-        choice = self.launch.choice
-        if isinstance(choice, ModelChoice):
-            changed = choice._replace(thinking=word)
-            self.launch = self.launch._replace(choice=changed)
 
     def stop(self) -> bool:
         """Stop the running turn or operation, or return queued follow-ups; False where there is neither."""
@@ -788,17 +738,17 @@ class ConversationController:
             self.soul.answer(request_id, answer, feedback)
 
     async def rename(self, title: str) -> str:
-        """Set and show the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
+        """Set the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
 
         Raises:
             StorageTrouble: it could not be written; the old title stays.
         """
-        title = await (await self.opened()).rename(title)
-        self._show_title(title)
-        return title
+        return await (await self.opened()).rename(title)
 
-    def _show_title(self, title: str) -> None:
-        self._change(self.state._replace(title=title))
+    @property
+    def mode(self) -> Mode:
+        """The approval mode, also where the event that tells of it is not drawn yet."""
+        return self.state.mode if self.soul is None else self.soul.mode
 
     @property
     def next_mode(self) -> Mode:
@@ -809,12 +759,8 @@ class ConversationController:
         if self.allows_all:
             modes.append("all")
         modes.append("plan")
-        mode = self.state.mode
+        mode = self.mode
         return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
-
-    def set_mode(self, mode: Mode) -> None:
-        """Show a mode."""
-        self._change(self.state._replace(mode=mode))
 
     @property
     def demo(self) -> Demo | None:
@@ -823,7 +769,7 @@ class ConversationController:
 
     def new_launch(self) -> Launch:
         """The launch of a new session in the same folder."""
-        return self.launch._replace(
+        return self._thinking_likewise(self.launch)._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
@@ -837,7 +783,7 @@ class ConversationController:
         """
         # It looks the same as what it was made from, so it is said.
         words = f"{FORKED}{more}"
-        return self.launch._replace(
+        return self._thinking_likewise(self.launch)._replace(
             resume=session_id,
             fork=False,
             in_demo=self.demo,
@@ -873,7 +819,7 @@ class ConversationController:
             self._report(error)
 
     def _show(self, records: Sequence[EventRecord]) -> None:
-        from kimi_tui.tui.state import reduce
+        from kimi_tui.projection.session_model import reduce
         from kimi_tui.wire.events import (
             FORM_TOPIC,
             STREAMED,
@@ -921,8 +867,6 @@ class ConversationController:
                 bench.chat_pane.dismiss(FORM_TOPIC)
             elif isinstance(record.event, Notice):
                 self._notify(record.event)
-            elif isinstance(record.event, StatusUpdate) and self._provider is not None:
-                state = state._replace(model=model_words(self._provider))
         if not self._live:
             self.state = state if usage is None else state._replace(usage=usage)
             return
@@ -951,8 +895,6 @@ class ConversationController:
         title = await self.soul.name_session()
         # A turn that stopped it is followed by another chance.
         self._is_unnamed = title is None
-        if title:
-            self._show_title(title)
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
@@ -985,7 +927,7 @@ class ConversationController:
     def _caught_up(self) -> None:
         """Called when the history has been shown: later events are live."""
         from kimi_tui.own_process import trim_heap
-        from kimi_tui.tui.state import settled
+        from kimi_tui.projection.session_model import settled
 
         self._live = True
         COLLECTOR.release(self._n_told)
@@ -1048,7 +990,7 @@ class ConversationController:
         finally:
             self._since = None
 
-    def _change(self, state: MainState) -> None:
+    def _change(self, state: SessionState) -> None:
         old, self.state, self._told = self._told, state, state
         if old.queued != state.queued and self.drafts is not None and self.drafts.is_given_back:
             self._keep_waiting()
@@ -1056,7 +998,9 @@ class ConversationController:
             return
         bench = self._bench
         bench.prompt.state = state
-        model = f"{state.model}{_TOOLS_WORDS[state.tools]}" if state.model else ""
+        model = ""
+        if state.model is not None and state.model.name:
+            model = f"{model_words(state.model)}{_TOOLS_WORDS[state.tools]}"
         bench.header.heading = bench.header.heading._replace(
             title=state.title or ("" if state.ready else bench.opening),
             mode=state.mode,
@@ -1076,12 +1020,6 @@ def _is_same_server(choice: ModelChoice, other: ModelChoice | None) -> bool:
     )
 
 
-def _title(opened: Opened) -> str:
-    """The title: the user's, else the beginning of the first message, which after a compaction only the record has."""
-    session = opened.soul.session
-    return session.state.title or title_of(opened.history) or session.title
-
-
 def resume_hint(title: str, session_id: str) -> str:
     """One line for the terminal on how to resume a session."""
     from kimi_tui.foreign_text import one_line
@@ -1092,8 +1030,7 @@ def resume_hint(title: str, session_id: str) -> str:
     return f'go on with "{name}": {command}' if name else f"go on: {command}"
 
 
-def model_words(provider: ChatProvider) -> str:
+def model_words(model: ModelChanged) -> str:
     """The model as the header names it."""
-    info = provider.info
-    name = model_name(info.model)
-    return f"{name} thinking {info.effort}".rstrip() if info.thinking else name
+    thinking = f" thinking {model.thinking.removeprefix('on')}".rstrip() if model.thinking else ""
+    return f"{model_name(model.name)}{thinking}"

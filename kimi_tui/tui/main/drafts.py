@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 NOT_KEPT = "draft"
 """Topic of the notice that the draft cannot be stored."""
 _MOST_PRINTED = 10_000
-"""The most characters of unsent text that are printed on the terminal at the end."""
+"""Maximum characters of unsent text that are printed on the terminal at the end."""
 DRAFT_S = 1.0
 """Seconds from the first key of a change until the draft is stored."""
 
@@ -47,7 +47,7 @@ IMAGES = "unsent_images"
 """A folder: each image under the hash of its content, and `index.json`, which says what chip each stands behind."""
 MOST_IMAGES = 50
 MOST_IMAGE_BYTES = 64 << 20
-"""Of all of them; what is more is not kept, and the user is told so when the draft comes back."""
+"""Maximum bytes of all images of a draft. Further ones are not kept, and the user is told so when the draft comes back."""
 _INDEX = "index.json"
 _WORD = re.compile(r"\S+")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -84,10 +84,10 @@ class Drafts:
         self.is_given_back = False
         self._keeping = asyncio.Lock()
         self._due: Timer | None = None
-        """When the draft is kept that stands in the prompt."""
+        """The timer until the changed draft is stored; None without a change."""
         self.kept_draft = Draft()
         self._images: set[str] = set()
-        """The chips of which the images are there."""
+        """The chips whose images the session's folder has."""
         self.trouble = ""
         self._is_told = False
 
@@ -186,7 +186,7 @@ class Drafts:
             yield
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            # The watchdog may have met the trouble first, which tells nobody.
+            # The watchdog may have met the trouble first, but shows no notice.
             if not self._is_told:
                 self._is_told = True
                 log.warning("what is not sent yet cannot be kept", exc_info=error)
@@ -283,10 +283,10 @@ def read_follow_ups(folder: Path) -> list[str]:
 
 
 def write_draft(folder: Path, draft: Draft) -> None:
-    """Keep what stands in the prompt; nothing where that is empty.
+    """Store the text of the prompt; delete the stored one if it is empty.
 
     Raises:
-        OSError: it is not kept.
+        OSError: the draft could not be stored.
     """
     text = _without_keys(draft.text)
     record = {"text": text, "pastes": dict(draft.pastes)}
@@ -294,7 +294,7 @@ def write_draft(folder: Path, draft: Draft) -> None:
 
 
 def _without_keys(text: str) -> str:
-    """What is being written as it is kept: behind a command without what is a key, or may become one; a message as it is."""
+    """Return the text as it is stored: a command without words that are a key, or may become one; a message unchanged."""
     if not text.startswith("/"):
         return text
     from kimi_tui.tools.credentials import is_key, may_begin_key
@@ -315,21 +315,21 @@ def read_draft(folder: Path) -> Draft:
     for chip, pasted in islice(pastes.items(), _MOST):
         if isinstance(pasted, str) and (named := _CHIP.fullmatch(chip)):
             shown = clean_pasted(pasted)
-            # What it says of itself is all that is seen of it before it is sent.
+            # The chip is all that the user sees of a pasted text before it is sent.
             if chip == chip_of(shown, int(named[1] or 1)):
                 read[chip] = shown
     return Draft(clean(text) if isinstance(text, str) else "", read)
 
 
 def write_images(folder: Path, images: Mapping[str, Image]) -> None:
-    """Keep the images of what was not sent, by their chips, and no others.
+    """Store the images of unsent text, by their chips, and delete others.
 
     Raises:
-        OSError: some of them are not kept.
+        OSError: some images could not be stored.
     """
     place, storage = folder / IMAGES, Storage()
     if place.is_symlink():
-        return  # what is in there is somebody else's
+        return  # another program made this folder
     index: dict[str, dict[str, str]] = {}
     left = MOST_IMAGE_BYTES
     trouble: OSError | None = None
@@ -359,7 +359,7 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
 
 
 def read_images(folder: Path) -> dict[str, Image]:
-    """The images that were kept, by their chips: those that are still what they were. Each is decoded, as if it came anew."""
+    """Return the stored images, by their chips, except changed ones. Each is decoded, like a newly pasted one."""
     from kimi_tui.images import ImageRefused, read_image
 
     place = folder / IMAGES
@@ -382,7 +382,7 @@ def read_images(folder: Path) -> dict[str, Image]:
 
 
 def _read_image(place: Path, sha256: str) -> bytes:
-    """A kept file; nothing where it is not what its name says."""
+    """Return the content of a stored file; empty if its hash is not that in its name."""
     from kimi_tui.images import MAX_BYTES
 
     try:

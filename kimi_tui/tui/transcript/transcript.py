@@ -255,7 +255,6 @@ class Transcript(ScrollView, can_focus=True):
         self._is_left = is_left
         self._facts: FolderFacts | None = None
         self._reading = ""
-        self._pins: frozenset[tuple[str, int]] = frozenset()
         self._empty: list[Line] | None = None
         self._empty_size = (0, 0)
         self._is_warm = False
@@ -376,19 +375,6 @@ class Transcript(ScrollView, can_focus=True):
     def hints(self, hints: Sequence[tuple[str, str]]) -> None:
         self._hints = hints
         self._refresh_empty()
-
-    @property
-    def pins(self) -> frozenset[tuple[str, int]]:
-        """The pinned messages, each as its checkpoint's uid and its index after that."""
-        return self._pins
-
-    @pins.setter
-    def pins(self, pins: frozenset[tuple[str, int]]) -> None:
-        self._pins = pins
-        if self._model is not None and (change := self._model.set_pins(pins)).first is not None:
-            self._mark_changed(change.first)
-            self._draw()
-            self.refresh_rows()
 
     @property
     def behind(self) -> bool:
@@ -542,7 +528,6 @@ class Transcript(ScrollView, can_focus=True):
         self._model = model
         if self._came_from is not None:
             self._came_from = (self._came_from[0], None)
-        model.set_pins(self._pins)
         self._current = self._hovered = None
         # An empty conversation needs no layout, and no import for it.
         if model.blocks or self._viewport is not None:
