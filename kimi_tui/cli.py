@@ -14,15 +14,14 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from kimi_tui import FAILED, INTERRUPTED, USAGE
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Generator, Sequence
 
     from kimi_tui.launch import Launch, Options
 
-USAGE = 2
-FAILED = 1
-INTERRUPTED = 130
 REPLAY = "replay"
 """The command that leads to a first paint, like a start without any command."""
 

@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kimi_tui import FAILED, LOCKED, USAGE
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-USAGE = 2
-FAILED = 1
-LOCKED = 4
 _MAY_PASS = frozenset(
     {
         errno.EACCES,

@@ -258,5 +258,4 @@ def _side(side: SideChange) -> FileSide:
     diff = side.diff
     if diff is None:
         return FileSide(side.outcome, side.authors, is_text=side.outcome == "same")
-    rows = tuple(DiffLine(*row) for row in diff.rows)
-    return FileSide(side.outcome, side.authors, diff.added, diff.removed, rows)
+    return FileSide(side.outcome, side.authors, diff.added, diff.removed, diff.rows)
