@@ -70,7 +70,7 @@ def mark_confusables(text: str) -> str:
         text = _ALIKES_IN_WORD.sub(_marked, text)
     if _ALIKES.search(text) is None:
         return text
-    return _FOREIGN.sub(_told, text)
+    return _FOREIGN.sub(_marked_stretch, text)
 
 
 def _is_compatibility_form(char: str) -> bool:
@@ -88,7 +88,7 @@ def _is_compatibility_form(char: str) -> bool:
     return not any(word in described for word in _HARMLESS_FORMS)
 
 
-def _told(found: re.Match[str]) -> str:
+def _marked_stretch(found: re.Match[str]) -> str:
     """Mark a stretch of another script; return it unchanged if it has letters that do not look like ASCII."""
     text = found.group()
     if _OTHER_LETTER.search(text):

@@ -42,15 +42,15 @@ def titled(text: str, names: Sequence[str] = ()) -> str:
         names: the names of its images, if they are known from elsewhere; empty texts for images without a name.
     """
     if CHIP_START not in text:
-        return text if text.strip() or not names else _named(names)
+        return text if text.strip() or not names else _image_title(names)
     chips = [found["name"] or "" for found in CHIP.finditer(text)]
     words = _CUT.sub("", CHIP.sub("", text))
     if words.strip():
         return "\n".join(" ".join(line.split()) for line in words.split("\n")).strip("\n")
-    return _named(names or chips)
+    return _image_title(names or chips)
 
 
-def _named(names: Sequence[str]) -> str:
+def _image_title(names: Sequence[str]) -> str:
     known = list(dict.fromkeys(filter(None, names)))
     if not known:
         return "Image" if len(names) < 2 else f"{len(names)} images"

@@ -167,7 +167,7 @@ def read_image(data: bytes, name: str) -> Image:
     check_size(len(data), shown)
     with _decoding:
         try:
-            return _read(data, kind, name)
+            return _decoded(data, kind, name)
         except ImageRefused:
             raise
         except Exception as error:
@@ -209,7 +209,7 @@ def check_size(n_bytes: int, name: str) -> None:
         )
 
 
-def _read(data: bytes, kind: str, name: str) -> Image:
+def _decoded(data: bytes, kind: str, name: str) -> Image:
     from PIL import Image as Pillow
 
     # Pillow's own guard only warns, on the terminal; the check below enforces the limit.

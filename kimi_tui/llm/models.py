@@ -85,7 +85,7 @@ class _JsonClient:
                 )
                 response = await self._client.send(request, stream=True)
                 try:
-                    raw, is_whole = await _read(response)
+                    raw, is_whole = await _bounded_body(response)
                 finally:
                     await response.aclose()
         except (httpx2.TimeoutException, TimeoutError) as error:
@@ -136,7 +136,7 @@ def _parsed(raw: bytes) -> Any:
     return lenient_json.text_only(value) if lenient_json.can_have_halves(raw) else value
 
 
-async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
+async def _bounded_body(response: httpx2.Response) -> tuple[bytes, bool]:
     """Read the body up to the largest size of a small answer; return it, and whether it is complete."""
     pieces: list[bytes] = []
     size = 0

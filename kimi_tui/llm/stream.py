@@ -820,7 +820,7 @@ class AnswerReader:
         kind = self._response.headers.get("content-type", "").split(";")[0].strip().lower()
         try:
             whole = kind == "application/json"
-            async with aclosing(self._whole() if whole else self._stream(kind)) as items:
+            async with aclosing(self._unstreamed_items() if whole else self._stream(kind)) as items:
                 async for item in items:
                     yield item
         except (httpx2.TimeoutException, WaitedTooLong) as error:
@@ -893,7 +893,7 @@ class AnswerReader:
         except TimeoutError:
             return None
 
-    async def _whole(self) -> AsyncGenerator[StreamItem]:
+    async def _unstreamed_items(self) -> AsyncGenerator[StreamItem]:
         """Yield the items of a response in one piece, from a server that does not stream or that reports an error with status 200."""
         pieces: list[bytes] = []
         size = 0

@@ -333,7 +333,7 @@ class ToolCallMerger:
         text = json.dumps(raw) if isinstance(raw, dict | list) else lenient_json.text(raw)
         index = lenient_json.count(piece.get("index"))
         extra = lenient_json.text_only(lenient_json.mapping(piece.get("extra_content")))
-        find = self._named if name else self._nameless
+        find = self._call_of_named_piece if name else self._call_of_nameless_piece
         call = find(index, call_id, name, text)
         if call is None:
             if not (name or text or call_id or extra):
@@ -387,7 +387,9 @@ class ToolCallMerger:
         others = (one.arguments for one in self._calls if one.position >= 0)
         return bool(mine.whole) and any(mine.canonical == one.canonical for one in others)
 
-    def _nameless(self, index: int | None, call_id: str, name: str, text: str) -> _Call | None:
+    def _call_of_nameless_piece(
+        self, index: int | None, call_id: str, name: str, text: str
+    ) -> _Call | None:
         at, known = self._looked_up(index, call_id)
         if known is not None:
             return at if at is not None and at.id == call_id else known
@@ -414,7 +416,9 @@ class ToolCallMerger:
         )
         return last_open if is_other else at
 
-    def _named(self, index: int | None, call_id: str, name: str, text: str) -> _Call | None:
+    def _call_of_named_piece(
+        self, index: int | None, call_id: str, name: str, text: str
+    ) -> _Call | None:
         at, known = self._looked_up(index, call_id)
         if at is not None and not _are_two(call_id, at.id):
             return _continued(at, call_id, name, text)

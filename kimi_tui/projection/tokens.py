@@ -107,7 +107,7 @@ class CheckpointTokens:
             case StatusUpdate():
                 return self._status(event)
             case ContextReverted():
-                self._cut(event)
+                self._reverted(event)
             case CompactionEnd(error=""):
                 self._ended(self._summary, event.tokens_after)
             case LineChanged(op=op) if op in SWITCHES:
@@ -116,7 +116,7 @@ class CheckpointTokens:
                 pass
         return _UNCHANGED
 
-    def _cut(self, event: ContextReverted) -> None:
+    def _reverted(self, event: ContextReverted) -> None:
         cut = self._known.get(event.uid)
         if cut is not None and event.from_checkpoint >= event.checkpoint_id:
             # Checkpoints that left the line keep their figures.

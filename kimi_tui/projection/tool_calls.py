@@ -32,10 +32,10 @@ def argument(arguments: str, key: str) -> str:
 def iter_arguments(arguments: str, key: str) -> Iterator[str]:
     """Yield every string under this key, including those in a list of objects, as far as they were received."""
     for found in _pattern(key).finditer(arguments[:65_536]):
-        yield _text_of(found[1])
+        yield _string_value(found[1])
 
 
-def _text_of(raw: str) -> str:
+def _string_value(raw: str) -> str:
     if "\\" not in raw:
         return raw
     try:

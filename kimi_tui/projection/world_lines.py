@@ -63,7 +63,7 @@ class Path(Generic[P]):
     origin: int = 0
 
     def begins(self, other: Path[P]) -> bool:
-        """Whether this path is a prefix of the other one, or the same."""
+        """Return whether this path is a prefix of the other one, or the same."""
         count = len(self.points)
         return 0 < count <= len(other.points) and other.points[count - 1] is self.points[-1]
 

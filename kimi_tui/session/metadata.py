@@ -72,7 +72,7 @@ class Marks:
 
 def read_state(folder: Path) -> SessionState:
     """Read the state of a session; defaults if it is missing or damaged."""
-    record = _read(folder / STATE_NAME)
+    record = _stored_object(folder / STATE_NAME)
     kept = lenient_json.mapping(record.pop("summary", None))
     size = count_of(kept.get("size"))
     return SessionState(
@@ -133,7 +133,7 @@ def folder_inode(folder: Path) -> int:
 
 def read_marks(folder: Path) -> Marks:
     """Read the bookmarks and pins of a session; none if the file is missing or damaged."""
-    record = _read(folder / MARKS_NAME)
+    record = _stored_object(folder / MARKS_NAME)
     names = lenient_json.mapping(record.pop("bookmarks", None))
     pairs: set[tuple[str, int]] = set()
     for item in lenient_json.listing(record.pop("pins", None)):
@@ -161,7 +161,7 @@ def write_marks(storage: Storage, folder: Path, marks: Marks) -> None:
     _write(storage, folder / MARKS_NAME, record)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _stored_object(path: Path) -> dict[str, Any]:
     try:
         data = read_regular(path, MAX_SIDE_FILE_BYTES)
     except OSError:

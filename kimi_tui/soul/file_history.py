@@ -340,7 +340,7 @@ class FileHistory:
         by: By = "agent" if self._under_way else self._others
         touched = _touched(self._under_way)
         was = point.was or ""
-        return await self._found(
+        return await self._found_by(
             RestorePlan, self._tracker.plan, point.uid, was, by, touched, after=after
         )
 
@@ -441,7 +441,9 @@ class FileHistory:
 
     async def _plan_back(self, entry: JournalEntry) -> RestorePlan:
         before, after = entry.snapshot_before, entry.snapshot_after
-        return await self._found(RestorePlan, self._tracker.plan_back, before, after, entry.paths)
+        return await self._found_by(
+            RestorePlan, self._tracker.plan_back, before, after, entry.paths
+        )
 
     async def left_out(self, entry: JournalEntry, uid: str) -> tuple[FileOutcome, ...]:
         """Return and publish the files of an operation that cannot be reversed with it; none if all can."""
@@ -461,7 +463,7 @@ class FileHistory:
 
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
         """Return the files that two world lines changed since their fork; see `workspace.divergence`."""
-        return await self._found(Divergence, self._tracker.divergence, begins, newest)
+        return await self._found_by(Divergence, self._tracker.divergence, begins, newest)
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""
@@ -497,7 +499,7 @@ class FileHistory:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
-    async def _found(
+    async def _found_by(
         self, kind: type[Found], work: Callable[P, Found], *args: P.args, **kwargs: P.kwargs
     ) -> Found:
         """Return the result of `work`; if it fails, a result of that kind with the reason."""

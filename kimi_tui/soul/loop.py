@@ -1,7 +1,7 @@
 """The agent loop of a turn: steps until the model calls no more tools; compactions, D-Mails, steers and reminders between.
 
-A step is a checkpoint, one call of the model, and the tools that its answer calls. A steer is text that the user sends while
-the agent works; `Steering` queues it until the next step begins. What the program itself tells the model are `Reminders`.
+A step is a checkpoint, one call of the model, and the tools that its answer calls. A steer is what the user says while the
+agent works; it waits in the `Inbox` until the next step begins. What the program itself tells the model are `Reminders`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 from uuid import uuid4
@@ -46,6 +45,7 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
+from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.messages import (
     ends_with_answer,
     image_block,
@@ -64,15 +64,12 @@ from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.soul.written_calls import WrittenCalls, written_calls
-from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import (
     FilesAttached,
     Notice,
-    SteerQueued,
-    SteerTaken,
     StepBegin,
     StepInterrupted,
     StepRetry,
@@ -82,7 +79,6 @@ from kimi_tui.wire.events import (
     ToolCallPart,
     ToolResult,
 )
-from kimi_tui.wire.queue import Wire
 
 _COMMAND_CHARS = 200
 _RUN = "Yes, run it"
@@ -100,74 +96,6 @@ _ENDINGS = {
     ),
     "content_filter": ("The provider's filter cut the answer.", "Say it in other words."),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Steer:
-    """A message that the user typed while the agent works (a steer), with the images pasted into it."""
-
-    id: str
-    text: str
-    images: tuple[Image, ...] = ()
-
-    @property
-    def image_blocks(self) -> tuple[ImageBlock, ...]:
-        """Its images as values of the wire."""
-        return tuple(map(ImageBlock.of, self.images))
-
-
-class Steering:
-    """The queue of steers. What is not taken by the end of a turn stays for the next."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._queued: list[Steer] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._queued)
-
-    def queue(self, text: str, images: Sequence[Image] = ()) -> str:
-        """Append a steer; returns its id."""
-        steer = Steer(uuid4().hex[:12], text, tuple(images))
-        self._queued.append(steer)
-        self._wire.publish(SteerQueued(steer.id, steer.text, steer.image_blocks))
-        return steer.id
-
-    def withdraw(self, steer_id: str) -> Steer | None:
-        """Take one out of the queue; None if it is in the context already."""
-        for steer in self._queued:
-            if steer.id == steer_id:
-                self._queued.remove(steer)
-                taken = SteerTaken(steer.id, steer.text, withdrawn=True, images=steer.image_blocks)
-                self._wire.publish(taken)
-                return steer
-        return None
-
-    @property
-    def queued(self) -> tuple[Steer, ...]:
-        """The waiting steers, oldest first."""
-        return tuple(self._queued)
-
-    def take(self, only: Sequence[Steer] | None = None) -> tuple[Steer, ...]:
-        """Take steers out of the queue, oldest first: all, or those of `only`. They can no longer be withdrawn."""
-        taken = tuple(one for one in self._queued if only is None or one in only)
-        self._queued = [one for one in self._queued if one not in taken]
-        return taken
-
-    def publish_taken(self, steers: tuple[Steer, ...], place: int) -> None:
-        """Publish that these are in the context now.
-
-        Args:
-            steers: from `take`.
-            place: the number of the first one's message behind the newest checkpoint.
-        """
-        for number, steer in enumerate(steers, place):
-            taken = SteerTaken(steer.id, steer.text, number=number, images=steer.image_blocks)
-            self._wire.publish(taken)
-
-    def put_back(self, steers: tuple[Steer, ...]) -> None:
-        """Queue steers again that could not be appended, before those that were queued since."""
-        self._queued[:0] = steers
 
 
 class StreamedAnswer:
@@ -350,7 +278,7 @@ class AgentLoop:
         orphans: takes over the tasks of stopped tools.
         compactor: compacts the conversation where the window is nearly full.
         dmails: delivers the agent's D-Mails.
-        steering: the queue of steers.
+        inbox: has the steers.
         attachments: makes user messages, with the files that their text names.
     """
 
@@ -360,7 +288,7 @@ class AgentLoop:
         orphans: OrphanedTasks,
         compactor: Compactor,
         dmails: DMailDelivery,
-        steering: Steering,
+        inbox: Inbox,
         attachments: Attachments,
     ) -> None:
         self._attachments = attachments
@@ -369,7 +297,7 @@ class AgentLoop:
         self._orphans = orphans
         self._compactor = compactor
         self._dmails = dmails
-        self._steering = steering
+        self._inbox = inbox
         self._reminders = Reminders(tools)
         control = self._conversation.limits.control
         self._circles = Circles(control.same_call_limit, control.same_dmail_limit)
@@ -380,15 +308,15 @@ class AgentLoop:
         self._offered_lean: set[str] = set()
 
     async def run(
-        self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
+        self, text: str = "", images: Sequence[Image] = (), older: Sequence[Said] = ()
     ) -> TurnOutcome:
         """Take steps until the agent stops.
 
         Args:
-            text: the user's message. Without text and images the queued steers begin the turn; where there are none
+            text: the user's message. Without text and images the steers that wait begin the turn; where there are none
                 either, the agent continues from the present context.
             images: the images pasted into the message.
-            older: the steers that were queued before the message was sent.
+            older: the steers that were said before the message.
 
         Raises:
             LLMError: the model could not be asked.
@@ -431,15 +359,15 @@ class AgentLoop:
             await self._conversation.context.sync()
             if end in ("rejected", "interrupted"):
                 return end
-            if end == "done" and not self._steering:
+            if end == "done" and not self._inbox.steers:
                 return "done"
             n += 1
 
     @shielded
     async def _append_prompt(
-        self, text: str, images: Sequence[Image], older: Sequence[Steer]
+        self, text: str, images: Sequence[Image], older: Sequence[Said]
     ) -> None:
-        """Append the user's message behind a new checkpoint, after the steers that were queued before it."""
+        """Append the user's message behind a new checkpoint, after the steers that were said before it."""
         conversation = self._conversation
         words = await self._attachments.user_message(text, images)
         await conversation.checkpoint("user", label_of_message(words))
@@ -447,13 +375,14 @@ class AgentLoop:
         self._user_messages = [words]
         place = conversation.messages_since_checkpoint
         await conversation.append([words])
+        self._inbox.arrived()
         self._publish_attached(place, [words])
         conversation.publish_status()
 
     async def _take_steers(
-        self, only: Sequence[Steer] | None = None, *, begin: bool = False
+        self, only: Sequence[Said] | None = None, *, begin: bool = False
     ) -> bool:
-        """Append queued steers: all, or those of `only`.
+        """Append steers that wait: all, or those of `only`.
 
         Args:
             only: which.
@@ -462,15 +391,15 @@ class AgentLoop:
         Returns:
             whether there were any.
         """
-        # Taken before anything is awaited: what is withdrawn from here on has gone in.
-        steers = self._steering.take(only)
+        # Taken before anything is awaited: from here on they have gone in, and cannot be taken back.
+        steers = self._inbox.take(self._inbox.steers if only is None else only)
         if steers:
             self._circles.interrupted()
             await self._append_steers(steers, begin=begin)
         return bool(steers)
 
     @shielded
-    async def _append_steers(self, steers: tuple[Steer, ...], *, begin: bool) -> None:
+    async def _append_steers(self, steers: tuple[Said, ...], *, begin: bool) -> None:
         try:
             messages = [
                 await self._attachments.user_message(one.text, one.images) for one in steers
@@ -481,9 +410,9 @@ class AgentLoop:
             place = self._conversation.messages_since_checkpoint
             await self._conversation.append(messages)
         except BaseException:
-            self._steering.put_back(steers)
+            self._inbox.put_back(steers)
             raise
-        self._steering.publish_taken(steers, place)
+        self._inbox.arrived(steers, place)
         self._publish_attached(place, messages)
 
     def _publish_attached(self, place: int, messages: Sequence[Message]) -> None:
@@ -801,7 +730,8 @@ class AgentLoop:
             return "interrupted"
         if said == GO_ON:
             return None
-        self._steering.queue(said)
+        self._inbox.say(said)
+        self._inbox.publish_waiting()
         return "go on"
 
     def _publish_prompt_cut(self, usage: Usage) -> None:

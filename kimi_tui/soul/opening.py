@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kimi_tui.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
+    from kimi_tui.soul.inbox import Inbox
     from kimi_tui.soul.kimisoul import KimiSoul
 
 log = logging.getLogger(__name__)
@@ -126,6 +127,7 @@ async def open_session(
     found: Callable[[EarlierSession], None] = _ignore,
     wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
+    inbox: Inbox | None = None,
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -134,6 +136,7 @@ async def open_session(
         found: called with what is known of a stored session while it is read: first its title, then its end.
         wants_fork: asks whether to go on in a fork of a session that another process has open; cancelled where that closes it.
         warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
+        inbox: the queue of what is said from before the session is open; None for one of the engine's own.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
@@ -146,10 +149,10 @@ async def open_session(
         stage = await _stage(launch)
         session, notices, is_old = await _session(launch, stage)
         if is_old:
-            known = await asyncio.to_thread(_found, session)
+            known = await asyncio.to_thread(_earlier_session, session)
             if await _is_to_be_forked(session, known, found, wants_fork):
                 session = await session.fork()
-                known = await asyncio.to_thread(_found, session)
+                known = await asyncio.to_thread(_earlier_session, session)
                 notices = [*notices, FORKED]
             found(known)
             if end := await asyncio.to_thread(_end, session, warm_up):
@@ -175,6 +178,7 @@ async def open_session(
             asks_for_keys=config.secrets.send == "ask",
             prices=config.prices,
             seeing=_seeing(config),
+            inbox=inbox,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -245,7 +249,7 @@ async def _is_to_be_forked(
     return False
 
 
-def _found(session: Session) -> EarlierSession:
+def _earlier_session(session: Session) -> EarlierSession:
     """What the list of sessions knows of this one. Reads files: call it in a thread."""
     known = describe(session.dir)
     return EarlierSession(
@@ -400,7 +404,7 @@ async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], b
         if found is None:
             return store.create(stage.work_dir), notices, False
     else:
-        found, notices = await asyncio.to_thread(_named, store, launch, stage.work_dir)
+        found, notices = await asyncio.to_thread(_named_session, store, launch, stage.work_dir)
     if launch.fork:
         return await found.fork(), notices, True
     return found, notices, True
@@ -426,7 +430,9 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
     return None, [words]
 
 
-def _named(store: SessionStore, launch: Launch, work_dir: Path) -> tuple[Session, list[str]]:
+def _named_session(
+    store: SessionStore, launch: Launch, work_dir: Path
+) -> tuple[Session, list[str]]:
     """The session of the id that was asked for; where its folder has another name now, it goes on in this one. Reads files.
 
     Raises:

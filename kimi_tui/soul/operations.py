@@ -119,7 +119,7 @@ class Operations:
         """
         wanted = session_operations.next_undo(self.conversation.context)
         lines = self.session.world_lines
-        preview = await preview_of_undo(self.conversation, lines, wanted, _named(wanted))
+        preview = await preview_of_undo(self.conversation, lines, wanted, _operation_name(wanted))
         stays = await self._stays(wanted, preview)
         return replace(preview, files=await self.conversation.files.preview_back(wanted, stays))
 
@@ -222,7 +222,7 @@ class Operations:
             self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
         said = f" {said}." if said else ""
-        return f"Undone: {_named(undone.entry)}.{said}{_files_sentence(outcomes)}"
+        return f"Undone: {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
 
     async def redo(self) -> str:
         """Carry out `KimiSoul.redo`."""
@@ -241,7 +241,7 @@ class Operations:
             await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
-        return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
+        return f"Done again: {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
 
     async def fork(
         self,
@@ -387,7 +387,7 @@ def _held(left: JournalEntry) -> TokenFigure | None:
     return TokenFigure(left.tokens_before, measured=False) if left.tokens_before else None
 
 
-def _named(entry: JournalEntry) -> str:
+def _operation_name(entry: JournalEntry) -> str:
     name = _NAMES.get(entry.op, "the last change")
     if entry.op == "compaction" and entry.reason == EDITED:
         return "the change of the summary"

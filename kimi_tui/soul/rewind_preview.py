@@ -333,10 +333,10 @@ class DroppedMessages(Sequence[DroppedMessage]):
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[number, row] = self._read(number, row)
+            known = self._known[number, row] = self._message_row(number, row)
         return known
 
-    def _read(self, number: int, row: int) -> DroppedMessage:
+    def _message_row(self, number: int, row: int) -> DroppedMessage:
         message = self._message(number)
         kind, n_calls = self._listed[number], self._calls[number]
         order = row - (self._rows[number] - (self._rows[number - 1] if number else 0) - n_calls)

@@ -107,6 +107,7 @@ class OneAtATime:
     Attributes:
         closed: whether nothing may begin any more.
         stopping: whether what runs, or ran last, was stopped.
+        n_ahead: how many wait for their turn before all else that may begin (`idle_first`).
     """
 
     def __init__(self, before_stoppable: Callable[[], None]) -> None:
@@ -115,6 +116,7 @@ class OneAtATime:
         self._stoppable = False
         self.stopping = False
         self.closed = False
+        self.n_ahead = 0
 
     @property
     def running(self) -> bool:
@@ -134,6 +136,19 @@ class OneAtATime:
         """Wait until none is under way but one that may be stopped."""
         while (task := self._task) is not None and not self._stoppable:
             await asyncio.wait([task])
+
+    async def idle(self) -> None:
+        """Wait until none is under way."""
+        while (task := self._task) is not None:
+            await asyncio.wait([task])
+
+    async def idle_first(self) -> None:
+        """As `idle`, for what is to begin then before anything that has waited longer."""
+        self.n_ahead += 1
+        try:
+            await self.idle()
+        finally:
+            self.n_ahead -= 1
 
     async def run(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
         """Run one to its end.

@@ -451,7 +451,7 @@ class Grep(TypedTool[GrepParams]):
                 shut = await asyncio.to_thread(shut_below, target.real, env.environ)
         with contextlib.ExitStack() as opened:
             folder = await asyncio.to_thread(opened.enter_context, searched(target, cwd))
-            outcome, linked = await _found(
+            outcome, linked = await _search_result(
                 params, env, file_filter, (root, cwd, before_paths), folder, shut
             )
         if linked:
@@ -459,7 +459,7 @@ class Grep(TypedTool[GrepParams]):
         return outcome
 
 
-async def _found(
+async def _search_result(
     params: GrepParams,
     env: ToolEnv,
     file_filter: GlobFilter,

@@ -74,7 +74,7 @@ def diff_rows(
 
 
 def common_indent(lines: Iterable[DiffLine]) -> int:
-    """The number of blanks with which all of these lines begin; blank lines do not count."""
+    """Return the number of blanks with which all of these lines begin; blank lines do not count."""
     indents = [
         len(text) - len(text.lstrip(" "))
         for line in lines
@@ -84,7 +84,7 @@ def common_indent(lines: Iterable[DiffLine]) -> int:
 
 
 def band_rows(line: DiffLine, dedent: int, width: int, glyphs: Glyphs) -> list[Line]:
-    """One line of a diff, wrapped into rows whose background reaches to column `width`.
+    """Return one line of a diff, wrapped into rows whose background reaches to column `width`.
 
     Args:
         line: the line with its sign.
@@ -114,5 +114,5 @@ def band_rows(line: DiffLine, dedent: int, width: int, glyphs: Glyphs) -> list[L
 
 
 def _plain(text: str) -> str:
-    """A line without control characters. A carriage return within it comes out of `clean` as a line feed."""
+    """Return a line without control characters. `clean` turns a carriage return within the line into a line feed."""
     return clean(text).replace("\n", " ")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WARN_SHARE = 0.70
 GRAVE_SHARE = 0.85
 FORESEEABLE_STEPS = 99
-"""The most steps for which the forecast counts steps; a compaction further off is given in tokens."""
+"""Maximum number of steps that the forecast counts. A later compaction is given in tokens."""
 MOVE_S = 0.4
 """Duration in seconds of the animation of the bar."""
 MOVE_FRAME_S = 1 / 20
@@ -72,11 +72,11 @@ class GaugeLayout:
 
     @classmethod
     def of(cls, width: int, timeline_width: int) -> GaugeLayout:
-        """The places for a screen of this width.
+        """Return the places for a screen of this width.
 
         Args:
             width: all cells of the row.
-            timeline_width: of the timeline beside the chat; 0 where it is an overlay.
+            timeline_width: the width in cells of the timeline beside the chat; 0 if it is an overlay.
         """
         if timeline_width:
             chat = width - timeline_width - 1
@@ -113,14 +113,14 @@ class Gauge(Widget):
     """Tokens drawn as used: animated towards the model's figure."""
 
     def on_click(self) -> None:
-        """Tell of it."""
+        """Post the message that the row was clicked."""
         self.post_message(self.Clicked())
 
     def __init__(self) -> None:
         super().__init__()
         self.model = GaugeModel()
         self.cost_words: Callable[[], str] = str
-        """Tells what the session has cost so far; empty where no prices are set."""
+        """Returns what the session has cost so far, in words; empty if no prices are set."""
         self._target = 0
         self._freed_serial = 0
         self._freed_bar: FreedTokens | None = None
@@ -128,7 +128,7 @@ class Gauge(Widget):
         self._fall_timers: list[Timer] = []
         self._painter = Painter(self, "gauge")
         self._drawn: Strip | None = None
-        """The row as it is on the screen."""
+        """The strip that is on the screen now; None if it must be drawn again."""
         self._moved_at = 0.0
 
     def show_model(self, model: GaugeModel) -> None:
@@ -157,7 +157,7 @@ class Gauge(Widget):
             was_empty = self._target == 0
             still = not motion or was_empty or app_of(self).animation_level == "none"
             bar = GaugeLayout.of(self.size.width, self.timeline_width).bar_width
-            # Where the bar stays as it is, a motion would only count up the figure, in ten pictures of the row.
+            # If the bar does not move, an animation would only count up the figure, in ten pictures of the row.
             moves = 0 < model.status.limit <= abs(used - self._target) * bar
             self._target = used
             if still or not moves:
@@ -200,7 +200,7 @@ class Gauge(Widget):
         self._painter.clear()
 
     def watch_shown(self) -> None:
-        """Draw the next frame of the animation, where it differs from the last."""
+        """Draw the next frame of the animation, if it differs from the last one."""
         now = time.monotonic()
         if self.shown != self._target and now < self._moved_at + MOVE_FRAME_S:
             return
@@ -209,7 +209,7 @@ class Gauge(Widget):
             self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The row of the gauge."""
+        """Return the row of the gauge."""
         width = self.size.width
         try:
             self._drawn = self._draw(width)
@@ -253,7 +253,7 @@ class Gauge(Widget):
 
 
 def alarm_of(status: StatusUpdate) -> str:
-    """The style of bar and percentage where the window is nearly full; empty while there is room."""
+    """Return the style of bar and percentage if the window is nearly full; empty while there is room."""
     share = status.used / status.limit if status.limit > 0 else 0.0
     return "error" if share >= GRAVE_SHARE else "warn" if share >= WARN_SHARE else ""
 
@@ -390,7 +390,7 @@ def prospect_spans(
 
 
 def _now_words(status: StatusUpdate) -> str:
-    """`now 58.3k, 22%`: the present figure, shown beside those of an earlier moment."""
+    """Return the present figure, shown beside those of an earlier moment: `now 58.3k, 22%`."""
     used = numbers.tokens(status.used, estimated=status.estimated)
     if status.limit > 0:
         return f"now {used}, {numbers.percent(status.used, status.limit)}"
@@ -419,12 +419,12 @@ def _extras(
 
 
 def _style_of(freed: FreedTokens) -> str:
-    """The style for what was freed: that of D-Mails, of compactions, or of the user's own rewinds."""
+    """Return the style for freed tokens: that of D-Mails, of compactions, or of the user's own rewinds."""
     return freed.reason if freed.reason in ("dmail", "compaction") else "lost"
 
 
 def forecast(used: int, trigger: int, per_step: int) -> str:
-    """When the context will be compacted: `in ~9 steps`, `next step`, or `at 212k` where that is far off or unknown.
+    """Return when the context will be compacted: `in ~9 steps`, `next step`, or `at 212k` if that is far off or unknown.
 
     Args:
         used: tokens in the window.
@@ -442,7 +442,7 @@ def forecast(used: int, trigger: int, per_step: int) -> str:
 
 
 def details(status: StatusUpdate, cost: str = "") -> list[str]:
-    """The lines of the tooltip: what fills the window, and the session's totals, with its cost where that is known."""
+    """Return the lines of the tooltip: what fills the window, and the session's totals, with the cost if it is known."""
     if status.limit <= 0:
         return ["The size of the window is not known."] if status.used > 0 else []
     lines = [

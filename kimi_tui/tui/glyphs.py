@@ -106,6 +106,6 @@ def drawn(text: str, glyphs: Glyphs) -> str:
 
 
 def glyphs_of(node: "MessagePump") -> Glyphs:
-    """The set of signs of the app that a widget belongs to; Unicode for an app that names none."""
+    """The set of signs of the app that contains a widget; Unicode for an app that has none."""
     chosen = getattr(_app(node), "glyphs", UNICODE)
     return chosen if isinstance(chosen, Glyphs) else UNICODE

@@ -70,7 +70,7 @@ def _extent(size: int, virtual_size: float, window_size: float, position: float)
     free = size - length
     share = min(1.0, max(0.0, position / (virtual_size - window_size)))
     start = round(free * share)
-    # The ends are only reached when there is nothing more that way.
+    # The ends are reached only if there is nothing more in that direction.
     if position > 0 and start == 0 and free:
         start = 1
     if share < 1 and start == free and free > 1:
@@ -128,7 +128,7 @@ def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
     """Use the thin scrollbar for a widget's vertical scrollbar."""
     plain = glyphs.scrollbar == ASCII.scrollbar
     bar = widget.vertical_scrollbar
-    # Textual means it to be set on one scrollbar; its annotation only allows the class.
+    # Textual intends this for a single scrollbar; its annotation allows only the class.
     setattr(bar, "renderer", _AsciiScrollBar if plain else ThinScrollBar)  # noqa: B010
     if _FORWARD not in vars(bar):
         setattr(bar, _FORWARD, _grabbing(bar))
@@ -137,7 +137,7 @@ def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
 def _grabbing(bar: ScrollBar) -> Callable[[events.Event], None]:
     """An event handler for a scrollbar that captures the mouse as soon as the button is pressed.
 
-    Textual captures it when the scrollbar has handled the press. Events of the same read have gone elsewhere by then: a
+    Textual captures it when the scrollbar has handled the press. By then events of the same read have gone elsewhere, so a
     fast drag would move nothing, and the mouse would stay captured after its release.
     """
     forward = cast("Callable[[events.Event], None]", getattr(bar, _FORWARD))

@@ -43,7 +43,7 @@ KEYS = (
     ("Esc", "back to now"),
 )
 GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
-"""Those of the timeline, while one of the line's rows is selected there."""
+"""The keys of the timeline, while one of the line's rows is selected there."""
 
 
 class WorldLineTranscript(Transcript):
@@ -70,7 +70,7 @@ class WorldLineTranscript(Transcript):
         super().__init__(work_dir=work_dir, is_left=True)
 
     def action_act(self, action: LineAction) -> None:
-        """Post which action was chosen; leaving ends a search first."""
+        """Post which action was chosen; the action of leaving ends a search first."""
         if action == "leave" and self.is_searched:
             self.end_search()
         else:
@@ -83,26 +83,26 @@ class Banner(PaintedRows):
     def __init__(self, info: WorldLineInfo) -> None:
         super().__init__()
         self._info = info
-        self._name = ""
+        self._line_name = ""
         self._news: list[Span] = []
         self._is_read = True
 
     def offer(self, *, read: bool) -> None:
-        """Name the keys of a line that is read, or those of the timeline while it is only glanced at."""
+        """Show the keys of a line that is read, or those of the timeline while the line is only glanced at."""
         self._is_read = read
         self.refresh()
 
     def tell(self, name: str, news: list[Span]) -> None:
         """Say what the line is called, and what happens on the live line meanwhile."""
-        if (name, news) != (self._name, self._news):
-            self._name, self._news = name, news
+        if (name, news) != (self._line_name, self._news):
+            self._line_name, self._news = name, news
             self.refresh()
 
     def lay_out(self, width: int) -> Sequence[Line]:
         """The name and reason of the line, the keys, and news of the live line."""
         glyphs = glyphs_of(self)
         keys = KEYS if self._is_read else GLANCE_KEYS
-        rows = banner_spans(self._info, self._name, width, glyphs, datetime.now(UTC), keys)
+        rows = banner_spans(self._info, self._line_name, width, glyphs, datetime.now(UTC), keys)
         news = [Span(f"{glyphs.edge} ", "lost"), Span("  ", "quiet"), *self._news]
         head = [Line(tuple(row), fill="lost-bg") for row in rows]
         return [*head, Line(tuple(within_margin(news, width)))]
@@ -123,12 +123,12 @@ class WorldLineView(Vertical):
         self.transcript = WorldLineTranscript(work_dir=work_dir)
 
     def compose(self) -> ComposeResult:
-        """Banner and messages."""
+        """Return banner and messages."""
         yield self.banner
         yield self.transcript
 
     async def show(self, records: Sequence[EventRecord], checkpoint_id: int) -> None:
-        """Show the line, at a checkpoint where one is given (-1: at its end)."""
+        """Show the line, at a checkpoint if one is given (-1: at its end)."""
         for start in range(0, len(records), SLICE):
             some = records[start : start + SLICE]
             each((some,), partial(self.transcript.apply, live=False), report_of(self))
@@ -143,7 +143,7 @@ class WorldLineView(Vertical):
 
 
 def left_words(info: WorldLineInfo, now: datetime) -> str:
-    """`left by your rewind to #4, 2 h ago`."""
+    """Return how and when a line was left: `left by your rewind to #4, 2 h ago`."""
     why = left_by(info.reason)
     where = ""
     if info.reason in ("rewind", "dmail") and info.checkpoint_id >= 0:
@@ -153,7 +153,7 @@ def left_words(info: WorldLineInfo, now: datetime) -> str:
 
 
 def left_when(info: WorldLineInfo, now: datetime) -> str:
-    """`left 2 h ago`; empty where that is not known."""
+    """Return when a line was left: `left 2 h ago`; empty if that is not known."""
     ago = _ago(info.at, now)
     return f"left {ago}" if ago else ""
 

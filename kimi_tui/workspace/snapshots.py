@@ -175,7 +175,7 @@ class SnapshotLog:
         self._joins_line = False
         self.root = ""
         """The folder of the snapshots; they are never restored into another one."""
-        self._read()
+        self._load()
 
     def __len__(self) -> int:
         return len(self._snapshots)
@@ -346,7 +346,7 @@ class SnapshotLog:
         self._snapshots.append(snapshot)
         _apply(self._latest, snapshot.changed)
 
-    def _read(self) -> None:
+    def _load(self) -> None:
         try:
             content = read_regular(self._path, _MAX_LOG_BYTES)
         except OSError:

@@ -198,6 +198,13 @@ async def test_newest(store: SessionStore) -> None:
     assert [info.archived for info in store.list(HERE, archived=True)] == [True, False]
 
 
+async def test_folders_come_in_the_order_of_their_last_write(store: SessionStore) -> None:
+    folders = [(await made(store, HERE, word)).dir for word in ("a", "b", "c")]
+    for folder, at in zip(folders, (20, 30, 10), strict=True):
+        os.utime(folder / "context.jsonl", (at, at))
+    assert store.newest_first(HERE) == [folders[1], folders[0], folders[2]]
+
+
 async def test_listing_and_opening_delete_nothing(store: SessionStore) -> None:
     session = await made(store, HERE, "hi")
 

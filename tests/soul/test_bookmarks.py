@@ -16,6 +16,7 @@ from kimi_tui.session.metadata import Marks
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.rewind_values import Target
+from kimi_tui.wire.queue import Wire
 
 
 class Unread(Sequence[Checkpoint]):
@@ -30,7 +31,7 @@ class Unread(Sequence[Checkpoint]):
 
 def test_where_nothing_is_marked_no_checkpoint_is_looked_at() -> None:
     session: Any = SimpleNamespace(marks=Marks(), context=SimpleNamespace(checkpoints=Unread()))
-    marks = UserMarks(session)
+    marks = UserMarks(session, Wire())
     assert not marks.bookmarks
     assert not marks.pins
 

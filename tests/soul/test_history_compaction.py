@@ -91,7 +91,7 @@ async def pinned_turns(on: Stage) -> None:
     await on.soul.run("first")
     task = asyncio.create_task(on.soul.run("second"))
     await on.server.at_gate.wait()
-    on.soul.steer("and hurry")
+    on.soul.say("and hurry")
     on.server.release()
     await task
     await on.soul.run("third")
@@ -221,7 +221,7 @@ async def test_what_is_pinned_while_a_compaction_is_written_stays_pinned(
         await on.soul.run("first")
         task = asyncio.create_task(on.soul.run("second"))
         await on.server.at_gate.wait()
-        on.soul.steer("and hurry")
+        on.soul.say("and hurry")
         on.server.release()
         await task
         step = on.session.context.checkpoints[3].uid

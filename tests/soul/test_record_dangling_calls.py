@@ -15,6 +15,8 @@ from support.soul import Stage, Tool, stage, until_end
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ThoughtBlock, ToolBlock
 from kimi_tui.projection.comparison import number_of
+from kimi_tui.projection.session_model import reduce
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
@@ -29,7 +31,6 @@ from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tui.replay.source import read
-from kimi_tui.tui.state import MainState, reduce
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
@@ -165,7 +166,7 @@ def test_an_answer_that_was_cut_off_is_not_still_written(end: tuple[Event, ...],
     records = recorded(*BEGUN, *end)
     records += closing_events(records)
     assert closing_events(records) == []
-    transcript, timeline, state = TranscriptModel(), TimelineModel(), MainState()
+    transcript, timeline, state = TranscriptModel(), TimelineModel(), SessionState()
     for record in records:
         transcript.apply(record)
         timeline.apply(record)

@@ -78,7 +78,7 @@ async def eventful(on: Stage) -> None:
     await on.soul.run("begin")
     turn = asyncio.create_task(on.soul.run("work\nwith more"))
     await on.server.at_gate.wait()
-    on.soul.steer("and hurry")
+    on.soul.say("and hurry")
     on.server.release()
     await turn
     await on.soul.compact(until=Target(2))

@@ -20,6 +20,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     Event,
     EventRecord,
+    MarksChanged,
     StatusUpdate,
     StepBegin,
     TextPart,
@@ -30,6 +31,16 @@ from kimi_tui.wire.events import (
     TurnBegin,
     TurnEnd,
 )
+
+
+def named(*names: tuple[str, str]) -> EventRecord:
+    """The session has these names, by the uids of checkpoints."""
+    return EventRecord(0, 0.0, MarksChanged(names))
+
+
+def pinned(*pins: tuple[str, int]) -> EventRecord:
+    """These messages are pinned, by the uids of checkpoints and their numbers behind these."""
+    return EventRecord(0, 0.0, MarksChanged(pins=pins))
 
 
 class Conversation:

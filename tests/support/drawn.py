@@ -15,7 +15,7 @@ from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.screen import Screen
 from textual.strip import Strip
 
-from kimi_tui.tui.compositor import RowCompositor
+from kimi_tui.tui.textual_patches.compositor import RowCompositor
 
 N_ROUNDS = 200
 """What still changes after so many is something that moves, as a blinking cursor."""

@@ -94,9 +94,12 @@ class Desk:
     async def idle(self) -> None:
         """Wait for the agent to stop, also where what was said has only just been sent."""
         conversation = self.screen.conversation
-        turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
-        await self.until(lambda: turn is None or turn.done() or conversation.running)
-        await self.until(lambda: not self.screen.conversation.running)
+
+        def has_taken() -> bool:
+            return not (conversation._n_coming or conversation.inbox.due)  # pyright: ignore[reportPrivateUsage]
+
+        await self.until(lambda: conversation.running or has_taken())
+        await self.until(lambda: not conversation.running and has_taken())
         await self.until(lambda: not self.screen.conversation.state.running)
 
     async def shown(self) -> None:
@@ -110,16 +113,15 @@ class Desk:
         """Put a message into the prompt and send it, once what came before is shown."""
         await self.shown()
         conversation = self.screen.conversation
-        turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
+        wire = conversation.soul.wire if conversation.soul is not None else None
+        told = wire._next_seq if wire is not None else 0  # pyright: ignore[reportPrivateUsage]
         begins = conversation.state.ready and not text.startswith("/") and bool(text.strip())
         begins = begins and not conversation.running
         self.screen.prompt.area.put(text)
         await self.pilot.press("enter")
-        if begins:
+        if begins and wire is not None:
             # Enter goes from the prompt to the screen, and from there to the engine: on a loaded machine, later.
-            await self.until(
-                lambda: conversation._turn is not turn or conversation.running  # pyright: ignore[reportPrivateUsage]
-            )
+            await self.until(lambda: wire._next_seq > told)  # pyright: ignore[reportPrivateUsage]
 
     async def confirm(self, key: str, words: str = "") -> None:
         """Wait for the preview of an operation, with these words, and answer it."""

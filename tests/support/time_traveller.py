@@ -226,6 +226,6 @@ class TimeTraveller:
 
     def _act(self, what: str) -> None:
         if what == "steer":
-            self.soul.steer(self.words(STEER))
+            self.soul.say(self.words(STEER))
         else:
             self._stopping = asyncio.create_task(self.soul.interrupt())

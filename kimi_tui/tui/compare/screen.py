@@ -471,7 +471,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._letters = LetterGate(self, self._write_over)
         self._found = found
         self._info = info
-        self._name = name
+        self._line_name = name
         self._used = used
         self._heading = heading
         self._gauge = gauge
@@ -531,7 +531,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 glyphs.lost,
                 "$kind-lost",
                 f"World line {info.n}",
-                self._name,
+                self._line_name,
                 when,
                 formatting.tokens(info.tokens_before) if info.tokens_before else "",
                 column,

@@ -32,12 +32,12 @@ PLAYED_QUESTION = "This is a demo."
 
 
 def demo_end() -> str:
-    """How to begin one's own work after the demo, with a command that works on this machine."""
+    """Say how to start one's own work after the demo, with a command that works on this machine."""
     from kimi_tui.tools.programs import find_program
 
     command = NAME
     if find_program(NAME, os.environ) is None:
-        # Started by `make run`, or from an environment that is not active.
+        # The program was started by `make run`, or from an environment that is not active.
         program = Path(sys.executable).with_name(NAME)
         command = (
             short(program) if program.exists() else f"{short(Path(sys.executable))} -m kimi_tui"
@@ -74,7 +74,7 @@ class DemoPlayer:
         self._since = time.monotonic()
 
     def play(self, text: str) -> bool:
-        """Take the next message of the story to type and send it; False where the user does that.
+        """Type and send the next message of the story; return False if the user does that.
 
         Args:
             text: the message; empty at the end of the story.

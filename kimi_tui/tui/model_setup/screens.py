@@ -140,7 +140,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
         self._status = Static(id="status", markup=False)
         self._models_list = PickList(self.seen, rows=6, widget_id="models")
-        self._name = _field("the model's name at this server", "name")
+        self._model_name = _field("the model's name at this server", "name")
         self._models: Sequence[FoundModel] = ()
         self._checked: tuple[str, str] | None = None
         self._length = len(key)
@@ -168,7 +168,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             yield Horizontal(
                 _label("Model"), self._models_list, classes="row picks", id="models-row"
             )
-            yield Horizontal(_label("Model"), self._name, classes="row", id="name-row")
+            yield Horizontal(_label("Model"), self._model_name, classes="row", id="name-row")
             yield Static(Content.styled(saved, "$ink-quiet"), classes="title")
         yield Footer()
 
@@ -408,7 +408,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     def _ask_for_name(self) -> None:
         self.query_one("#name-row").display = True
-        self.set_focus(self._name)
+        self.set_focus(self._model_name)
 
     def _say(self, words: str, advice: str, *, bad: bool) -> None:
         style = "$kind-error" if bad else "$ink"
@@ -431,7 +431,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     @on(Input.Submitted, "#name")
     def _name_given(self) -> None:
-        name = self._name.value.strip()
+        name = self._model_name.value.strip()
         if name and self._check_failed and name != self._insisted:
             self._insisted = name
             words = f'"{name}" at {self._base_url} was not found: no models are listed there.'

@@ -13,11 +13,11 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.formatting import clock, cut, line_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.state import MainState
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -44,7 +44,7 @@ SHOWN_AFTER_S = 5.0
 """Seconds after which the row says that nothing of an answer has come yet."""
 
 
-def _activity_of(state: MainState) -> tuple[object, ...]:
+def _activity_of(state: SessionState) -> tuple[object, ...]:
     """The fields of a state that are drawn beside the field, except those drawn by the clock."""
     return (
         state.running,
@@ -84,7 +84,7 @@ class PromptBar(Widget):
         area: the text field.
     """
 
-    state: reactive[MainState] = reactive(MainState(), repaint=False)
+    state: reactive[SessionState] = reactive(SessionState(), repaint=False)
     reading: reactive[int] = reactive(0)
     """The number of the world line that is read, during which nothing can be typed; 0 for none."""
 
@@ -132,7 +132,7 @@ class PromptBar(Widget):
             self._above.rows = rows
             self.refresh()
 
-    def watch_state(self, old: MainState, new: MainState) -> None:
+    def watch_state(self, old: SessionState, new: SessionState) -> None:
         """Update the placeholder and the clock for a new state of the session."""
         self._choose_words()
         busy = new.running or new.compacting

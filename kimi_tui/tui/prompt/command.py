@@ -154,7 +154,7 @@ class CommandTable:
         """Count the uses of commands in the history of sent texts, oldest first."""
         for text in sent:
             word = text[1:].partition(" ")[0] if text.startswith("/") else ""
-            if (command := self._named(word)) is not None:
+            if (command := self._command_named(word)) is not None:
                 self._uses[command.name] += 1
                 self._last_used = command.name
 
@@ -165,7 +165,7 @@ class CommandTable:
     def _disuse(self, command: Command) -> tuple[bool, int]:
         return command.name != self._last_used, -self._uses[command.name]
 
-    def _named(self, word: str) -> Command | None:
+    def _command_named(self, word: str) -> Command | None:
         return self._by_name.get(word) or self._by_alias.get(word)
 
     def __iter__(self) -> Iterator[Command]:
@@ -179,7 +179,7 @@ class CommandTable:
 
     def matching(self, prefix: str) -> tuple[Command, ...]:
         """The commands whose word begins with a prefix: the one that is the prefix first, then in the order of use."""
-        named = self._named(prefix)
+        named = self._command_named(prefix)
 
         def rank(command: Command) -> tuple[bool, bool, tuple[bool, int]]:
             is_alias = not command.name.startswith(prefix)
@@ -247,7 +247,7 @@ class CommandTable:
     def argument_of(self, text: str) -> Command | None:
         """The command whose argument is being typed; None if the text has none, or if its command takes no argument."""
         name, blank, _ = text[1:].partition(" ")
-        command = self._named(name.lower()) if blank and text.startswith("/") else None
+        command = self._command_named(name.lower()) if blank and text.startswith("/") else None
         return command if command is not None and command.argument else None
 
     def parse(self, text: str) -> ParsedLine:
@@ -260,7 +260,7 @@ class CommandTable:
             return MESSAGE
         word, _, argument = text[1:].partition(" ")
         word, argument = word.strip().lower(), argument.strip()
-        if (command := self._named(word)) is not None:
+        if (command := self._command_named(word)) is not None:
             return ParsedLine(command, argument)
         is_word = all(part.replace("-", "").isalpha() for part in word.split(":"))
         if not is_word or not word.isascii():

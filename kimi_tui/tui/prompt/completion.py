@@ -281,7 +281,7 @@ class PromptCompletion:
     def offers(self, written: Written) -> Sequence[MenuOffer] | None:
         """The files or sent messages that the menu offers; None where it offers commands."""
         if written.is_looked_for:
-            found = self._found(written.text, written.sent)
+            found = self._matching_messages(written.text, written.sent)
             self._finds = bool(found)
             return found
         is_message = "@" in written.text and not written.text.startswith("!")
@@ -356,7 +356,7 @@ class PromptCompletion:
             return "Nothing that was sent has these words; Esc goes back"
         return "Nothing was sent yet; Esc goes back"
 
-    def _found(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
+    def _matching_messages(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
         from kimi_tui.tui.prompt.menu import MenuOffer
 
         words = query.lower().strip()

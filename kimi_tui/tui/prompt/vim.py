@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from textual import events
-    from textual.document._document import Location
     from textual.widgets import TextArea
+    from textual.widgets.text_area import Location
 
 
 Mode = Literal["insert", "replace", "normal", "visual", "lines"]

@@ -42,14 +42,14 @@ _STYLES = (
 
 
 def column_of(recording: Recording, time_s: float, width: int) -> int:
-    """The column of a playing time in seconds."""
+    """Return the column of a playing time in seconds."""
     if recording.length_s <= 0 or width <= 1:
         return 0
     return max(0, min(width - 1, round(time_s / recording.length_s * (width - 1))))
 
 
 def time_at(recording: Recording, column: int, width: int) -> float:
-    """The playing time in seconds of a column; the outermost columns are the beginning and the end."""
+    """Return the playing time in seconds of a column; the outermost columns are the beginning and the end."""
     if width <= 1:
         return 0.0
     return max(0.0, min(1.0, column / (width - 1))) * recording.length_s
@@ -60,7 +60,7 @@ def track_spans(
 ) -> list[Span]:
     """The spans of the line with the playhead and the markers."""
     if width <= 0:
-        # While it goes away, or in a screen that is being resized.
+        # The widget has no width while it is removed, or while its screen is being resized.
         return []
     head = column_of(recording, clock.time_s, width)
     cells: list[Span] = [
@@ -90,7 +90,7 @@ def label_spans(
     time_of_day = _time_of_day(at) if at else ""
     gap = "  " if number and time_of_day else ""
     head = column_of(recording, clock.time_s, width)
-    # The number stands to the left of the playhead, the time of day to its right, where there is room.
+    # The number stands to the left of the playhead, the time of day to its right, if there is room.
     size = cell_len(number + gap + time_of_day)
     start = max(0, min(head - cell_len(number), width - size))
     return [
@@ -140,7 +140,7 @@ def _next_words(marker: Marker, seconds: float, glyphs: Glyphs) -> tuple[str, ..
 
 
 def _markers_by_column(recording: Recording, width: int) -> dict[int, Marker]:
-    """The marker of each column: of several the one with the highest rank, of equal ones the last."""
+    """Return the marker of each column: the one with the highest rank, and of equal ones the last."""
     shown: dict[int, Marker] = {}
     for marker in recording.markers:
         column = column_of(recording, marker.time_s, width)
@@ -213,7 +213,7 @@ class Scrubber(Widget, can_focus=True):
         self._clock: PlaybackClock | None = None
         self._checkpoint: int | None = None
         self._aim: int | None = None
-        """The position that was sought and is not shown yet, from which the next key seeks; None for none."""
+        """The position that was sought and is not shown yet; the next key seeks from here. None: no seek is under way."""
         self._dragging = False
         self._painter = Painter(self, "scrubber")
 
@@ -249,7 +249,7 @@ class Scrubber(Widget, can_focus=True):
             self._seek(self._recording.end if side > 0 else 0)
 
     def action_speed(self, steps: int) -> None:
-        """Faster or slower."""
+        """Post that the speed is to be one step faster or slower."""
         self.post_message(self.SpeedChanged(steps))
 
     def _from(self, clock: PlaybackClock) -> int:
@@ -286,7 +286,7 @@ class Scrubber(Widget, can_focus=True):
         column = event.x - self.styles.padding.left
         width = self.content_size.width
         time_s = time_at(recording, column, width)
-        # At the edges whole: half a step of what is there would be shown else.
+        # The outermost columns lead to the very beginning and end. Elsewhere their time could be in the middle of a step.
         position = recording.end if column >= width - 1 else recording.position_at(time_s)
         self._seek(0 if column <= 0 else position)
 
@@ -298,7 +298,7 @@ class Scrubber(Widget, can_focus=True):
         self._painter.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows within their padding."""
+        """Return the rows within their padding."""
         try:
             return self._painted(crop)
         except Exception:

@@ -367,9 +367,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
     # --- reading
 
     def _list(self) -> None:
-        self.run_worker(reported(self, self._read), group="read", exclusive=True)
+        self.run_worker(reported(self, self._read_sessions), group="read", exclusive=True)
 
-    async def _read(self) -> None:
+    async def _read_sessions(self) -> None:
         """List the sessions in batches, the newest first."""
         catalog = await self._opened()
         here = await asyncio.to_thread(catalog.folders, everywhere=False)

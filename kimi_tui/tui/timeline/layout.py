@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_LANES = 3
 _LEAST_NAME = 8
 _NAME_BY_AGE = 12
-"""The least cells of a world line's name for its age to be shown beside it."""
+"""Minimum cells of a world line's name for its age to be shown beside it."""
 _FIGURE_WIDTH = 6
 _STEPS = (1, 1.5, 2, 3, 4, 6, 8, 10)
 """The round numbers for the scale of bar and curve, to be multiplied by a power of ten."""
@@ -55,11 +55,11 @@ class Columns:
 
     @classmethod
     def of(cls, width: int, *, digits: int = 2, margin: int = 2) -> Columns:
-        """The columns for a width.
+        """Return the columns for a width.
 
         Args:
             width: all cells of the row.
-            digits: of the largest checkpoint id.
+            digits: the number of digits of the largest checkpoint id.
             margin: empty cells at the right end of a wide row.
         """
         number_width = max(3, digits + 1)
@@ -77,16 +77,18 @@ class RowSurroundings:
     scale: int = 0
     """Tokens of a whole bar."""
     is_head: bool = False
-    """The newest checkpoint, while the agent works on it."""
+    """Whether the row is the newest checkpoint and the agent works on it."""
     has_arc: bool = False
-    """The world line below (of a D-Mail's row and of what was carried over) or the D-Mail above (of a line's row) is joined by the
-    arc."""
+    """Whether an arc joins the row to a neighbour.
+
+    It joins a D-Mail (or what was carried over) to the world line below, and a world line to the D-Mail above.
+    """
     is_grey: bool = False
     """Whether a rewind to the selected row would drop it."""
     used: int = 0
     estimated: bool = False
     name: str = ""
-    """The name of the world line; empty where it has none."""
+    """The name of the world line; empty if it has none."""
     age: str = ""
     """How long ago the world line was left."""
 
@@ -264,7 +266,7 @@ def _line(
         return [*spans, Span(" " * indent, "line"), Span(words, "lost")]
     is_open = row.kind == "foot" or (row.kind == "base" and line.is_open)
     figure = numbers.counted(len(line.checkpoints), "step")
-    # An arc or the mark of a compaction already says why these were left.
+    # The arc or the mark of a compaction already says why such a line was left.
     reason = "" if line.is_base else _REASONS.get(line.reason, "")
     number = f"{line.n} ".ljust(columns.number_width + 1 if columns.lanes > 1 else 0)
     room = columns.figure_end - at - len(number) - len(figure) - 1
@@ -334,7 +336,7 @@ _STATE_WORDS = {
 
 
 def _main_call(calls: list[CallNode]) -> CallNode:
-    """The tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
+    """Return the tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
     return (
         next((call for call in calls if call.card.is_letter), None)
         or next((call for call in calls if call.failed), None)
@@ -402,7 +404,7 @@ def columns_of(
     width: int,
     future: Future | None = None,
 ) -> list[Column]:
-    """At most `width` columns. The live line has one a checkpoint as long as a third is left for the past.
+    """Return at most `width` columns. The live line has one a checkpoint as long as a third is left for the past.
 
     Where a session is played back, what is to come follows; without room for all, both have their share.
     """
@@ -478,13 +480,13 @@ def _mark(checkpoint: CheckpointNode) -> str:
 
 
 def scale_of(largest: int, limit: int, rows: int = 3) -> int:
-    """The number of tokens at the top of the curve: the whole window, or a round number that leaves the uppermost row free.
+    """Return the number of tokens at the top of the curve: the whole window, or a round number that leaves the uppermost row free.
 
     It changes by steps, so that not every token moves all that is drawn.
 
     Args:
         largest: the most tokens that are drawn.
-        limit: its size, 0 where that is not known.
+        limit: the size of the window in tokens; 0 if unknown.
         rows: the rows of the curve.
     """
     least = largest * rows / max(1, rows - 1)
@@ -558,7 +560,7 @@ def with_forecast(
 
 
 def _height(tokens: int, scale: int, rows: int) -> int:
-    """The height of tokens in eighths of a row; at least one where there are any."""
+    """Return the height of tokens in eighths of a row; at least one if there are any."""
     if tokens <= 0 or scale <= 0:
         return 0
     return max(1, min(8 * rows, round(8 * rows * tokens / scale)))
@@ -604,7 +606,7 @@ def filter_spans(
     """The title row while the list is filtered."""
     found = f"{numbers.grouped(n_found)} found"
     room = width - len(found) - 5
-    # The end of what is typed is what the user looks at.
+    # The user looks at the end of the typed text.
     shown = needle if cell_len(needle) <= room else needle[-room:]
     cursor = glyphs.edge if is_open else " "
     gap = width - 2 - cell_len(shown) - 1 - len(found)
@@ -675,7 +677,7 @@ def _circumstances(model: TimelineModel, checkpoint: CheckpointNode) -> list[Spa
 
 
 def whole_label(checkpoint: CheckpointNode) -> str:
-    """Everything that happened at a checkpoint; of several tools, what each result cost."""
+    """Return everything that happened at a checkpoint; of several tools, what each result cost."""
     name = f"{checkpoint.bookmark}: " if checkpoint.bookmark else ""
     if checkpoint.kind == "dmail":
         return name + _dmail_words(checkpoint)
@@ -686,7 +688,7 @@ def whole_label(checkpoint: CheckpointNode) -> str:
     calls = checkpoint.calls
     total = sum(call.size_chars for call in calls)
     parts: list[str] = []
-    # What cost most comes first: the room may not be enough for all.
+    # The calls that cost most come first: the room may not be enough for all.
     for call in sorted(calls, key=lambda call: -call.size_chars):
         text = f"{call.name} {call.target}".rstrip()
         if len(calls) > 1 and total and checkpoint.change > 0:
@@ -727,7 +729,7 @@ _LEFT_BY = {
 
 
 def left_by(reason: str) -> str:
-    """The reason why a line was left, in words for the user: `your rewind`."""
+    """Return the reason why a line was left, in words for the user: `your rewind`."""
     return _LEFT_BY.get(reason, "a change of line")
 
 
@@ -746,7 +748,7 @@ def line_details(
         where = f" to #{line.to_id}"
     steps = numbers.counted(len(line.checkpoints), "step")
     if line.tokens_before:
-        # As the gauge has it, which cannot know what of it the server would count.
+        # The figure is shown as an estimate, like in the gauge, which cannot know how the server would count the line.
         steps += f", {numbers.tokens(line.tokens_before, estimated=True)} tokens"
     return [
         *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),

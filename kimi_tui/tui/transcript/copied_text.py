@@ -219,7 +219,7 @@ def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosi
         if last >= low.row:
             begin = _offset(lines, starts, row, low) if low.row >= row else 0
             stop = _offset(lines, starts, row, high) if high.row <= last else len(text)
-            out.append(_cut(text, written, begin, stop))
+            out.append(_source_part(text, written, begin, stop))
         row = last + 1
     return "\n".join(out).strip("\n")
 
@@ -366,7 +366,7 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def _cut(text: str, written: str | None, begin: int, stop: int) -> str:
+def _source_part(text: str, written: str | None, begin: int, stop: int) -> str:
     """The part of a line of the source that is shown from one index of a line of text to another.
 
     Args:

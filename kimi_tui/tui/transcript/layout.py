@@ -337,7 +337,7 @@ def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a thought: folded one as `Thought for 6 s  +12 lines`, unfolded all of it in italics."""
     width = prose_width(room.width)
     count = block.stream.line_ends + 1 + block.stream.size // (width * 2)
-    words = "Thinking" if block.open else f"Thought for {_whole(block.seconds)}"
+    words = "Thinking" if block.open else f"Thought for {_whole_seconds(block.seconds)}"
     head = [INDENT, Span(words, "quiet/i")]
     if not block.unfolded:
         # The rows of a very long thought are only estimated.
@@ -391,7 +391,7 @@ class ThoughtStream:
         return first
 
 
-def _whole(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     """A duration in whole seconds, in words."""
     return f"{max(1, round(seconds))} s" if seconds < 9.5 else duration(seconds)
 

@@ -239,7 +239,7 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
             is_empty = False
             yield row
     if is_empty:
-        yield from _said(block, room)
+        yield from _output_rows(block, room)
     yield from _allowed_by(block, room)
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"
@@ -260,7 +260,7 @@ def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
                 yield Line((Span(" " * HANGING), *row), margin=HANGING, soft=is_soft)
 
 
-def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a tool's output, complete or so far."""
     own_rows = TAIL_ROWS if room.lowest else OWN_ROWS
     if not block.over:

@@ -254,7 +254,10 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     work = tmp_path / "work"
     git("init", "-q", "--bare", "sub/store", within=work)
     (work / "sub/store/hooks/pre-receive").write_text("x\n")
-    for name in ("modules/lib/HEAD", "modules/lib/config", "rebase-merge/git-rebase-todo"):
+    for name in (
+        *("modules/lib/HEAD", "modules/lib/config", "rebase-merge/git-rebase-todo"),
+        *("x/in.git/HEAD", "x/in.git/config", "x/in.git/objects/x", "x/in.git/refs/x"),
+    ):
         (work / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / ".git" / name).write_text("x\n")
     # Deeper than is looked, but named by the repository.
@@ -265,7 +268,11 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     found = policy_for(work, SandboxSettings(), environ)
     for name in (
         *("sub/store/hooks/pre-receive", "sub/store/config", ".git/modules/lib/hooks/new"),
-        *(".git/rebase-merge/git-rebase-todo", ".git/rebase-merge/strategy"),
+        *(
+            ".git/x/in.git/config",
+            ".git/rebase-merge/git-rebase-todo",
+            ".git/rebase-merge/strategy",
+        ),
         *("a/b/c/d/e/f/.git/hooks/new", "a/b/c/d/e/f/.git/config"),
     ):
         assert not found.may_write(name), name

@@ -102,7 +102,7 @@ async def test_what_is_said_during_an_operation_comes_behind_it(home: Path, writ
         await one.until(lambda: one.screen.conversation.state.has_messages)
         await one.idle()
         await one.sees("from me")
-        assert not one.screen.conversation.waiting
+        assert not one.screen.conversation.inbox.waiting
 
 
 async def test_up_takes_the_last_queued_message_back(home: Path) -> None:

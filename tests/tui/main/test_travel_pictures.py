@@ -42,7 +42,7 @@ from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, co
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.theme import KIMI_LIGHT
-from kimi_tui.wire.events import ApprovalRequest
+from kimi_tui.wire.events import ApprovalRequest, EventRecord, MarksChanged
 
 SIZES = [(120, 40), (80, 24)]
 
@@ -257,7 +257,8 @@ async def test_bookmarks_and_pins(tmp_path: Path, picture: Pictures) -> None:
         model = main.bench.views.timeline.model
         assert model is not None
         newest, before = model.tree.live[-1], model.tree.live[-3]
-        main.bench.views.mark({before.uid: "before the fix"}, frozenset({(newest.uid, 0)}))
+        marks = MarksChanged(((before.uid, "before the fix"),), ((newest.uid, 0),))
+        main.bench.views.play([EventRecord(0, 0.0, marks)])
         await pilot.press("ctrl+t")
         await pilot.pause()
         picture(running)

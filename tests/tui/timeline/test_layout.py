@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.segment import Segment
 from support.cases import each
+from support.conversation import named
 from support.story import LIMIT, Teller, until_arrived, whole_story
 from textual.strip import Strip
 
@@ -204,7 +205,7 @@ def test_a_bookmark_stands_in_place_of_what_happened_there() -> None:
     t.turn("One")
     t.step(("ReadFile", {"path": "a.py"}))
     model = model_of(t)
-    model.mark({one.uid: "Here it worked" for one in model.tree.live}, frozenset())
+    model.apply(named(*((one.uid, "Here it worked") for one in model.tree.live)))
     lines = painted(model, 38)
     assert lines[0].startswith("●    #1 * Here it worked")
     assert lines[1].startswith("●    #0 * Here it worked")

@@ -24,7 +24,7 @@ NAME_CHARS = 60
 
 
 async def jump(main: MainParts, argument: str) -> None:
-    """`K` or `K:N`: preview a jump to the end of a world line, or to before its checkpoint N."""
+    """Preview a jump to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
     if k is None or (checkpoint and n is None):
@@ -34,7 +34,7 @@ async def jump(main: MainParts, argument: str) -> None:
 
 
 async def read(main: MainParts, argument: str) -> None:
-    """`K`: show a world line in the place of the chat; without a number, return to now."""
+    """Show a world line in the place of the chat (`K`); without a number, return to now."""
     k = number(argument)
     if k is not None:
         await open_line(main, k)
@@ -45,7 +45,7 @@ async def read(main: MainParts, argument: str) -> None:
 
 
 async def compare(main: MainParts, argument: str) -> None:
-    """`K`, or nothing for the line on view: show it beside the live line."""
+    """Show a line (`K`, or without an argument the line on view) beside the live line."""
     k = number(argument) if argument else main.bench.reading or None
     if k is None:
         tell_no_line(main, argument, "/compare 1")
@@ -57,9 +57,9 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
     """Show a world line in the place of the chat, and give it the keys.
 
     Args:
-        main: where.
-        world_line: its number; 0 for the live line, which is the chat.
-        checkpoint_id: where to in it; -1 for its end.
+        main: the main screen.
+        world_line: the number of the line; 0 for the live line, which is the chat.
+        checkpoint_id: the checkpoint of it to scroll to; -1 for its end.
 
     Raises:
         KeyError: there is no such line; the text is for the user.
@@ -205,7 +205,7 @@ async def _send_to_now(
 
 
 async def bookmark(main: MainParts, argument: str) -> None:
-    """`N NAME`: name a checkpoint of the live line; `N`: ask for its name."""
+    """Name a checkpoint of the live line (`N NAME`); with `N` alone, ask for its name."""
     where, _, name = argument.partition(" ")
     found = _live_checkpoint(main, where, "bookmark")
     if found is None:
@@ -222,7 +222,7 @@ async def bookmark(main: MainParts, argument: str) -> None:
 
 
 async def name(main: MainParts, argument: str) -> None:
-    """`K NAME`: name a world line; `K`: ask for its name; `NAME`: name the one on view."""
+    """Name a world line (`K NAME`), or the one on view (`NAME`); with `K` alone, ask for its name."""
     where, _, words = argument.partition(" ")
     line = number(where)
     if line is None and main.bench.reading:
@@ -238,7 +238,7 @@ async def name(main: MainParts, argument: str) -> None:
 
 
 async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
-    """Name a world line; without words, ask for them: none give it its own first words again."""
+    """Name a world line. Without words, ask for a name; an empty answer names the line by its own first words again."""
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     line = main.bench.views.timeline.model.tree.lines.get(world_line)
@@ -265,13 +265,13 @@ async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
 
 
 async def pin(main: MainParts, argument: str) -> None:
-    """`N`: pin what stands at a checkpoint of the live line, or no longer."""
+    """Pin the message at a checkpoint of the live line (`N`), or unpin it."""
     if found := _live_checkpoint(main, argument, "pin"):
         await pin_message(main, found[1])
 
 
 def _live_checkpoint(main: MainParts, text: str, command: str) -> tuple[int, str] | None:
-    """The checkpoint of the live line that a text names, with its uid; where there is none, that is said."""
+    """Return the checkpoint of the live line that a text names, with its uid; None, after a notice, if there is none."""
     checkpoint_id = number(text)
     if checkpoint_id is None:
         tell_no_checkpoint(main, text, f"/{command} 5")
@@ -306,16 +306,14 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
 
 async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> None:
     await soul.marks.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
-    main.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
     main.viewer.tell_news()
 
 
 async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> None:
-    """Pin a message of a checkpoint, or no longer, and show that."""
+    """Pin a message of a checkpoint, or unpin it, and show that."""
     soul = await main.conversation.opened("marks")
     pinned = (uid, message_number) not in soul.marks.pins
     await soul.marks.pin(uid, message_number, pinned)
-    main.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
     if pinned:
         main.bench.tell("Pinned: neither a compaction nor a D-Mail drops it.")
     else:
