@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
@@ -955,5 +956,5 @@ def _failure_kind(error: Exception) -> FailureKind:
 
 def _first_of(paths: Sequence[str]) -> str:
     """Join some of these paths for a notice. A command chose their names, so they are made safe to show."""
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return ", ".join(one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]) + more
+    shown = [one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]]
+    return some_of(shown, _MOST_NAMED, len(paths))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
+from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_cards import short_name
 
@@ -143,11 +144,6 @@ def size_words(size_bytes: int) -> str:
 def grouped(count: int) -> str:
     """Format a number with separators: `1,998`."""
     return f"{count:,}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Format a number with its noun: `1 step`, `5 steps`."""
-    return f"{grouped(count)} {noun if count == 1 else noun + 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -8,13 +8,14 @@ cells. Long text can be wrapped a piece at a time: `iter_ranges` is lazy, and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.formatting import MINUS, counted, path, size_words
+from kimi_tui.tui.formatting import MINUS, counted, cut, path, size_words
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
@@ -294,6 +295,15 @@ def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
         else:
             yield from _wide(part, width, start)
         start += len(part) + 1
+
+
+def in_rows(text: str, width: int, most: int, mark: str) -> list[str]:
+    """A text in at most so many rows of whole words; where it is longer the last one ends in the mark."""
+    places = list(islice(iter_ranges(text, max(2, width)), most + 1)) if text else []
+    rows = [text[start:end] for start, end in places[:most]]
+    if len(places) > most > 0:
+        rows[-1] = cut(text[places[most - 1][0] :].replace("\n", " "), width, mark)
+    return rows
 
 
 def _ascii(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:

@@ -260,7 +260,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
     room = width - 2 - spans_width(right) - 2
     if room < _SHORTEST_NAME:
         right, room = [], width - 2
-    name = _path(one.path, room, glyphs)
+    name = formatting.path(shown_name(one.path), room, glyphs.cut)
     return sides([*lead, Span(name, "accent" if is_current else "ink")], right, width)
 
 
@@ -271,16 +271,6 @@ def _order(one: FilePreview) -> int:
 def _is_foreign(one: FilePreview) -> bool:
     """Whether another program changed the file as well."""
     return bool(one.reason) and one.fate != "skip"
-
-
-def _path(path: str, room: int, glyphs: Glyphs) -> str:
-    """A path in at most so many cells; its beginning is cut."""
-    text = shown_name(path)
-    if cell_len(text) <= room:
-        return text
-    while text and cell_len(text) > room - cell_len(glyphs.cut):
-        text = text[1:]
-    return glyphs.cut + text
 
 
 def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
@@ -306,7 +296,7 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
         heading: list[Span] = [Span("  No snapshot holds these; they stay what they are.", "ink")]
         rows = [
             sides(
-                [Span(f"    {_path(path, width - 24, glyphs)}", "quiet")],
+                [Span(f"    {formatting.path(shown_name(path), width - 24, glyphs.cut)}", "quiet")],
                 [Span(one_line(why), "quiet")],
                 width,
             )

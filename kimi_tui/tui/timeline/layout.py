@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from math import ceil, log10
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
@@ -24,7 +24,7 @@ from kimi_tui.projection.timeline_tree import (
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.rows import Span, fitted, joined, sides, spans_width
+from kimi_tui.tui.rows import Span, fitted, in_rows, joined, sides, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
@@ -638,7 +638,7 @@ def checkpoint_details(
         first += _circumstances(model, checkpoint)
     facts = [first]
     label = whole_label(checkpoint) if said < 0 else checkpoint.said[said]
-    facts += [[Span(text, "quiet")] for text in _wrapped(label, width, rows, glyphs.cut)]
+    facts += [[Span(text, "quiet")] for text in in_rows(label, width, rows, glyphs.cut)]
     if line is not None:
         where = numbers.line_words(line.n, model.tree.name_of(line), width - 18)
         facts.append([Span(f"On {where}", "quiet")])
@@ -751,7 +751,7 @@ def line_details(
         # The figure is shown as an estimate, like in the gauge, which cannot know how the server would count the line.
         steps += f", {numbers.tokens(line.tokens_before, estimated=True)} tokens"
     return [
-        *([Span(row, "ink")] for row in _wrapped(name, width, 2, glyphs.cut)),
+        *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
         [Span(f"World line {line.n}", "ink"), Span(f"  {numbers.ago(age)}", "quiet")],
         [Span(f"left by {why}{where}", "quiet")],
         [Span(steps, "quiet")],
@@ -777,27 +777,6 @@ def key_spans(glyphs: Glyphs) -> list[list[Span]]:
     keys = ((f"{glyphs.up} {glyphs.down}", "move"), *_KEYS)
     widest = max((cell_len(key) for key, _ in keys), default=0)
     return [[Span(key.ljust(widest + 2), "ink"), Span(meaning, "quiet")] for key, meaning in keys]
-
-
-def _wrapped(text: str, width: int, rows: int, mark: str) -> list[str]:
-    """Return a text wrapped into at most `rows` rows, at blanks if possible; a cut end is marked."""
-    lines: list[str] = []
-    rest = text
-    while rest and len(lines) < rows:
-        if cell_len(rest) <= width:
-            lines.append(rest)
-            rest = ""
-        elif len(lines) == rows - 1:
-            lines.append(numbers.cut(rest, width, mark))
-            rest = ""
-        else:
-            head = set_cell_size(rest, width)
-            blank = head.rfind(" ")
-            # A break at a blank far to the left would waste most of the row.
-            stop = blank if blank > width // 2 else len(head.rstrip())
-            lines.append(rest[:stop])
-            rest = rest[stop:].lstrip()
-    return lines
 
 
 def _local(seconds: float) -> datetime:
