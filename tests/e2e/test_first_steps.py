@@ -153,7 +153,7 @@ def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Progra
     assert b"secret" not in terminal.raw
 
 
-@pytest.mark.parametrize("rows", ["99999999", "x", "9" * 5000])
+@pytest.mark.parametrize("rows", ["x", *first_only(["9" * 5000, "99999999"])])
 def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, rows: str) -> None:
     terminal = configured.start(env={"COLUMNS": "-5", "LINES": rows})
     terminal.wait_for("Ctrl+T timeline")

@@ -137,7 +137,7 @@ class Parallel:
         atexit._clear()
         _take_own_streams(self._config)
         factory: TempPathFactory = vars(self._config)["_tmp_path_factory"]
-        own = factory.getbasetemp() / f"worker-{number}-{os.getpid()}"
+        own = factory.getbasetemp() / f"w{os.getpid()}"
         own.mkdir(mode=0o700)
         vars(factory)["_basetemp"] = own
         self._config.pluginmanager.register(_Teller(self._config, channel))
