@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 
 def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that runs a test, coroutine function or not, with all cases; an error names the case that failed.
@@ -46,6 +48,20 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Cal
         return _as(test, run, given)
 
     return decorate
+
+
+def first_only(cases: Iterable[Any], n_names: int = 1) -> list[Any]:
+    """Of the cases for `pytest.mark.parametrize`, the first in every run and the others in `make test-all`.
+
+    For cases that show one behaviour again, as on other sizes of the screen; the one that shows it best comes first.
+
+    Args:
+        cases: their values.
+        n_names: how many names each of them gives values for.
+    """
+    first, *others = cases
+    marked = ([other] if n_names == 1 else other for other in others)
+    return [first, *(pytest.param(*values, marks=pytest.mark.exhaustive) for values in marked)]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ signals as Python sets them, streams as Python makes them, and the end of an int
 environment when they are imported is as in a plain start. How long the program takes to start, and what it is while it
 imports, is seen only in a start of the file itself.
 
-One process forks for all tests, also where several processes of pytest-xdist run them: the first of these that needs it
+One process forks for all tests, also where several processes run them: the first of these that needs it
 starts it, in the folder of sockets that `share` names for all, and it ends when the process that made the folder ends.
 """
 
@@ -192,7 +192,8 @@ def forked(
     return Forked(told)
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """Import all of the program, and what nearly every run of it imports."""
     import kimi_tui
 
     for module in pkgutil.walk_packages(kimi_tui.__path__, "kimi_tui."):
@@ -280,7 +281,7 @@ def _exec_command(
 
 if __name__ == "__main__":
     gc.disable()
-    _import_all()
+    import_all()
     # As in a plain start, where what was imported is out of the collector's sight. A fork that went through all of it would
     # also copy it, page by page: a third of what a short run costs.
     gc.freeze()

@@ -16,6 +16,7 @@ import asyncio
 import faulthandler
 import gc
 import importlib
+import os
 import sys
 import tempfile
 import threading
@@ -86,7 +87,9 @@ class Watchdog:
         self._spare_imports()
         if not self._with_garbage:
             self._spare_garbage()
-        threading.Thread(target=self._look, name="watchdog", daemon=True).start()
+        self._begin_to_look()
+        # A process that runs tests is a fork, in which no thread goes on.
+        os.register_at_fork(after_in_child=self._begin_to_look)
 
     def _judge(self, handle: Any, start_s: float, spared_s: float) -> None:
         """Report a callback that has just ended, if it took too long."""
@@ -158,6 +161,9 @@ class Watchdog:
                 self._spared_s += thread_time() - start
 
         gc.callbacks.append(heard)
+
+    def _begin_to_look(self) -> None:
+        threading.Thread(target=self._look, name="watchdog", daemon=True).start()
 
     def _look(self) -> None:
         """Note which line a long callback is at, to help find the cause."""
