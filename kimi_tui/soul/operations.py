@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from kimi_tui.display_names import some_of
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
@@ -44,7 +45,7 @@ from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
-"""What an undo drops besides: steps, messages, the files changed by them (which stay as they are), and the line's name."""
+"""The further costs of an undo: steps, messages, the files changed by them (which stay as they are), and the line's name."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
@@ -403,6 +404,5 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     alone = [one.path for one in files if one.reason]
     said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
     if alone:
-        names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
-        said += f" Left alone: {names}."
+        said += f" Left alone: {some_of(alone, 3)}."
     return said

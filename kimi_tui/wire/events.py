@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from kimi_tui.agent_parts import Mode
+from kimi_tui.display_names import some_of
 from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
@@ -480,9 +481,7 @@ def toll_words(
     what += f" ({name})" if name else ""
     if not files:
         return what
-    named = ", ".join(files[:_MOST_NAMED])
-    more = f" and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
-    return f"{what}; {named}{more} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
+    return f"{what}; {some_of(files, _MOST_NAMED)} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
 
 
 DISK_TOPIC = "disk"

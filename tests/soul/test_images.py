@@ -256,7 +256,7 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         jump = await on.soul.travel.fork(Target(2, world_line=1))
         assert jump.images == (ImageBlock.of(SHOT),)
         # A message of another line, with its image, to the present.
-        (there,) = [m for m in await on.soul.lines.messages(1) if m.text.startswith("second")]
+        (there,) = [m for m in await on.messages(1) if m.text.startswith("second")]
         await on.soul.travel.rewind(Target(0))
         await on.soul.dmails.carry(1, there.uid, there.number)
         await on.soul.resume()

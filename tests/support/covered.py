@@ -28,7 +28,7 @@ WITHOUT = "KIMI_TUI_TESTS_WITHOUT"
 
 
 def is_covered(path: Path) -> bool:
-    """Whether a place lies below `/tmp`."""
+    """Return whether a place is below `/tmp`."""
     return path.resolve().is_relative_to("/tmp")
 
 
@@ -61,13 +61,13 @@ def needs_landlock(abi: int = 1) -> None:
 
 
 def whole_sandbox(place: Path) -> Sandbox:
-    """The one that is used here.
+    """Return the sandbox that commands use on this machine.
 
     The test is skipped, with the cause, where the machine has not the parts of one, and fails where it has no Landlock, as
     `needs_landlock` says; where it has all of them, and there is none that holds, the test fails: it would say nothing.
 
     Args:
-        place: what the test does not want covered.
+        place: a path that must not be hidden by the sandbox.
     """
     if is_covered(place):
         pytest.skip(f"{place} lies below /tmp, which the sandbox covers: nothing was tried")
@@ -80,7 +80,7 @@ def whole_sandbox(place: Path) -> Sandbox:
 
 
 def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> RunningCommand:
-    """A confined command as the agent's are run, with nobody who hears its output while it comes."""
+    """Return a confined command, started like those of the agent, whose live output nobody reads."""
     return RunningCommand(
         confined.argv,
         work_dir=work_dir,
@@ -106,7 +106,7 @@ def bubblewrap(place: Path | None = None) -> Sandbox:
 
 
 def search_sandbox(kind: str) -> Sandbox:
-    """What confines searches: by `landlock`, whose sandbox of commands is not tried for that, or by `bwrap`."""
+    """Return the sandbox of searches: by `landlock`, whose sandbox of commands is not tried for that, or by `bwrap`."""
     if sys.platform != "linux":
         pytest.skip("this is for Linux")
     if kind == "bwrap":
@@ -119,14 +119,14 @@ def search_sandbox(kind: str) -> Sandbox:
 def _found(
     find: Callable[..., Sandbox], trouble: Callable[[Sandbox], str]
 ) -> tuple[Sandbox | None, str]:
-    """What is found here, and what is wrong with it: tried once in a process, which takes as long as a test does."""
+    """Return the sandbox of this machine and what is wrong with it. It is tried once in a process, which takes as long as a test."""
     with _patience():
         try:
             found = find(SandboxSettings(), os.environ)
         except NoSandbox as no:
             return None, str(no)
         if sys.platform == "linux" and found.backend != "full":
-            # Bubblewrap is tried for itself: in the place of our own it would hide what is broken there.
+            # Bubblewrap is tried only if it was asked for: otherwise it would hide a fault of our own sandbox.
             own = trouble(Sandbox("full", SandboxSettings(), os.environ))
             return found, own or "another one was found"
     return found, ""
@@ -140,7 +140,7 @@ def _trouble_with_bubblewrap(trouble: Callable[[Sandbox], str], program: str) ->
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """On a machine that is shared the trial of a sandbox may take long."""
+    """Give the trial of a sandbox more time, since the machine may be shared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
         yield
@@ -155,5 +155,5 @@ def _without(why: str, parts: list[str]) -> NoReturn:
 
 
 def is_hidden(policy: Policy, path: str) -> bool:
-    """Whether the sandbox hides from a command what is at a path as the command names it."""
+    """Return whether the sandbox hides from a command the file at a path as the command names it."""
     return policy.hides(policy.real(path))

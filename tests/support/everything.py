@@ -140,8 +140,8 @@ async def do_everything(on: Stage) -> None:
     server.script(say("It gives nothing back."))
     await soul.resume()
     left = await soul.lines.all()
-    (message, *_) = await soul.lines.messages(left[-1].n)
-    await soul.dmails.carry(left[-1].n, message.uid, message.number, note="For you.")
+    first = soul.session.world_line(left[-1].n).checkpoints[0]
+    await soul.dmails.carry(left[-1].n, first.uid, 0, note="For you.")
     await soul.travel.rewind(Target(0, left[-1].n))
     await soul.travel.undo()
 
