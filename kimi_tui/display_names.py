@@ -1,6 +1,6 @@
-"""Titles of messages, for engine and screen: their text, or the names of their images.
+"""Words that engine and screen share: titles of messages, numbers with their noun, and lists that name the first few.
 
-A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`. In the prompt the chip
+The title of a message is its text, or the names of its images. A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`. In the prompt the chip
 describes the image; in a title it would only take room.
 """
 
@@ -15,6 +15,23 @@ CHIP = re.compile(
 )
 _CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
 """Matches the part of a chip at the end of an older title."""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `1,998 steps`."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def some_of(names: Sequence[str], most: int, count: int = 0) -> str:
+    """Return the first names of a list: `a.py, b.py and 3 more`.
+
+    Args:
+        names: the names, or the first of them.
+        most: the largest number of names that are given.
+        count: the number of all names, if `names` has only the first; 0 for as many as `names` has.
+    """
+    more = max(count, len(names)) - min(most, len(names))
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more else "")
 
 
 def titled(text: str, names: Sequence[str] = ()) -> str:

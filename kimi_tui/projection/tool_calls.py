@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
 from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
@@ -112,8 +113,7 @@ def changed_words(block: ToolBlock) -> str:
         return f"{files} changed, can be brought back"
     if block.n_lost >= block.n_changed:
         return f"{files} changed, not to be brought back"
-    more = f" and {block.n_lost - len(block.lost):,} more" if block.n_lost > len(block.lost) else ""
-    named = f" ({', '.join(block.lost)}{more})" if block.lost else ""
+    named = f" ({some_of(block.lost, NAMED_LOST, block.n_lost)})" if block.lost else ""
     return f"{files} changed, {block.n_lost:,} of them{named} not to be brought back"
 
 

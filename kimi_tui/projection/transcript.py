@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import (
     NOTHING,
@@ -788,6 +789,10 @@ class TranscriptModel:
     # -- queued messages, files and notices
 
     def _queued(self, event: SteerQueued, at: float) -> Change:
+        waiting = self.blocks[self._list.end :]
+        is_told = any(isinstance(one, UserBlock) and one.steer == event.id for one in waiting)
+        if is_told or event.when != "now":
+            return NOTHING
         block = self._list.new(UserBlock, at)
         block.write(event.text)
         block.images = event.images
@@ -908,8 +913,8 @@ def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[
 
 
 def _names_in_brackets(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
-    return f" ({', '.join(shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
+    shown = [shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED]]
+    return f" ({some_of(shown, _NAMED, len(paths))})"
 
 
 class OpenText:

@@ -24,6 +24,7 @@ from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
 from kimi_tui.soul.file_history import FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
+from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
@@ -52,6 +53,7 @@ async def open_soul(
     follow_files: bool = True,
     prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
+    inbox: Inbox | None = None,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -71,6 +73,7 @@ async def open_soul(
         follow_files: whether the files are scanned at once; else only when first needed.
         prices: prices by model.
         seeing: the names of configured models that take images.
+        inbox: what was said before the session was open; None for nothing.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -148,6 +151,7 @@ async def open_soul(
             environ=environ,
             history=history,
             seeing=seeing,
+            inbox=inbox,
         )
         files.reads_only = lambda: soul.mode == "plan"
         if follow_files:

@@ -315,7 +315,7 @@ class Conversation:
 
     @property
     def model_facts(self) -> ModelChanged:
-        """What is known of the model in use and asked of it now, as it is published."""
+        """Return what is known of the model in use, and asked of it now, as it is published."""
         provider = self.model.current
         if provider is None:
             return ModelChanged("")

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
@@ -704,7 +705,7 @@ class _FileEvents:
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
         """Publish that an interrupted restore stays unfinished."""
-        names = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        names = some_of(paths, 3)
         self._wire.publish(
             Notice(
                 "warning",
@@ -765,8 +766,9 @@ class _FileEvents:
 def _failures_notice(outcome: Restored) -> Notice:
     """Return the notice about files that could not be restored, with the reasons."""
     names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Notice("warning", f"Not brought back: {shown}.", "These files are as they were.")
+    return Notice(
+        "warning", f"Not brought back: {some_of(names, 3)}.", "These files are as they were."
+    )
 
 
 def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
@@ -36,7 +37,8 @@ from kimi_tui.soul.errors import (
 )
 from kimi_tui.soul.file_history import FILES_NAME
 from kimi_tui.soul.history import History, history_until
-from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
+from kimi_tui.soul.inbox import Inbox, Said
+from kimi_tui.soul.loop import AgentLoop, TurnOutcome
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
 from kimi_tui.soul.project_notes import notes_in
@@ -72,6 +74,7 @@ from kimi_tui.wire.events import (
     TitleChanged,
     TurnBegin,
     TurnEnd,
+    When,
 )
 from kimi_tui.wire.queue import Subscription
 
@@ -114,12 +117,14 @@ class KimiSoul:
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
+        inbox: what was said before the session was open; None for nothing.
 
     Attributes:
         wire: the event queue on which everything is published.
         session: the open session.
         no_sandbox: why there is no sandbox; empty where there is one.
         search_sandbox: the sandbox of search programs; None where there is none.
+        inbox: what the user said and the context does not hold yet.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
     """
 
@@ -139,6 +144,7 @@ class KimiSoul:
         search_sandbox: Sandbox | None,
         asks_for_keys: bool,
         seeing: Sequence[str],
+        inbox: Inbox | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -150,14 +156,19 @@ class KimiSoul:
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
         self._beginning = title_of(history.shown) or session.title
-        """What the session is called where nobody named it."""
+        """The name of the session as long as nobody has named it."""
         self._is_recorded = history.shown is history.stored
         """Whether the record alone led to the state of the session when that was opened, and so does from then on."""
         self._recorder = Recorder(session.record, wire)
         self._sandbox = sandbox
         self.no_sandbox = no_sandbox
         self.search_sandbox = search_sandbox
-        self._steering = Steering(wire)
+        self.inbox = inbox if inbox is not None else Inbox()
+        self.inbox.join(wire, session.dir)
+        self._is_attended = False
+        """Whether messages begin turns by themselves."""
+        self._is_carrying_out = False
+        """Whether a command that had waited is being carried out."""
         self._orphans = OrphanedTasks()
         self._compactor = Compactor(conversation, self.marks, compaction)
         dmails = DMailDelivery(conversation, self.marks, self._approval, environ)
@@ -182,7 +193,7 @@ class KimiSoul:
             self._orphans,
             self._compactor,
             dmails,
-            self._steering,
+            self.inbox,
             self._attachments,
         )
         self._operations = Operations(session, conversation)
@@ -205,7 +216,7 @@ class KimiSoul:
 
     @property
     def model_facts(self) -> ModelChanged:
-        """What is known of the model in use and asked of it, as it is published."""
+        """Return what is known of the model in use, and asked of it, as it is published."""
         return self._conversation.model_facts
 
     @property
@@ -269,11 +280,6 @@ class KimiSoul:
     def running(self) -> bool:
         """Return whether a turn or an operation is under way."""
         return self._alone.running
-
-    @property
-    def takes_steers(self) -> bool:
-        """Whether a text queued by `steer` would be taken: a turn, a user's command or a compaction is running."""
-        return self._alone.stoppable
 
     async def settled(self) -> None:
         """Wait until no operation is under way; a turn may be."""
@@ -395,7 +401,7 @@ class KimiSoul:
             `done`, or `rejected` where the user did not allow what the agent wanted to do.
 
         Raises:
-            SoulBusy: something runs (use `steer`).
+            SoulBusy: something runs (use `say`).
             ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
             StorageTrouble: the disk refused an image, then nothing was said, or what the turn was to store.
             LLMNotSet: no model is set.
@@ -410,9 +416,9 @@ class KimiSoul:
         except ModelCannotSee as error:
             raise self._told(error) from None
         begins()
-        # What is queued from now on was said after this.
+        # Messages that the user sends from now on come after this one.
         return await self._alone.run(
-            self._turn(user_input, images, self._steering.queued), stoppable=True
+            self._turn(user_input, images, self.inbox.steers), stoppable=True
         )
 
     async def resume(self) -> TurnResult:
@@ -429,21 +435,91 @@ class KimiSoul:
         """
         return await self._alone.run(self._user_command(command, told=told), stoppable=True)
 
-    def steer(self, text: str, images: Sequence[Image] = ()) -> str:
-        """Queue a message, with the images pasted into it, for the running turn (a steer); returns its id.
+    def say(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> str:
+        """Say something to the agent, whatever runs; returns the id by which `inbox.take_back` takes it back.
+
+        Where the session is attended (`attend`) it begins a turn as soon as nothing runs; else it waits for the next `run`.
+
+        Args:
+            text: the message; with `carry_out` the command, as the user wrote it.
+            images: the images that were pasted into the message, in order.
+            when: whether a message may go into a running turn, before its next step (a steer).
+            carry_out: carries out a command of the caller in the place of a turn; during a turn it waits for its end.
 
         Raises:
-            ModelCannotSee: images were pasted and the model takes none. Images that the text only names are left out, which
-                is published.
+            ModelCannotSee: images were pasted and the model takes none. Images that the text only names are left out of a steer,
+                which is published.
         """
         model = self._conversation.model
         if images and not model.sees:
             raise self._told(ModelCannotSee(model.name, self._seeing))
-        return self._steering.queue(text, images)
+        if carry_out is not None and self._alone.stoppable:
+            when = "after the turn"
+        is_idle = self._is_attended and not (self.running or self._is_carrying_out)
+        said_id = self.inbox.say(text, images, when, carry_out)
+        due = self.inbox.due
+        if not is_idle or due is None or due.id != said_id:
+            self.inbox.publish_waiting()
+        return said_id
 
-    def withdraw_steer(self, steer_id: str) -> Steer | None:
-        """Take queued text and images back for editing; None if they have already gone in."""
-        return self._steering.withdraw(steer_id)
+    async def attend(self) -> None:
+        """Begin what is said as soon as nothing else runs, in order, until the session is closed. To be run once, as a task.
+
+        What a turn leaves in the inbox that was stopped, or that the user's no ended, is handed back; so is what cannot be said.
+        After an error a message for after the turn waits on. What waited when the program was killed is handed back at first,
+        unless `inbox.left_over` was asked for it.
+        """
+        self._is_attended = True
+        await self.inbox.hand_over_left()
+        while not self._alone.closed:
+            await self._alone.idle()
+            due = self.inbox.due
+            if due is None:
+                await self.inbox.stirred()
+            elif self._alone.n_ahead:
+                await asyncio.sleep(0)
+            else:
+                await self._begin(due)
+        self._is_attended = False
+
+    async def _begin(self, said: Said) -> None:
+        """Run a turn that begins with a message, or carry out a command. What goes wrong is published."""
+        if said.carry_out is not None:
+            self.inbox.begin(said)
+            self.inbox.arrived()
+            await self._carry_out(said.carry_out)
+            return
+        try:
+            await self._attachments.check_and_store(said.text, said.images)
+        except (ModelCannotSee, StorageTrouble) as error:
+            self.wire.publish(Notice("info", error.message, error.advice))
+            self.inbox.hand_back([said])
+            return
+        # Another turn may have begun meanwhile, or the message was taken back.
+        if self.running or self._alone.closed or self.inbox.due is not said:
+            self.inbox.publish_waiting()
+            return
+        self.inbox.begin(said)
+        with contextlib.suppress(*TURN_ERRORS):
+            await self._alone.run(self._turn(said.text, said.images), stoppable=True)
+
+    async def _carry_out(self, command: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._is_carrying_out = True
+        try:
+            await command()
+        except TURN_ERRORS:
+            pass
+        except Exception:
+            log.exception("a command that had waited failed")
+            self.wire.publish(Notice("warning", "That failed, and the log file says why."))
+        finally:
+            self._is_carrying_out = False
 
     async def image(self, facts: ImageBlock) -> Image | None:
         """Return the image of an `ImageBlock`; None if it is not stored in this session. May be called at any time."""
@@ -454,7 +530,9 @@ class KimiSoul:
         return replace(found, width=facts.width, height=facts.height, name=facts.name)
 
     async def interrupt(self) -> None:
-        """Stop whatever runs, within a second; what is complete is kept."""
+        """Stop whatever runs, within a second; what is complete is kept. What waits for it is handed back, where it is attended."""
+        if self._alone.stoppable and self._is_attended:
+            self.inbox.hand_back(self.inbox.waiting)
         await self._alone.interrupt()
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
@@ -564,7 +642,7 @@ class KimiSoul:
         return words
 
     async def model_info(self) -> ModelInfo | None:
-        """What is known of the model in use, once its server has been asked; None while none is set."""
+        """Return what is known of the model in use, once its server has been asked; None while none is set."""
         provider = self._conversation.model.current
         if provider is not None:
             await provider.prepare()
@@ -616,6 +694,7 @@ class KimiSoul:
         *,
         start: Target | None = None,
         until: Target | None = None,
+        waits: bool = False,
     ) -> bool:
         """Summarise the context now, or exactly the part from before `start` to before `until`.
 
@@ -630,6 +709,7 @@ class KimiSoul:
             instructions: what the summary must keep.
             start: the first checkpoint that the summary replaces ("compact from here"); None for the beginning.
             until: the first one after it that stays ("compact up to here"); None for the end.
+            waits: whether to wait until nothing else runs.
 
         Returns:
             whether there is a summary now.
@@ -638,13 +718,10 @@ class KimiSoul:
             KeyError: no such checkpoint on the live world line.
             SoulBusy: something runs.
         """
+        if waits:
+            await self._alone.idle_first()
         span = self._operations.span(start, until)
-        is_done = await self._alone.run(self._compact(instructions, span), stoppable=True)
-        # What was typed meanwhile would wait for the user's next message.
-        if self._steering and not self._alone.stopping and not self.running:
-            with contextlib.suppress(*TURN_ERRORS):
-                await self.resume()
-        return is_done
+        return await self._alone.run(self._compact(instructions, span), stoppable=True)
 
     def can_compact(self, *, start: Target | None = None, until: Target | None = None) -> bool:
         """Return whether `compact` would find anything to summarise in that part of the live world line."""
@@ -726,6 +803,7 @@ class KimiSoul:
             return
         self._alone.closed = True
         await self.interrupt()
+        await self.inbox.aclose()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
@@ -747,13 +825,13 @@ class KimiSoul:
     # -- a turn, from the first word to the last save --------------------------------------------
 
     async def _turn(
-        self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
+        self, text: str, images: Sequence[Image] = (), older: Sequence[Said] = ()
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
-        # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
-        while end.is_done and self._steering and not self._alone.stopping:
+        # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
+        while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)
 
@@ -766,6 +844,7 @@ class KimiSoul:
         # A listener that hears of the turn's end may begin the next turn at once.
         self._alone.free()
         self.wire.publish(end.event)
+        self.inbox.ended(end.event, hands_back=self._is_attended)
         if end.error is not None:
             raise end.error
         return "done" if end.is_done else "rejected"
@@ -877,5 +956,5 @@ def _failure_kind(error: Exception) -> FailureKind:
 
 def _first_of(paths: Sequence[str]) -> str:
     """Join some of these paths for a notice. A command chose their names, so they are made safe to show."""
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return ", ".join(one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]) + more
+    shown = [one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]]
+    return some_of(shown, _MOST_NAMED, len(paths))

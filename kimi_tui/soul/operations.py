@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from kimi_tui.display_names import some_of
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
@@ -399,6 +400,5 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     alone = [one.path for one in files if one.reason]
     said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
     if alone:
-        names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
-        said += f" Left alone: {names}."
+        said += f" Left alone: {some_of(alone, 3)}."
     return said

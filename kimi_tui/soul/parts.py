@@ -30,8 +30,12 @@ from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.wire.events import EventRecord
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import WorldLineMessage
-    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineReader
+    from kimi_tui.soul.world_line_reader import (
+        StoredSummary,
+        WorldLineComparison,
+        WorldLineInfo,
+        WorldLineReader,
+    )
 
 
 class Travel:
@@ -178,14 +182,13 @@ class Lines:
         end = records[-1] if records else EventRecord(0, 0.0, self._marks.all)
         return [*records, end._replace(seq=end.seq + 1, event=self._marks.all)]
 
-    async def messages(self, world_line: int = 0) -> Sequence[WorldLineMessage]:
-        """All messages of a world line, checkpoint markers left out (0: the live one).
+    async def summaries(self) -> Sequence[StoredSummary]:
+        """The summaries on the live line, oldest first.
 
         Raises:
-            KeyError: no such world line.
             SoulBusy: something runs.
         """
-        return await self._alone.run(self._reader.messages(world_line, self._marks.pins))
+        return await self._alone.run(self._reader.summaries())
 
     async def compare(self, world_line: int) -> WorldLineComparison:
         """Compare another world line with the live one, from the fork on.
@@ -195,7 +198,7 @@ class Lines:
             SoulBusy: something runs.
         """
         await self._flush()
-        return await self._alone.run(self._reader.compare(world_line, self._marks.pins))
+        return await self._alone.run(self._reader.compare(world_line))
 
     async def markdown(self, target: Target) -> str:
         """Return the conversation up to before the target as Markdown, with its tool calls; as stored, so clean it before it is shown.
@@ -276,7 +279,7 @@ class DMails:
         Args:
             world_line: where the message is.
             uid: its checkpoint.
-            number: its place behind that, as `WorldLineMessage.number`.
+            number: its place behind that, markers not counted, as of a pin.
             note: words of the user that stand before it.
 
         Raises:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
+from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_cards import short_name
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 MINUS = "−"
 LEAST_S = 0.05
 """The shortest duration in seconds that is written; a shorter one would read as 0 s."""
-
-StyledText = tuple[str, str]
-"""Text and the name of its style; a widget's `Painter` turns the name into colours."""
 
 
 # --- characters as people see them
@@ -146,11 +144,6 @@ def size_words(size_bytes: int) -> str:
 def grouped(count: int) -> str:
     """Format a number with separators: `1,998`."""
     return f"{count:,}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Format a number with its noun: `1 step`, `5 steps`."""
-    return f"{grouped(count)} {noun if count == 1 else noun + 's'}"
 
 
 def duration(seconds: float) -> str:
@@ -296,48 +289,6 @@ def path(text: str, width: int, mark: str = "…") -> str:
     if room < 1:
         return cut(name, width, mark)
     return set_cell_size(stem if tail else name, room).rstrip() + mark + tail
-
-
-def joined(cells: Iterable[StyledText]) -> list[StyledText]:
-    """Neighbouring pieces of one style as one."""
-    spans: list[StyledText] = []
-    for text, style in cells:
-        if spans and spans[-1][1] == style:
-            spans[-1] = (spans[-1][0] + text, style)
-        else:
-            spans.append((text, style))
-    return spans
-
-
-def spans_width(spans: Iterable[tuple[str, ...]]) -> int:
-    """How many cells the pieces take together: text first, whatever follows it."""
-    width = 0
-    for span in spans:
-        width += len(span[0]) if span[0].isascii() else cell_len(span[0])
-    return width
-
-
-def fitted(spans: Iterable[StyledText], width: int) -> list[StyledText]:
-    """The pieces in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
-    result: list[StyledText] = []
-    used = 0
-    for text, style in spans:
-        size = cell_len(text)
-        if used + size > width:
-            result.append((set_cell_size(text, width - used), style))
-            return result
-        result.append((text, style))
-        used += size
-    if used < width:
-        result.append((" " * (width - used), "quiet"))
-    return result
-
-
-def sides(left: Iterable[StyledText], right: Iterable[StyledText], width: int) -> list[StyledText]:
-    """Pieces at the left and at the right edge of `width` cells, with the blanks between them in the style `quiet`."""
-    left, right = [*left], [*right]
-    gap = width - spans_width(left) - spans_width(right)
-    return [*left, (" " * max(0, gap), "quiet"), *right]
 
 
 # --- statistics of a session

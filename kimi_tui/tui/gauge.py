@@ -21,9 +21,9 @@ from textual.widget import Widget
 from kimi_tui.projection.tokens import FreedTokens, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.rows import Span, joined, sides, spans_width
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class Gauge(Widget):
                 aside=aside,
                 to_send=self.to_send,
             )
-        spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
+        spans = [Span(" " * places.bar, "quiet"), *bar, Span(" " * gap, "quiet"), *figures]
         return self._painter.strip(spans, width)
 
 
@@ -266,7 +266,7 @@ def bar_spans(
     *,
     freed: FreedTokens | None,
     mono: bool,
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the bar.
 
     Args:
@@ -278,7 +278,7 @@ def bar_spans(
         mono: whether the terminal has no colours, so that segments differ by glyph.
     """
     if status.limit <= 0 or width <= 0:
-        return [(glyphs.rule * width, "free")]
+        return [Span(glyphs.rule * width, "free")]
 
     def cell(tokens: float) -> int:
         return max(0, min(width, round(tokens * width / status.limit)))
@@ -286,22 +286,22 @@ def bar_spans(
     used = cell(shown)
     if shown > 0:
         used = max(1, used)
-    cells: list[StyledText] = [(glyphs.rule, "free")] * width
+    cells: list[Span] = [Span(glyphs.rule, "free")] * width
     if freed is not None:
         for position in range(used, max(used, cell(freed.before))):
-            cells[position] = (glyphs.freed, _style_of(freed))
+            cells[position] = Span(glyphs.freed, _style_of(freed))
     for position, span in enumerate(_segments(status, used, glyphs, mono=mono)):
         cells[position] = span
     if status.trigger > 0:
         mark = min(width - 1, status.trigger * width // status.limit)
-        cells[mark] = (glyphs.compaction, "mark")
+        cells[mark] = Span(glyphs.compaction, "mark")
     return joined(cells)
 
 
-def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) -> list[StyledText]:
+def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) -> list[Span]:
     total = status.system + status.talk + status.tools
     if total <= 0:
-        return [(glyphs.used, alarm_of(status) or "talk")] * used
+        return [Span(glyphs.used, alarm_of(status) or "talk")] * used
     system = round(used * status.system / total)
     talk = round(used * (status.system + status.talk) / total) - system
     if status.system > 0 and system == 0 and used > 1:
@@ -313,7 +313,7 @@ def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) ->
         (tools, glyphs.used_tools, "tools"),
     )
     return [
-        (glyph if mono else glyphs.used, alarm_of(status) or style)
+        Span(glyph if mono else glyphs.used, alarm_of(status) or style)
         for count, glyph, style in kinds
         for _ in range(count)
     ]
@@ -328,35 +328,35 @@ def figure_spans(
     freed: FreedTokens | None,
     aside: str = "",
     to_send: int = 0,
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the figures: tokens used, limit, percentage, and one extra where it fits.
 
     Where the limit of the window is unknown only the tokens used are shown.
     """
     used = round(shown)
     if status.limit <= 0 and used <= 0:
-        return [(" " * width, "quiet")]
-    spans: list[StyledText] = [(numbers.tokens(used, estimated=status.estimated), "strong")]
+        return [Span(" " * width, "quiet")]
+    spans: list[Span] = [Span(numbers.tokens(used, estimated=status.estimated), "strong")]
     if status.limit > 0:
         spans += [
-            (" / ", "quiet"),
-            (numbers.tokens(status.limit, estimated=status.limit_estimated), "quiet"),
-            ("  ", "quiet"),
-            (numbers.percent(used, status.limit), alarm_of(status) or "ink"),
+            Span(" / ", "quiet"),
+            Span(numbers.tokens(status.limit, estimated=status.limit_estimated), "quiet"),
+            Span("  ", "quiet"),
+            Span(numbers.percent(used, status.limit), alarm_of(status) or "ink"),
         ]
     else:
-        spans.append((" tokens", "quiet"))
-    asides: list[list[StyledText]] = [[(aside, "quiet")]] if aside and freed is None else []
+        spans.append(Span(" tokens", "quiet"))
+    asides: list[list[Span]] = [[Span(aside, "quiet")]] if aside and freed is None else []
     for extra in asides or _extras(status, glyphs, freed, to_send):
         if spans_width(spans) + 2 + spans_width(extra) <= width:
-            spans += [("  ", "quiet"), *extra]
+            spans += [Span("  ", "quiet"), *extra]
             break
     return sides(spans, (), width)
 
 
 def prospect_spans(
     status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+) -> list[Span]:
     """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.
 
     Args:
@@ -366,16 +366,19 @@ def prospect_spans(
         glyphs: the set of signs in use.
     """
     now, then = (numbers.tokens(one.used, estimated=one.estimated) for one in (before, status))
-    spans: list[StyledText] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
+    spans: list[Span] = [Span(now, "quiet"), Span(f" {glyphs.to} ", "quiet"), Span(then, "strong")]
     if now.lstrip("~") == then.lstrip("~"):
         is_guess = before.estimated or status.estimated
         less = numbers.change(status.used - before.used, estimated=is_guess)
-        spans = [(f"{now} ", "quiet"), (less.replace(numbers.MINUS, glyphs.minus), "strong")]
-    limit: StyledText = (
+        spans = [
+            Span(f"{now} ", "quiet"),
+            Span(less.replace(numbers.MINUS, glyphs.minus), "strong"),
+        ]
+    limit = Span(
         f" / {numbers.tokens(status.limit, estimated=status.limit_estimated)}",
         "quiet",
     )
-    share: StyledText = (
+    share = Span(
         f"  {numbers.percent(status.used, status.limit)}",
         alarm_of(status) or "ink",
     )
@@ -396,21 +399,21 @@ def _now_words(status: StatusUpdate) -> str:
 
 def _extras(
     status: StatusUpdate, glyphs: Glyphs, freed: FreedTokens | None, to_send: int
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """The extra beside the figures in all its wordings, longest first. A forecast includes the text in the prompt."""
     if freed is not None:
         change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
         fall = change.replace(numbers.MINUS, glyphs.minus)
         sign = {"dmail": glyphs.dmail, "compaction": glyphs.compaction}
-        return [[(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
+        return [[Span(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
     words = forecast(status.used + to_send, status.trigger, status.per_step)
     style = alarm_of(status) or "quiet"
     forms = [words, words.removeprefix("in ")]
-    extras: list[list[StyledText]] = [
-        [(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form
+    extras: list[list[Span]] = [
+        [Span(glyphs.compaction, "mark"), Span(f" {form}", style)] for form in forms if form
     ]
     if to_send:
-        more: StyledText = (f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
+        more = Span(f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
         extras = [[more, *extra] for extra in extras] + extras
     return extras
 

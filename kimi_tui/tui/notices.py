@@ -21,8 +21,8 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.rows import in_rows
 from kimi_tui.tui.terminal_input import PaintWatch
 
 Level = Literal["info", "warning", "error"]
@@ -114,8 +114,8 @@ def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> S
         if one.more:
             return [*rows, *_list_rows(one, room, glyphs)]
         most = MAX_ROWS if rows else ROWS_ALONE
-        advice = _wrapped(one.advice, room, MAX_ROWS - 1, glyphs.cut)
-        text = _wrapped(one.text, room, most - len(advice), glyphs.cut)
+        advice = in_rows(one.advice, room, MAX_ROWS - 1, glyphs.cut)
+        text = in_rows(one.text, room, most - len(advice), glyphs.cut)
         if len(rows) + len(text) + len(advice) > most:
             return rows
         signs = [f"{glyphs.caution} " if one.level != "info" else "  "] + ["  "] * most
@@ -136,7 +136,7 @@ def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
     rows: list[Content] = []
     for text in texts[:n_shown]:
         sign = f"{glyphs.caution} " if notice.level != "info" else "  "
-        for line in _wrapped(text, room, each, glyphs.cut):
+        for line in in_rows(text, room, each, glyphs.cut):
             head = (glyphs.edge, "$warn"), " ", (sign, "bold $warn")
             rows.append(Content.assemble(*head, (line, "$ink-strong")))
             sign = "  "
@@ -144,14 +144,6 @@ def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
         rest = f"   {len(texts) - n_shown} more; /notices lists all of them"
         rows.append(Content.assemble((glyphs.edge, "$warn"), (rest, "$ink")))
     return rows
-
-
-def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:
-    """The text in at most `rows` lines of `width` cells."""
-    lines = wrap_words(text, width)
-    if len(lines) > rows:
-        lines = [*lines[: rows - 1], " ".join(lines[rows - 1 :])]
-    return [cut(line, width, ellipsis) for line in lines]
 
 
 class Notices(Widget):

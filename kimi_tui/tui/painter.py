@@ -21,7 +21,7 @@ from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.rows import COLOUR, HIT_LINK, style_parts
+from kimi_tui.tui.rows import COLOUR, HIT_LINK, Span, style_parts
 
 FADED = "~"
 """The style flag of rows that are being undone: faded."""
@@ -146,11 +146,11 @@ class Painter:
 
     # --- rows
 
-    def strip(self, spans: Iterable[tuple[str, ...]], width: int, ground: str = "") -> Strip:
+    def strip(self, spans: Iterable[Span], width: int, ground: str = "") -> Strip:
         """A row of exactly `width` cells; one that cannot be painted is plain text.
 
         Args:
-            spans: text and style name of each, maybe followed by the action of a click (`rows.Span`).
+            spans: what stands in it.
             width: cells of the row; the rest is filled with blanks.
             ground: the background of spans that name none.
         """
@@ -160,19 +160,17 @@ class Painter:
             log_fault("painting a row")
             return _plain(spans, width)
 
-    def _strip(self, spans: Iterable[tuple[str, ...]], width: int, ground: str) -> Strip:
+    def _strip(self, spans: Iterable[Span], width: int, ground: str) -> Strip:
         known = self._styles.setdefault(ground, {})
         segments: list[Segment] = []
         used = 0
-        for span in spans:
-            text, name = span[0], span[1]
-            if not text.isprintable():
-                text = _harmless(text)
+        for written, name, hit in spans:
+            text = written if written.isprintable() else _harmless(written)
             style = known.get(name)
             if style is None:
                 style = self.style(name, ground)
-            if len(span) > 2 and span[2].startswith(HIT_LINK):
-                style = self._linked(name, ground, span[2][len(HIT_LINK) :])
+            if hit.startswith(HIT_LINK):
+                style = self._linked(name, ground, hit[len(HIT_LINK) :])
             segments.append(Segment(text, style))
             used += len(text) if text.isascii() else cell_len(text)
         if used < width:
@@ -260,10 +258,10 @@ def _harmless(text: str) -> str:
     return clean(text).replace("\n", " ").replace("\t", " ")
 
 
-def _plain(spans: Iterable[tuple[str, ...]], width: int) -> Strip:
+def _plain(spans: Iterable[Span], width: int) -> Strip:
     """A row without colours. Never raises."""
     try:
-        text = _harmless("".join(span[0] for span in spans))
+        text = _harmless("".join(span.text for span in spans))
     except Exception:
         text = NOTHING
     return Strip([Segment(text)]).adjust_cell_length(width)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.style import Style
 from textual.message import Message
 
-from kimi_tui.projection.blocks import Block, ToolBlock, UserBlock
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
@@ -211,17 +210,6 @@ def _scaled(data: bytes, width: int, height: int) -> Picture:
     plain = Pillow.new("RGB", clear.size, "white")
     plain.paste(clear, mask=clear.getchannel("A"))
     return plain
-
-
-def images_of(block: Block) -> tuple[ImageBlock, ...]:
-    """The images that a block shows."""
-    match block:
-        case UserBlock():
-            return block.images
-        case ToolBlock():
-            return tuple(shown for shown in block.display if isinstance(shown, ImageBlock))
-        case _:
-            return ()
 
 
 class Thumbnails:

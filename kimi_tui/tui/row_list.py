@@ -27,9 +27,9 @@ from kimi_tui.tui.transcript.selection import select_piece, with_selection
 
 ROW_STYLES = (
     *INKS,
-    *("ok", "warn", "lost", "user", "line", "added", "removed"),
+    *("ok", "warn", "lost", "user", "line", "added", "removed", "add", "del"),
     *("code-keyword", "code-string", "code-comment"),
-    *("page", "raised", "band", "select"),
+    *("page", "raised", "band", "select", "lost-bg", "dmail-bg", "add-bg", "del-bg"),
 )
 """The styles of rows, in `rows.tcss`: each screen with such a widget names that sheet."""
 _LETTER_STEPS = {"k": -1, "j": 1}
@@ -100,7 +100,7 @@ class Look(NamedTuple):
 
 
 class RowModel(Protocol):
-    """What a list offers. A list draws the edge of the chosen entry into the first cell of its rows, which is left free."""
+    """The entries of a list. The list draws the edge of the chosen entry into the first cell of its rows, which is left free."""
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -189,7 +189,8 @@ class PaintedRows(Widget):
     def painted(self, y: int, width: int) -> Strip:
         """One row without what is selected in it."""
         lines = self.lines(width)
-        return self._painter.strip(lines[y].spans if y < len(lines) else (), width)
+        line = lines[y] if y < len(lines) else BLANK
+        return self._painter.strip(line.spans, width, "" if line.fill == "page" else line.fill)
 
     def text_of(self, y: int) -> str:
         """Return the text of a row; empty if there is no such row."""

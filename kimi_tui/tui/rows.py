@@ -7,14 +7,15 @@ cells. Long text can be wrapped a piece at a time: `iter_ranges` is lazy, and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len, get_character_cell_size, set_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.formatting import MINUS, counted, path, size_words, spans_width
+from kimi_tui.tui.formatting import MINUS, counted, cut, path, size_words
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
@@ -44,10 +45,7 @@ COLOUR = "#"
 
 
 class Span(NamedTuple):
-    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`.
-
-    Where nothing can be clicked in a row its text and style are enough: `formatting.StyledText`.
-    """
+    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`; empty for nothing."""
 
     text: str
     style: str = "ink"
@@ -130,6 +128,45 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
+def joined(pieces: Iterable[Span]) -> list[Span]:
+    """Neighbouring spans of one style as one."""
+    spans: list[Span] = []
+    for piece in pieces:
+        if spans and spans[-1][1:] == piece[1:]:
+            spans[-1] = piece._replace(text=spans[-1].text + piece.text)
+        else:
+            spans.append(piece)
+    return spans
+
+
+def spans_width(spans: Iterable[Span]) -> int:
+    """How many cells the spans take together."""
+    return sum(cells(span.text) for span in spans)
+
+
+def fitted(spans: Iterable[Span], width: int) -> list[Span]:
+    """The spans in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
+    result: list[Span] = []
+    used = 0
+    for span in spans:
+        size = cells(span.text)
+        if used + size > width:
+            result.append(span._replace(text=set_cell_size(span.text, width - used)))
+            return result
+        result.append(span)
+        used += size
+    if used < width:
+        result.append(Span(" " * (width - used), "quiet"))
+    return result
+
+
+def sides(left: Iterable[Span], right: Iterable[Span], width: int) -> list[Span]:
+    """Spans at the left and at the right edge of `width` cells, with the blanks between them in the style `quiet`."""
+    left, right = [*left], [*right]
+    gap = width - spans_width(left) - spans_width(right)
+    return [*left, Span(" " * max(0, gap), "quiet"), *right]
+
+
 def style_parts(style: str) -> tuple[str, str, str]:
     """Return the ink, the flags and the ground that a style names; the last two may be empty."""
     name, _, ground = style.partition("@")
@@ -198,7 +235,7 @@ def title_row(
     fill: str = "page",
     hit: str = "",
 ) -> Line:
-    """Glyph, name and target at the left, facts and `#N` at the right edge."""
+    """Glyph, name and target at the left, cut where there is no room for them, facts and `#N` at the right edge."""
     right: list[Span] = []
     for fact in facts:
         if right:
@@ -211,6 +248,10 @@ def title_row(
             right.append(Span(" " * (FACT_GAP + max(0, 3 - cells(number.text)))))
         right.append(number)
     spans = list(left)
+    free = room.width - RIGHT - spans_width(right) - bool(right)
+    if spans_width(spans) > free:
+        cut = cells(room.glyphs.cut)
+        spans = [*fitted(spans, max(1, free - cut)), Span(room.glyphs.cut, "quiet")]
     pad(spans, room.width - RIGHT - spans_width(right))
     spans.extend(right)
     return Line(tuple(spans), fill=fill, hit=hit, margin=2)
@@ -254,6 +295,15 @@ def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
         else:
             yield from _wide(part, width, start)
         start += len(part) + 1
+
+
+def in_rows(text: str, width: int, most: int, mark: str) -> list[str]:
+    """A text in at most so many rows of whole words; where it is longer the last one ends in the mark."""
+    places = list(islice(iter_ranges(text, max(2, width)), most + 1)) if text else []
+    rows = [text[start:end] for start, end in places[:most]]
+    if len(places) > most > 0:
+        rows[-1] = cut(text[places[most - 1][0] :].replace("\n", " "), width, mark)
+    return rows
 
 
 def _ascii(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:

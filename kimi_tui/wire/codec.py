@@ -94,12 +94,12 @@ _MAX_COUNTED = 100
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    """Whether the value is a whole number within ±2^53."""
+    """Return whether the value is a whole number within ±2^53."""
     return type(value) is int and -_MAX_WHOLE <= value <= _MAX_WHOLE
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether the value is a number within ±2^53, and not NaN."""
+    """Return whether the value is a number within ±2^53, and not NaN."""
     return _is_whole(value) or (isinstance(value, float) and -_MAX_WHOLE <= value <= _MAX_WHOLE)
 
 
@@ -164,10 +164,15 @@ def _encode(event: Event) -> tuple[str, Json]:
             }
         case ev.FilesAttached(number, files, images):
             return "FilesAttached", _with_images({"number": number, "files": list(files)}, images)
-        case ev.SteerQueued(steer_id, text, images):
-            return "SteerQueued", _with_images({"id": steer_id, "text": text}, images)
-        case ev.SteerTaken(steer_id, text, withdrawn, number, images):
+        case ev.SteerQueued(steer_id, text, images, when):
+            payload = {"id": steer_id, "text": text}
+            if when != "now":
+                payload["when"] = when
+            return "SteerQueued", _with_images(payload, images)
+        case ev.SteerTaken(steer_id, text, withdrawn, number, images, handed_back):
             payload = {"user_input": text, "id": steer_id, "number": number}
+            if handed_back:
+                payload["handed_back"] = True
             name = "SteerWithdrawn" if withdrawn else "SteerInput"
             return name, _with_images(payload, images)
         case ev.LineChanged():
@@ -476,7 +481,8 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             steer_id, text = data.get("id"), data.get("text")
             if not (isinstance(steer_id, str) and isinstance(text, str)):
                 return None
-            return ev.SteerQueued(steer_id, text, images_of(data.get("images")))
+            when = "after the turn" if data.get("when") == "after the turn" else "now"
+            return ev.SteerQueued(steer_id, text, images_of(data.get("images")), when)
         case "SteerInput" | "SteerWithdrawn":
             said = data.get("user_input")
             return ev.SteerTaken(
@@ -485,6 +491,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
                 name == "SteerWithdrawn",
                 number if _is_whole(number := data.get("number")) else 0,
                 images_of(data.get("images", said)),
+                data.get("handed_back") is True,
             )
         case "LineChanged":
             left = {ours: data[key] for ours, key in _LEFT_BEHIND.items() if key in data}

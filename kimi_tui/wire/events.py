@@ -13,12 +13,15 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from kimi_tui.agent_parts import Mode
+from kimi_tui.display_names import some_of
 from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
+When = Literal["now", "after the turn"]
+"""When a message that the user says goes in: before the next step, or in a turn of its own."""
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
 """The operations that make another world line live."""
 SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
@@ -362,18 +365,24 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """Text typed while the agent works, with the images pasted into it; it goes in before the next step."""
+    """A message, or a command, that the user said and that waits, with the images pasted into it.
+
+    "now" it goes in before the next step, or begins a turn when nothing runs; "after the turn" it begins one behind that. The
+    wire tells late subscribers of what still waits.
+    """
 
     id: str
     text: str
     images: tuple[ImageBlock, ...] = ()
+    when: When = "now"
 
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do.
+    """What waited went in, as message `number` behind the newest checkpoint, as pins count; `images` are as in `TurnBegin`.
 
-    `images` are as in `TurnBegin`.
+    `withdrawn`: it does not wait any more, and did not go in. The user took it back, a turn begins with it (`TurnBegin` follows), or
+    the engine gives it back unasked (`handed_back`): what it was for was stopped, or it cannot be said.
     """
 
     id: str
@@ -381,6 +390,7 @@ class SteerTaken:
     withdrawn: bool = False
     number: int = 0
     images: tuple[ImageBlock, ...] = ()
+    handed_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,9 +492,7 @@ def toll_words(left: LeftBehind, world_line: int) -> str:
     files = left.files
     if not files:
         return what
-    named = ", ".join(files[:_MOST_NAMED])
-    more = f" and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
-    return f"{what}; {named}{more} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
+    return f"{what}; {some_of(files, _MOST_NAMED)} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
 
 
 DISK_TOPIC = "disk"

@@ -16,6 +16,8 @@ from kimi_tui.wire.events import (
     EventRecord,
     Notice,
     StatusUpdate,
+    SteerQueued,
+    SteerTaken,
     TurnEnd,
     continues,
     text_of,
@@ -101,6 +103,8 @@ class Wire:
         # The unsolved notices by topic, and the notices that were published while there was no listener.
         self._unsolved: dict[str, EventRecord] = {}
         self._missed_notices: list[EventRecord] = []
+        # What the user said and waits, by its id.
+        self._queued: dict[str, EventRecord] = {}
 
     @property
     def newest_seq(self) -> int:
@@ -118,6 +122,10 @@ class Wire:
         self._next_seq += 1
         if isinstance(event, Notice):
             self._remember(event, record)
+        elif isinstance(event, SteerQueued):
+            self._queued[event.id] = record
+        elif isinstance(event, SteerTaken):
+            self._queued.pop(event.id, None)
         for subscription in self._subscriptions:
             subscription.put(record)
         return record
@@ -125,10 +133,10 @@ class Wire:
     def subscribe(
         self, wake: Callable[[Event], None] | None = None, *, records: bool = False
     ) -> Subscription:
-        """A new subscription to what is published from now on.
+        """Return a new subscription to what is published from now on.
 
-        It also gets the notices that are not solved yet, and those published while nobody listened: trouble that begins
-        before a screen listens must not be lost.
+        It also gets what the user said and waits, the notices that are not solved yet, and those published while nobody
+        listened: trouble that begins before a screen listens must not be lost.
 
         Args:
             wake: called on the loop with the event when the queue was empty, or held nothing but `StatusUpdate` until then, and
@@ -140,7 +148,11 @@ class Wire:
         if not records:
             self._n_listeners += 1
             subscription.listens = True
-            missed = [*self._unsolved.values(), *self._missed_notices]
+            missed = [
+                *self._queued.values(),
+                *self._unsolved.values(),
+                *self._missed_notices,
+            ]
             self._missed_notices.clear()
             for record in sorted(missed, key=lambda one: one.seq):
                 subscription.put(record)

@@ -56,10 +56,12 @@ async def do_everything(on: Stage) -> None:
     server.script(status(503, BODY), gate(1, calls([("Glob", {"pattern": "*"})])), say("I saw it."))
     turn = asyncio.create_task(soul.run("And now?"))
     await asyncio.wait_for(server.at_gate.wait(), 50)
-    soul.withdraw_steer(soul.steer("not this"))
-    soul.steer("Look at this too.", [SHOT])
+    soul.inbox.take_back(soul.say("not this"))
+    soul.say("Look at this too.", [SHOT])
+    soul.say("And this after it.", when="after the turn")
     server.release()
     await turn
+    soul.inbox.take_back_all()
 
     # Questions, each answered in its way; then everything is allowed again.
     await soul.set_mode("ask")
@@ -138,8 +140,8 @@ async def do_everything(on: Stage) -> None:
     server.script(say("It gives nothing back."))
     await soul.resume()
     left = await soul.lines.all()
-    (message, *_) = await soul.lines.messages(left[-1].n)
-    await soul.dmails.carry(left[-1].n, message.uid, message.number, note="For you.")
+    first = soul.session.world_line(left[-1].n).checkpoints[0]
+    await soul.dmails.carry(left[-1].n, first.uid, 0, note="For you.")
     await soul.travel.rewind(Target(0, left[-1].n))
     await soul.travel.undo()
 

@@ -105,7 +105,7 @@ class FirstTimeHints:
                 self.happened("dmail")
             case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
                 self.happened("context")
-            case wire.SteerQueued():
+            case wire.SteerQueued(when="now") if self._conversation.state.running:
                 self.happened("steered")
             case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
                 self.happened("refused")

@@ -135,12 +135,10 @@ class PromptModes:
             bench.tell("A command follows the !", advice="!! keeps it from the agent.")
             bench.keep(text)
             return
-        if self._conversation.state.running:
-            self._conversation.follow_up(text)
-        else:
-            bench.add_to_history(text)
+        bench.add_to_history(text)
+        if not self._conversation.state.running:
             bench.transcript.scroll_to_end()
-            self._conversation.run_command(command, told=told)
+        self._conversation.run_command(command, text, told=told)
 
     def _note(self, text: str) -> None:
         bench = self._bench

@@ -279,7 +279,7 @@ class MainScreen(Screen[None]):
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
         self._refused = words
         self.transcript.reading = NOT_OPEN
-        self.conversation.give_back_early()
+        self.conversation.give_back()
         advice = f"What is written stays here. {key_of('send', self.bench.keys)} tries it again."
         self.bench.tell(words, level="error", advice=advice, topic=REFUSED)
 
@@ -295,19 +295,24 @@ class MainScreen(Screen[None]):
     # --- commands
 
     def action_command(self, name: str, argument: str = "") -> None:
-        """Run a command of the table; one that needs an argument and has none is begun in the prompt."""
+        """Run a command of the table, as `run_command` does."""
+        self.run_command(name, argument)
+
+    def run_command(self, name: str, argument: str = "") -> asyncio.Task[None] | None:
+        """Run a command of the table; one that needs an argument and has none is begun in the prompt. Returns what goes on."""
         if name not in self.commands:
             # Its key is pressed, and the agent lacks what it needs.
             if (needs := COMMANDS[name].needs) is not None:
                 self.bench.tell(missing_words(needs))
-            return
+            return None
         command = self.commands[name]
         if command.needs_argument and not argument:
             self.bench.focus_prompt()
             self.bench.keep(f"/{name} ")
             self.bench.tell(f"{command.usage}: {command.help}")
         elif (work := command.handler(self.parts, argument)) is not None:
-            self.bench.start(work, opens=command.opens)
+            return self.bench.start(work, opens=command.opens)
+        return None
 
     # --- what the conversation tells
 
@@ -366,10 +371,6 @@ class MainScreen(Screen[None]):
         self.viewer.tell_news()
         self.bench.update_footer()
         self._update_window_status(old, new)
-
-    @on(ConversationController.FollowUpDue)
-    def _follow_up_due(self, event: ConversationController.FollowUpDue) -> None:
-        self.send(event.text)
 
     @on(ConversationController.Suggested)
     def _suggested(self, event: ConversationController.Suggested) -> None:
@@ -439,8 +440,8 @@ class MainScreen(Screen[None]):
             or self.commands.parse(written.rstrip()) != MESSAGE
         )
 
-    def send(self, written: str) -> None:
-        """Carry out a text that was sent from the prompt.
+    def send(self, written: str) -> asyncio.Task[None] | None:
+        """Carry out a text that was sent from the prompt; returns what of it goes on.
 
         `/` begins a command, `!` a shell command of the user's own, `#` a note; an empty text has the agent continue. All
         else is a message to the agent, also any of these with a blank before it.
@@ -448,17 +449,17 @@ class MainScreen(Screen[None]):
         text = sent_text(written)
         if not text:
             self._go_on()
-            return
+            return None
         if written[0] in "!#" and self._prompt_modes.handle(written):
-            return
+            return None
         if written.rstrip() == "/":
             self.bench.tell(
                 "A command follows the slash.", advice="The arrows choose one of the list."
             )
             self.bench.keep(text)
-            return
+            return None
         if written[0] == "/" and self._has_key(written):
-            return
+            return None
         behind = self.bench.returned.command_behind(text)
         if behind and self.commands.parse(behind).command is not None:
             # The message waits on: the user may edit it, and an undo takes it away again.
@@ -467,10 +468,10 @@ class MainScreen(Screen[None]):
         # A blank before the slash makes the text a message.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
-            self.bench.start(self._send_when_learned(written), opens=True)
-        elif parsed.command is not None:
-            self._run_written(parsed.command, parsed.argument, text)
-        elif parsed.unknown:
+            return self.bench.start(self._send_when_learned(written), opens=True)
+        if parsed.command is not None:
+            return self._run_written(parsed.command, parsed.argument, text)
+        if parsed.unknown:
             self._say_unknown(parsed)
             self.bench.keep(text)
         else:
@@ -478,6 +479,20 @@ class MainScreen(Screen[None]):
             # A user who sends a message wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+        return None
+
+    def _queue(self, written: str) -> None:
+        """Have a text that was written sent when the running turn has ended."""
+
+        async def send() -> None:
+            if (goes_on := self.send(written)) is not None:
+                await asyncio.wait([goes_on])
+
+        if self._is_run(written):
+            self.conversation.carry_out(sent_text(written), send, "after the turn")
+        elif text := sent_text(written):
+            self.bench.add_to_history(text)
+            self.conversation.say(text, "after the turn")
 
     def _go_on(self) -> None:
         """Let the agent go on, unless the key was pressed before that could be seen to be offered."""
@@ -551,16 +566,16 @@ class MainScreen(Screen[None]):
             self.commands.learn_uses(self._uses)
             self._uses.clear()
 
-    def _run_written(self, command: Command, argument: str, text: str) -> None:
+    def _run_written(self, command: Command, argument: str, text: str) -> asyncio.Task[None] | None:
         """Run a command that was typed; with an argument that it does not take, it stays in the prompt."""
         if argument and not command.argument:
             self.bench.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
             self.bench.keep(text)
-            return
+            return None
         if argument or not command.needs_argument:
             self.bench.add_to_history(text)
             self._learn_uses((text,))
-        self.action_command(command.name, argument)
+        return self.run_command(command.name, argument)
 
     def _say_unknown(self, parsed: ParsedLine) -> None:
         said = f"There is no command /{parsed.unknown}."
@@ -651,7 +666,7 @@ class MainScreen(Screen[None]):
         if not area.text:
             self.bench.focus_chat()
         elif self.conversation.state.running and area.text.strip():
-            self.conversation.follow_up(area.take())
+            self._queue(area.take())
 
     @on(PromptArea.ModeChanged)
     @on(Transcript.CopyModeChanged)

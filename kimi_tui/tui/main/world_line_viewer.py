@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from textual import events
     from textual.worker import Worker
 
-    from kimi_tui.projection.world_lines import LiveLineActivity, WorldLineMessage
+    from kimi_tui.projection.blocks import Block
+    from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.tui.world_line_view import WorldLineView
@@ -193,7 +194,7 @@ class WorldLineViewer:
         from kimi_tui.tui.world_line_view import WorldLineView
 
         bench = self._bench
-        add_sheets(bench.screen, "world_line")
+        add_sheets(bench.screen, "rows", "world_line")
         self._take_away()
         self._glance = glance
         reading = self._reading = WorldLineView(info, bench.transcript.work_dir)
@@ -283,22 +284,18 @@ class WorldLineViewer:
     @property
     def chosen_checkpoint(self) -> int | None:
         """The checkpoint of the chosen message; None if none is chosen, or if the line cannot be cut before it."""
-        block = self._reading.transcript.chosen if self._reading is not None else None
+        block = self.chosen
         return block.checkpoint if block is not None and block.live else None
 
     @property
-    def has_choice(self) -> bool:
-        """Whether a message of the line is chosen."""
-        return self._reading is not None and self._reading.transcript.chosen is not None
+    def chosen(self) -> Block | None:
+        """The chosen block of the line; None for none."""
+        return self._reading.transcript.chosen if self._reading is not None else None
 
-    def chosen_message(self, messages: Sequence[WorldLineMessage]) -> WorldLineMessage | None:
-        """The chosen one of the messages of this line; None if none is chosen, or if it is none of them."""
-        if self._reading is None:
-            return None
-        from kimi_tui.tui.world_line_view import message_of
-
-        transcript = self._reading.transcript
-        return message_of(transcript.chosen, transcript.blocks, messages)
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The blocks of the line."""
+        return self._reading.transcript.blocks if self._reading is not None else ()
 
     # --- the prospect of a rewind
 

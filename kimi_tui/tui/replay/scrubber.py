@@ -19,9 +19,9 @@ from textual.widget import Widget
 from kimi_tui.projection.replay import Marker, PlaybackClock, Recording
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import StyledText, joined, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.rows import Span, joined, spans_width
 
 _RANK = {"turn": 0, "rewind": 1, "compaction": 2, "dmail": 3}
 _MARKER_STYLES = {"turn": "user", "rewind": "lost", "compaction": "compaction", "dmail": "dmail"}
@@ -57,14 +57,14 @@ def time_at(recording: Recording, column: int, width: int) -> float:
 
 def track_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the line with the playhead and the markers."""
     if width <= 0:
         # The widget has no width while it is removed, or while its screen is being resized.
         return []
     head = column_of(recording, clock.time_s, width)
-    cells: list[StyledText] = [
-        (glyphs.used, "played") if column < head else (glyphs.rule, "ahead")
+    cells: list[Span] = [
+        Span(glyphs.used, "played") if column < head else Span(glyphs.rule, "ahead")
         for column in range(width)
     ]
     cut = recording.next_cut(clock.position)
@@ -72,18 +72,18 @@ def track_spans(
         was = marker.position <= clock.position
         coloured = was or marker is cut
         style = _MARKER_STYLES[marker.kind] if coloured else "later"
-        cells[column] = (_glyph(marker, glyphs), style)
+        cells[column] = Span(_glyph(marker, glyphs), style)
     if cut is not None:
         # Among later events in the same cell the next cut is the one that is waited for.
         column = column_of(recording, cut.time_s, width)
-        cells[column] = (_glyph(cut, glyphs), _MARKER_STYLES[cut.kind])
-    cells[head] = (glyphs.levels[-1], "head")
+        cells[column] = Span(_glyph(cut, glyphs), _MARKER_STYLES[cut.kind])
+    cells[head] = Span(glyphs.levels[-1], "head")
     return joined(cells)
 
 
 def label_spans(
     recording: Recording, clock: PlaybackClock, width: int, checkpoint: int | None
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the row above: the checkpoint and the recorded time, over the playhead."""
     at = recording.clock_at(clock.position)
     number = f"#{checkpoint}" if checkpoint is not None else ""
@@ -93,22 +93,27 @@ def label_spans(
     # The number stands to the left of the playhead, the time of day to its right, if there is room.
     size = cell_len(number + gap + time_of_day)
     start = max(0, min(head - cell_len(number), width - size))
-    return [(" " * start, "quiet"), (number, "strong"), (gap, "quiet"), (time_of_day, "quiet")]
+    return [
+        Span(" " * start, "quiet"),
+        Span(number, "strong"),
+        Span(gap, "quiet"),
+        Span(time_of_day, "quiet"),
+    ]
 
 
 def state_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the row below: whether it plays, the speed, the playing time, and at the right the next marker."""
     at_end = clock.position == recording.end
     word = "playing" if clock.is_playing else "at the end" if at_end else "paused"
-    left: list[StyledText] = [
-        (word, "ink"),
-        ("  ", "quiet"),
-        (f"{clock.speed}x", "accent"),
-        ("    ", "quiet"),
-        (_time(clock.time_s), "ink"),
-        (f" of {_time(recording.length_s)}", "quiet"),
+    left: list[Span] = [
+        Span(word, "ink"),
+        Span("  ", "quiet"),
+        Span(f"{clock.speed}x", "accent"),
+        Span("    ", "quiet"),
+        Span(_time(clock.time_s), "ink"),
+        Span(f" of {_time(recording.length_s)}", "quiet"),
     ]
     used = spans_width(left)
     cut = recording.next_cut(clock.position)
@@ -118,7 +123,7 @@ def state_spans(
     for words in _next_words(cut, clock.seconds_to(cut.time_s), glyphs):
         gap = width - used - cell_len(words)
         if gap >= 3:
-            return [*left, (" " * gap, "quiet"), (words, style)]
+            return [*left, Span(" " * gap, "quiet"), Span(words, style)]
     return left
 
 
@@ -303,7 +308,7 @@ class Scrubber(Widget, can_focus=True):
         padding = self.styles.padding
         width = self.content_size.width
         rows = self._rows(width, self.content_size.height)
-        edge = (" " * padding.left, "quiet")
+        edge = Span(" " * padding.left, "quiet")
         strips: list[Strip] = []
         for y in range(crop.y, crop.bottom):
             index = y - padding.top
@@ -312,7 +317,7 @@ class Scrubber(Widget, can_focus=True):
             strips.append(self._painter.strip(shown, self.outer_size.width))
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
-    def _rows(self, width: int, height: int) -> list[list[StyledText]]:
+    def _rows(self, width: int, height: int) -> list[list[Span]]:
         recording, clock = self._recording, self._clock
         if recording is None or clock is None:
             return []

@@ -16,9 +16,9 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, WorldLineNode
 from kimi_tui.tui import formatting as numbers
-from kimi_tui.tui.formatting import StyledText
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline.layout import (
     EMPTY,
     NOTHING_FOUND,
@@ -230,7 +230,7 @@ class TimelineViewport:
         curve: the columns of the token curve as painted last.
     """
 
-    def __init__(self, strip: Callable[[list[StyledText], int, str], Strip]) -> None:
+    def __init__(self, strip: Callable[[list[Span], int, str], Strip]) -> None:
         self.listing = Listing(TimelineModel())
         self.selected: Key | None = None
         self.hovered: Key | None = None
@@ -245,7 +245,7 @@ class TimelineViewport:
         self.curve: Sequence[Column] = ()
         self._paint = strip
         self._strips: dict[object, Strip] = {}
-        self._curve_spans: list[list[StyledText]] = []
+        self._curve_spans: list[list[Span]] = []
         self._curve_made_for: tuple[object, ...] = ()
         self._past: list[CheckpointNode] = []
         self._past_of: CheckpointNode | None = None
@@ -351,10 +351,10 @@ class TimelineViewport:
             top = last + areas.footer - 1 - len(told)
             for y in range(max(start, last), end):
                 is_told = 0 <= y - top < len(told)
-                strips.append(self._line([("  ", "quiet"), *told[y - top]] if is_told else []))
+                strips.append(self._line([Span("  ", "quiet"), *told[y - top]] if is_told else []))
         return strips
 
-    def _line(self, spans: list[StyledText], ground: str = "page", key: object = None) -> Strip:
+    def _line(self, spans: list[Span], ground: str = "page", key: object = None) -> Strip:
         """The strip of spans, as wide as the widget; cached under a key, else under the spans themselves."""
         key = key or (ground, *spans)
         strip = self._strips.get(key)
@@ -428,7 +428,7 @@ class TimelineViewport:
             spans = row_spans(row, columns, self.glyphs, look)
         if has_arc:
             spans = self._with_arc(spans, is_head=position == 0)
-        mark = (self.glyphs.edge if edge else " ", edge or "quiet")
+        mark = Span(self.glyphs.edge if edge else " ", edge or "quiet")
         return self._line([mark, *spans], ground, cache_key)
 
     def _look(
@@ -475,34 +475,34 @@ class TimelineViewport:
         forks = tree.forks(tree.key_below(checkpoint.index))
         return bool(forks) and forks[-1].n == checkpoint.from_line
 
-    def _with_arc(self, spans: list[StyledText], *, is_head: bool) -> list[StyledText]:
+    def _with_arc(self, spans: list[Span], *, is_head: bool) -> list[Span]:
         """The spans of a row with the arc of a D-Mail while its revert is animated: the arc's head, or a part of its shaft."""
         if len(spans) < 2:
             return spans
-        head = (self.glyphs.turn, "dmail") if is_head else spans[0]
-        blanks = spans[1][0]
+        head = Span(self.glyphs.turn, "dmail") if is_head else spans[0]
+        blanks = spans[1].text
         if len(blanks) < 2 or blanks.strip():
             return [head, *spans[1:]]
         mark = self.glyphs.arc if is_head else self.glyphs.step
-        return [head, (" ", "line"), (mark, "dmail"), (blanks[2:], "line"), *spans[2:]]
+        return [head, Span(" ", "line"), Span(mark, "dmail"), Span(blanks[2:], "line"), *spans[2:]]
 
     # --- around the list
 
-    def _words_for_rows(self) -> list[list[StyledText]]:
+    def _words_for_rows(self) -> list[list[Span]]:
         """The lines in place of the list: the keys, what is being read, or that there is nothing yet or no match."""
         if self.shows_keys:
-            return [[("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
+            return [[Span("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
         if self.is_filtered:
             words = numbers.wrap_words(NOTHING_FOUND, max(10, self.full_width - 4))
-            return [[(f"  {row}", "quiet")] for row in words]
+            return [[Span(f"  {row}", "quiet")] for row in words]
         if self.reading:
-            return [[(f"  {self.reading}", "quiet")]]
-        turn = (self.glyphs.turn, "accent")
+            return [[Span(f"  {self.reading}", "quiet")]]
+        turn = Span(self.glyphs.turn, "accent")
         words = numbers.wrap_words(EMPTY, min(30, max(10, self.full_width - 5)))
         return [
-            [(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")],
+            [Span(" ", "quiet"), turn, Span("  ", "quiet"), Span("now", "strong")],
             [],
-            *([(f"    {row}", "quiet")] for row in words),
+            *([Span(f"    {row}", "quiet")] for row in words),
         ]
 
     def _header_line(self, y: int, areas: TimelineAreas, columns: Columns) -> Strip:
@@ -524,10 +524,10 @@ class TimelineViewport:
             else:
                 n_lines = len(model.tree.lines)
                 spans = title_spans(model.n_steps, n_lines, width, self.glyphs)
-            return self._line([(" ", "quiet"), *spans])
+            return self._line([Span(" ", "quiet"), *spans])
         first = areas.header - areas.curve - 2
         if areas.curve and first <= y < areas.header - 1:
-            return self._line([(" ", "quiet"), *self._curve_spans[y - first]])
+            return self._line([Span(" ", "quiet"), *self._curve_spans[y - first]])
         return self._line([])
 
     def _update_curve(self, rows: int, width: int) -> None:
@@ -554,7 +554,7 @@ class TimelineViewport:
             self._curve_spans[-1] = marks
         self._curve_made_for = made_for
 
-    def details(self, key: Key | None) -> list[list[StyledText]]:
+    def details(self, key: Key | None) -> list[list[Span]]:
         """The details of a row, in lines; empty while a revert is animated."""
         model = self.listing.model
         if key is None or self.listing.scene is not None:

@@ -22,13 +22,7 @@ from kimi_tui.projection.tool_calls import (
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.diff import band_rows, change_counts, common_indent
-from kimi_tui.tui.formatting import (
-    change,
-    cut,
-    duration,
-    path,
-    spans_width,
-)
+from kimi_tui.tui.formatting import change, cut, duration, path
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import (
     FACT_GAP,
@@ -49,6 +43,7 @@ from kimi_tui.tui.rows import (
     paragraph,
     pin_of,
     prose_width,
+    spans_width,
     title_row,
     wrap,
 )

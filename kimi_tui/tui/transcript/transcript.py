@@ -326,7 +326,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def has_images(self) -> bool:
         """Whether the conversation shown has an image that was sent to the model."""
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         return any(images_of(block) for block in self.blocks)
 
@@ -428,7 +428,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_thumbnails_ready(self, event: Thumbnails.Ready) -> None:
         """Draw the blocks with an image that can be drawn now. The class is imported with the first image."""
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         for index, block in enumerate(self.blocks):
             if event.image in images_of(block):
@@ -1283,7 +1283,7 @@ class Transcript(ScrollView, can_focus=True):
         if hit.startswith(HIT_LINK):
             self.post_message(self.LinkClicked(hit[len(HIT_LINK) :]))
             return
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         for image in images_of(block):
             if hit == f"{HIT_IMAGE}{image.sha256}":

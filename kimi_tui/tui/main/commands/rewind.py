@@ -357,7 +357,7 @@ async def read_summary(main: MainParts, uid: str) -> None:
     from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen
 
     soul = await main.conversation.opened("lines")
-    found = [one for one in await soul.lines.messages() if one.kind == "summary"]
+    found = await soul.lines.summaries()
     here = next((one for one in found if one.uid == uid), None) if uid else None
     here = here or (found[-1] if found else None)
     if here is None:

@@ -12,7 +12,9 @@ from kimi_tui.tui.main.commands.session import tell_no_checkpoint, tell_no_line
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import WorldLineMessage
+    from collections.abc import Sequence
+
+    from kimi_tui.projection.blocks import Block
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.main.commands import MainParts
@@ -80,11 +82,10 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         KeyError: there is no such line; the text is for the user.
         SoulBusy: the agent works.
     """
-    from kimi_tui.projection.world_lines import Comparison
+    from kimi_tui.projection.comparison import Comparison
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.frame import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
-    from kimi_tui.tui.world_line_view import newest_words
 
     soul = await main.conversation.opened("lines")
     found = await soul.lines.compare(world_line)
@@ -95,15 +96,16 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     gauge = Gauge()
     gauge.show_model(now.model)
     used = now.model.status.used
-    comparison = await asyncio.to_thread(Comparison, found.other, found.live)
+    work_dir = main.bench.transcript.work_dir
+    comparison = await asyncio.to_thread(Comparison.of, found.other, found.live, work_dir)
     page = CompareScreen(
         found,
+        comparison,
         info,
         name=main.bench.views.timeline.model.line_name(world_line),
         used=used,
         heading=main.bench.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
-        comparison=comparison,
         load_image=main.bench.transcript.load_image,
         write=main.keystrokes.write_to_prompt,
     )
@@ -111,10 +113,11 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     if answer is None:
         return
     if answer.action == "jump":
-        at = answer.message.checkpoint_id if answer.message is not None else None
+        at = answer.block.checkpoint if answer.block is not None else None
         await _preview_jump(main, world_line, at)
     else:
-        await _send_to_now(main, soul, world_line, answer.message or newest_words(found.other))
+        there = [entry.block for entry in comparison.sides["other"]]
+        await _send_to_now(main, soul, world_line, there, answer.block)
 
 
 async def jump_to_chosen(main: MainParts) -> None:
@@ -129,14 +132,7 @@ async def send_chosen(main: MainParts) -> None:
     if not world_line:
         return
     soul = await main.conversation.opened("dmails")
-    messages = await soul.lines.messages(world_line)
-    chosen = main.viewer.chosen_message(messages)
-    if chosen is None and main.viewer.has_choice:
-        main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
-        return
-    from kimi_tui.tui.world_line_view import newest_words
-
-    await _send_to_now(main, soul, world_line, chosen or newest_words(messages))
+    await _send_to_now(main, soul, world_line, main.viewer.blocks, main.viewer.chosen)
 
 
 async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | None) -> None:
@@ -146,23 +142,40 @@ async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | N
 
 
 async def _send_to_now(
-    main: MainParts, soul: KimiSoul, world_line: int, message: WorldLineMessage | None
+    main: MainParts,
+    soul: KimiSoul,
+    world_line: int,
+    blocks: Sequence[Block],
+    chosen: Block | None,
 ) -> None:
-    """Let the user send a message of another line to the present, with words of their own before it."""
-    if message is None:
+    """Let the user send a message of another line to the present, with words of their own before it.
+
+    Args:
+        main: the main screen.
+        soul: the engine of the session.
+        world_line: the number of the line.
+        blocks: the messages of it that are shown.
+        chosen: the one to send; None for the newest words of the agent.
+    """
+    from kimi_tui.projection.comparison import content_of, newest_words, number_of
+
+    block = chosen or newest_words(blocks)
+    if block is None:
         main.bench.tell(f"World line {world_line} has nothing to send that is not here.")
+        return
+    message_number = number_of(block, blocks)
+    if message_number is None:
+        main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
         return
     from kimi_tui.display_names import titled
     from kimi_tui.foreign_text import one_line
-    from kimi_tui.tool_cards import ImageBlock
+    from kimi_tui.projection.blocks import images_of
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    calls = ", ".join(f"{name} {target}" for name, target in message.calls)
-    images = [shown.name for shown in message.display if isinstance(shown, ImageBlock)]
-    text = titled(message.text, images) or calls
+    text = titled(content_of(block), [image.name for image in images_of(block)])
     question = TextQuestion(
         title=f"Send to now from {line_words(world_line, main.bench.views.timeline.model.line_name(world_line))}",
-        question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",
+        question=f"This message of #{block.checkpoint} goes to the end of the conversation.",
         consequence="Your words stand before it; the agent reads both in its next step.",
         placeholder="A word of your own, if you like",
         quote=one_line(text[:QUOTE_CHARS]),
@@ -175,7 +188,7 @@ async def _send_to_now(
     if note is None:
         return
     try:
-        await soul.dmails.carry(world_line, message.uid, message.number, note=note)
+        await soul.dmails.carry(world_line, block.uid, message_number, note=note)
     except Exception:
         main.bench.keep(note)  # as a D-Mail's text is
         raise
