@@ -536,7 +536,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         divider = Span(glyphs.step, "line")
         tokens = formatting.tokens(info.tokens_before) if info.tokens_before else ""
         mark = Span(glyphs.lost, "lost")
-        other = _side_head(mark, f"World line {info.n}", self._name, when, tokens, column)
+        other = _side_head(mark, f"World line {info.n}", self._line_name, when, tokens, column)
         mark = Span(glyphs.turn, "accent")
         used = formatting.tokens(self._used)
         live = _side_head(mark, "Now", "", "", used, width - column - 1)
