@@ -74,7 +74,7 @@ def mark_confusables(text: str) -> str:
 
 
 def _is_compatibility_form(char: str) -> bool:
-    """Whether NFKC maps a character to printable ASCII that looks like it: wide and mathematical letters, ligatures."""
+    """Return whether NFKC maps a character to printable ASCII that looks like it: wide and mathematical letters, ligatures."""
     if "\U0001d400" <= char <= "\U0001d7ff":
         return True
     plain = normalize("NFKC", char) if char >= "\x80" else ""

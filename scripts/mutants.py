@@ -255,7 +255,7 @@ class Copies:
 
 def command(copy: Path, tests: Sequence[str], marks: str) -> str:
     """Runs tests in a copy, whose package is found before the installed one, also by the programs that tests start."""
-    options = "-x -p no:xdist -p no:cacheprovider --hypothesis-profile=quick"
+    options = "-x -p no:cacheprovider --hypothesis-profile=quick"
     options += f" -m {shlex.quote(marks)}"
     script = (
         f"cd {shlex.quote(str(copy))}; ulimit -v {MEMORY_KB} 2> /dev/null; "

@@ -22,7 +22,7 @@ HOLDS: Mapping[Holds, str] = {
 
 
 def settings() -> Iterator[Setting]:
-    """All settings, in the order of the file; those of `[keys]` last."""
+    """Yield all settings, in the order of the file; those of `[keys]` last."""
     yield from SETTINGS.values()
     for action, keys in DEFAULT_KEYS.items():
         yield Setting(keys, Check("key", str), holds="start", key=f"keys.{action}")

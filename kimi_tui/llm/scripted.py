@@ -163,7 +163,7 @@ class ScriptedAnswer(_Strict):
     error_after: int = Field(default=0, ge=0)
 
     def fits(self, said: str) -> bool:
-        """Whether the text since the last answer contains one of `when`."""
+        """Return whether the text since the last answer contains one of `when`."""
         wanted = [self.when] if isinstance(self.when, str) else self.when or []
         return any(text.lower() in said.lower() for text in wanted)
 

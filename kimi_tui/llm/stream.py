@@ -176,7 +176,7 @@ class ThinkTags:
         self._in_code = False
 
     def takes(self, words: str) -> bool:
-        """Whether a text contains no tag and no beginning of one. Such a text need not be fed."""
+        """Return whether a text contains no tag and no beginning of one. Such a text need not be fed."""
         if self.state == "text":
             return True
         if self.state != "open" or self._held or "think>" in words or _half_tag(words):
@@ -603,7 +603,7 @@ def _index_of(choice: Any) -> int:
 
 
 def _is_answer(items: Iterable[StreamItem]) -> bool:
-    """Whether the items of an event include a piece of the answer."""
+    """Return whether the items of an event include a piece of the answer."""
     return any(not isinstance(item, PromptRead) for item in items)
 
 

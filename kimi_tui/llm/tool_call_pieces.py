@@ -92,7 +92,7 @@ class Arguments:
 
     @staticmethod
     def can_begin(piece: str) -> bool:
-        """Whether a piece looks like the beginning of arguments."""
+        """Return whether a piece looks like the beginning of arguments."""
         return piece.lstrip().startswith("{")
 
     def feed(self, piece: str) -> str:
@@ -276,7 +276,7 @@ class _Namesakes:
         self._open.append(call)
 
     def can_be_one(self, call: _Call) -> bool:
-        """Whether a call has the id of one of these calls, or at most one of both has an id."""
+        """Return whether a call has the id of one of these calls, or at most one of both has an id."""
         return bool(self._ids) and (not call.id or "" in self._ids or call.id in self._ids)
 
     def open_ones(self, call: _Call) -> list[_Call]:
@@ -295,7 +295,7 @@ class _Namesakes:
         return alike.get(call.id) or alike.get("")
 
     def has_head(self, call: _Call) -> bool:
-        """Whether one of the calls has the id of a call without arguments or, if that has no id, its index."""
+        """Return whether one of the calls has the id of a call without arguments or, if that has no id, its index."""
         return call.id in self._ids if call.id else call.index in self._indexes
 
 
@@ -317,7 +317,7 @@ class ToolCallMerger:
         self._has_ended = False
 
     def all_complete(self) -> bool:
-        """Whether there are calls, and the arguments of each are a whole object."""
+        """Return whether there are calls, and the arguments of each are a whole object."""
         every = [call.arguments for call in self._calls if call.name]
         return bool(every) and all(
             bool(one.nothing) or lenient_json.is_object(one.whole) for one in every
@@ -383,7 +383,7 @@ class ToolCallMerger:
         return None
 
     def _is_known(self, mine: Arguments) -> bool:
-        """Whether these are the arguments of a call that was given out."""
+        """Return whether these are the arguments of a call that was given out."""
         others = (one.arguments for one in self._calls if one.position >= 0)
         return bool(mine.whole) and any(mine.canonical == one.canonical for one in others)
 
@@ -457,7 +457,7 @@ class ToolCallMerger:
                 yield from call.added()
 
     def _is_one(self, call: _Call) -> bool | None:
-        """Whether this is a call of its own; None if that is not certain yet."""
+        """Return whether this is a call of its own; None if that is not certain yet."""
         mine = call.arguments
         if not call.name:
             # At the end of the stream the model is told about the broken call, unless it adds nothing new.

@@ -72,7 +72,7 @@ def reduce(state: SessionState, record: EventRecord) -> SessionState:
                 can_resume=reason in ("error", "interrupted") and not state.own_command,
             )
         case wire.StepBegin(n=n):
-            return state._replace(step=n, retry_until=0.0)
+            return state._replace(step=n)
         case wire.StepRetry(wait_s=wait_s):
             until = record.at + wait_s
             return state._replace(retry_until=until, asked_at=until, prompt_read=-1.0)

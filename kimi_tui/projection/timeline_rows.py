@@ -186,7 +186,7 @@ class Builder:
             yield TimelineRow("base", order, lanes, line=line)
 
     def _finds(self, line: WorldLineNode) -> bool:
-        """Whether the filter matches the name of a line."""
+        """Return whether the filter matches the name of a line."""
         return self.needle in self._tree.name_of(line).lower()
 
     def _inside(self, line: WorldLineNode, lanes: str, order: int) -> Iterator[TimelineRow | None]:

@@ -195,11 +195,10 @@ class CheckpointTokens:
         rows, ends = list[str](), list[tuple[str, int]]()
         for uid in self._guessed:
             tokens = self._known[uid].tokens
-            if self._base <= tokens:
-                self._known[uid] = TokenFigure(
-                    fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
-                )
-                rows.append(uid)
+            self._known[uid] = TokenFigure(
+                fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
+            )
+            rows.append(uid)
         for uid in self._guessed_ends:
             was = self._ends[uid].tokens
             # The answered step is the first thing after the checkpoint.

@@ -20,31 +20,31 @@ from kimi_tui.foreign_text import clean
 WAITING = "follow_ups.json"
 """The texts that were said and are not in the context yet, oldest first."""
 MOST_TEXTS = 100
-"""More is not read."""
+"""Maximum number of texts read from the file."""
 _MAX_BYTES = 2 << 20
-"""More is neither kept nor read."""
+"""Maximum bytes of a file that is written or read."""
 _MOST_HIDDEN = 50_000
-"""Characters that cannot be seen: no text that was kept here holds many, and each takes microseconds to clean."""
+"""Maximum invisible characters in a stored value. No text stored here has many, and each takes microseconds to clean."""
 
 
 def write_waiting(folder: Path, texts: Sequence[str]) -> None:
-    """Keep the texts that wait.
+    """Store the waiting texts.
 
     Raises:
-        OSError: they are not kept.
+        OSError: the texts could not be stored.
     """
     write_json(folder / WAITING, list(texts))
 
 
 def read_waiting(folder: Path) -> list[str]:
-    """The texts that were kept; none where they cannot be read."""
+    """Return the stored texts; none if they cannot be read."""
     found = read_json(folder / WAITING)
     texts = cast("list[object]", found)[:MOST_TEXTS] if isinstance(found, list) else []
     return [clean(text) for text in texts if isinstance(text, str) and text.strip()]
 
 
 def finish_writing(*paths: Path) -> None:
-    """Put in its place the file that a killed program had written under its temporary name, where it is whole; else remove it."""
+    """Replace a file by the complete one that a killed program had written under its temporary name; remove an incomplete one."""
     for path in paths:
         temporary = temporary_of(path)
         if path.parent.is_symlink() or not os.path.lexists(temporary):
@@ -60,7 +60,7 @@ def write_json(path: Path, value: object) -> None:
     """Write a value; an empty one removes the file.
 
     Raises:
-        OSError: it is not kept.
+        OSError: the value could not be stored.
     """
     data = json.dumps(value).encode("ascii") if value else b""
     if 0 < len(data) <= _MAX_BYTES:
@@ -73,11 +73,11 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> object:
-    """The value of a file; None where there is none, or anybody could have made it to cost seconds."""
+    """Return the value of a file; None if there is none, or if its content would take seconds to clean."""
     try:
         written = read_regular(path, _MAX_BYTES).decode()
         found: object = json.loads(written)
-        # Written out again, for hidden characters may stand there as escapes.
+        # The value is written out again, since the file may have hidden characters as escapes.
         shown = json.dumps(found, ensure_ascii=False)
     except (OSError, ValueError, RecursionError):
         return None

@@ -254,7 +254,7 @@ def _with_lines(path: str, lines: re.Match[str] | None) -> Mention:
 
 
 def _holds_image(target: ResolvedPath) -> bool:
-    """Whether a file is an image by its first bytes; the permission to read it is checked afterwards."""
+    """Return whether a file is an image by its first bytes; the permission to read it is checked afterwards."""
     try:
         descriptor, _ = open_for_reading(target)
     except (ToolProblem, OSError):

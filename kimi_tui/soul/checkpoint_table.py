@@ -88,7 +88,7 @@ class ShownLine(NamedTuple):
 
 
 def shown_timeline(session: Session) -> TimelineModel:
-    """The timeline of a session, as the screen has it. Reads files: call it in a thread."""
+    """Return the timeline of a session, as the screen has it. Reads files: call it in a thread."""
     model = _timeline(session_history(session))
     marks = ev.MarksChanged(tuple(session.marks.bookmarks.items()))
     model.apply(EventRecord(0, 0.0, marks))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -314,7 +313,7 @@ class Conversation:
 
     @property
     def model_facts(self) -> ModelChanged:
-        """What is known of the model in use and asked of it now, as it is published."""
+        """Return what is known of the model in use, and asked of it now, as it is published."""
         provider = self.model.current
         if provider is None:
             return ModelChanged("")
@@ -570,5 +569,14 @@ class Conversation:
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
         """Publish that a call of the model failed and is repeated; the text it streamed is void."""
-        # Neither `llm` nor `wire` imports the other, so two classes hold the same facts in the same order.
-        self.wire.publish(StepRetry(step, *astuple(notice)))
+        self.wire.publish(
+            StepRetry(
+                n=step,
+                attempt=notice.attempt,
+                max_attempts=notice.max_attempts,
+                wait_s=notice.wait_s,
+                reason=notice.reason,
+                status=notice.status,
+                left_s=notice.left_s,
+            )
+        )

@@ -37,7 +37,6 @@ from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
-from kimi_tui.tool_cards import DiffLine
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
@@ -289,7 +288,6 @@ class FileHistory:
         files: list[FilePreview] = []
         for place, one in enumerate(plan.changes):
             diff = compared[place] if place < len(compared) else None
-            rows = () if diff is None else tuple(DiffLine(*row) for row in diff.rows)
             files.append(
                 FilePreview(
                     one.path,
@@ -298,7 +296,7 @@ class FileHistory:
                     one.would,
                     0 if diff is None else diff.added,
                     0 if diff is None else diff.removed,
-                    rows,
+                    () if diff is None else diff.rows,
                     is_text=diff is not None,
                     is_new=one.then is None,
                     is_gone=one.now is None,

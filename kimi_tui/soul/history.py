@@ -80,7 +80,7 @@ class History(NamedTuple):
 
 
 def read_history(session: Session, *, end: bool = False, newest: float = math.inf) -> History:
-    """The history of an open session. Reads files: call it in a thread. Never raises.
+    """Return the history of an open session. Reads files: call it in a thread. Never raises.
 
     A view is no reason not to open a session: whatever is wrong with its record, it is rebuilt from the messages
     then, and where even that cannot be done, there is none.
@@ -303,7 +303,7 @@ def _made_in(records: Iterable[EventRecord]) -> set[str]:
 
 
 def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
-    """The turn and the step that are told of directly before a place, and have no checkpoint yet."""
+    """Return the turn and the step that are told of directly before a place, and have no checkpoint yet."""
     found: list[type[Event]] = []
     while end and isinstance(event := records[end - 1].event, _BEFORE_CHECKPOINT):
         if isinstance(event, TurnBegin | StepBegin):
@@ -313,12 +313,12 @@ def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
 
 
 def session_history(session: Session) -> list[EventRecord]:
-    """What a listener of an open session should hear of its agent. Reads files: call it in a thread."""
+    """Return the events that a listener of an open session should hear of its agent. Reads files: call it in a thread."""
     return read_history(session).shown
 
 
 def history_until(session: Session, newest: int, is_followed: bool) -> list[EventRecord]:
-    """What a listener of an open session should hear up to an event. Reads files: call it in a thread.
+    """Return the events that a listener of an open session should hear up to an event. Reads files: call it in a thread.
 
     Args:
         session: open.

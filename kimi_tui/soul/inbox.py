@@ -29,18 +29,18 @@ from kimi_tui.wire.queue import Wire
 log = logging.getLogger(__name__)
 
 NOT_KEPT = "inbox"
-"""Topic of the notice that what waits cannot be kept."""
+"""Topic of the notice that waiting messages cannot be stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of the user that waits, or a command.
+    """A message of the user, or a command, that waits.
 
     Attributes:
-        id: its name on the wire.
-        text: what was said.
+        id: the name of the message on the wire.
+        text: the user's words.
         images: the images that were pasted into it, in order.
-        when: whether it may go into a running turn.
+        when: whether the message may go into a running turn.
         carry_out: carries out a command when its turn has come; None for a message.
     """
 
@@ -52,17 +52,17 @@ class Said:
 
     @property
     def image_blocks(self) -> tuple[ImageBlock, ...]:
-        """Its images as values of the wire."""
+        """Return its images as values of the wire."""
         return tuple(map(ImageBlock.of, self.images))
 
     @property
     def is_steer(self) -> bool:
-        """Whether it may go into a running turn."""
+        """Return whether the message may go into a running turn."""
         return self.when == "now" and self.carry_out is None
 
     @property
     def queued(self) -> SteerQueued:
-        """The event that it waits."""
+        """Return the event that the message waits."""
         return SteerQueued(self.id, self.text, self.image_blocks, self.when)
 
 
@@ -75,24 +75,24 @@ class Inbox:
         self._waiting: list[Said] = []
         self._published: set[str] = set()
         self._at_once: set[str] = set()
-        """The ids of what has not had to wait yet: neither published nor kept on the disk."""
+        """The ids of messages that have not had to wait yet: they are neither published nor stored."""
         self._going: tuple[Said, ...] = ()
-        """Taken out of the queue, and not in the context yet."""
+        """The messages that were taken out of the queue, and are not in the context yet."""
         self._returned: list[str] = []
         """Texts that were taken back, and may not be safe elsewhere yet."""
         self._is_held = False
-        """Whether what is for after the turn waits on, because that was not done."""
+        """Whether messages for after the turn wait on, because the turn was not done."""
         self._stirred = asyncio.Event()
         self._has_read = False
         self._kept: tuple[str, ...] = ()
-        """What is on the disk."""
+        """The texts that are on the disk."""
         self._keeping = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
         self.trouble = ""
-        """Why what waits cannot be stored; empty where it can."""
+        """Why waiting messages cannot be stored; empty if they can."""
 
     def join(self, wire: Wire, folder: Path) -> None:
-        """Publish on this wire from now on, and keep what waits in the session's folder."""
+        """Publish on this wire from now on, and store waiting messages in the session's folder."""
         self._wire, self._folder = wire, folder
         self.publish_waiting()
 
@@ -100,17 +100,17 @@ class Inbox:
 
     @property
     def waiting(self) -> tuple[Said, ...]:
-        """Everything that waits, in the order in which it was said."""
+        """Return everything that waits, in the order in which it was said."""
         return tuple(self._waiting)
 
     @property
     def steers(self) -> tuple[Said, ...]:
-        """What may go into a running turn, oldest first."""
+        """Return the messages that may go into a running turn, oldest first."""
         return tuple(one for one in self._waiting if one.is_steer)
 
     @property
     def unkept(self) -> list[str]:
-        """The texts that are not on the disk."""
+        """Return the texts that are not on the disk."""
         texts = (*self._returned, *(one.text for one in (*self._going, *self._waiting)))
         return [text for text in texts if text not in self._kept]
 
@@ -121,7 +121,7 @@ class Inbox:
         when: When = "now",
         carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
     ) -> str:
-        """Queue a message or a command; returns its id. Nothing tells that it waits before `publish_waiting`.
+        """Queue a message or a command; return its id. No event tells that it waits before `publish_waiting`.
 
         Args:
             text: what is said.
@@ -136,7 +136,7 @@ class Inbox:
         return said.id
 
     def publish_waiting(self) -> None:
-        """Publish what has to wait and was not published yet, and keep it on the disk."""
+        """Publish the messages that have to wait and were not published yet, and store them."""
         self._at_once.difference_update(one.id for one in self._waiting)
         for one in self._waiting:
             if self._wire is not None and one.id not in self._published:
@@ -160,7 +160,7 @@ class Inbox:
 
     @property
     def due(self) -> Said | None:
-        """What begins when nothing else runs, still in the queue; None for nothing."""
+        """Return the message that begins when nothing else runs, still in the queue; None for none."""
         for one in self._waiting:
             if one.when == "now":
                 return one
@@ -175,18 +175,18 @@ class Inbox:
         return taken
 
     def begin(self, said: Said) -> None:
-        """Take one for the turn that begins with it, whose `TurnBegin` tells of it, or to carry it out."""
+        """Take a message for the turn that begins with it, whose `TurnBegin` tells of it, or a command to carry out."""
         self.take([said])
         self._publish_gone(said)
-        # All else has to wait now.
+        # All other messages have to wait now.
         self.publish_waiting()
 
     def arrived(self, steers: Sequence[Said] | None = None, place: int = 0) -> None:
-        """What was taken is in the context.
+        """Publish that the messages taken are in the context.
 
         Args:
-            steers: these, which is published; None for that with which the turn began.
-            place: the number of the first one's message behind the newest checkpoint.
+            steers: the steers that arrived; None for the message with which the turn began, of which no event is published.
+            place: the number of the first steer's message behind the newest checkpoint.
         """
         self._going = tuple(one for one in self._going if steers is not None and one not in steers)
         self._at_once.intersection_update(one.id for one in (*self._going, *self._waiting))
@@ -196,7 +196,7 @@ class Inbox:
         self._changed()
 
     def put_back(self, steers: Sequence[Said]) -> None:
-        """Queue steers that could not be put into the context again, before what was said since."""
+        """Queue steers again that could not be put into the context, before messages said since."""
         self._going = tuple(one for one in self._going if one not in steers)
         self._waiting[:0] = steers
         if steers:
@@ -206,7 +206,7 @@ class Inbox:
     # -- taking it back --------------------------------------------------------------------------
 
     def take_back(self, said_id: str) -> Said | None:
-        """Take one back for editing; None if it went in already."""
+        """Take a message back for editing; return None if it is in the context already."""
         for one in self._waiting:
             if one.id == said_id:
                 self._give_back((one,))
@@ -214,18 +214,18 @@ class Inbox:
         return None
 
     def take_back_last(self) -> Said | None:
-        """Take back the newest of what is for after the turn, else the newest of all; None where nothing waits."""
+        """Take back the newest message for after the turn, else the newest of all; return None if none waits."""
         later = [one for one in self._waiting if one.when != "now"]
         return self.take_back((later or self._waiting)[-1].id) if self._waiting else None
 
     def take_back_all(self) -> tuple[Said, ...]:
-        """Take back everything, oldest first."""
+        """Take back everything, oldest first; return it."""
         taken = self.waiting
         self._give_back(taken)
         return taken
 
     def hand_back(self, some: Iterable[Said]) -> None:
-        """Give these back unasked: they cannot be said, or what they were for was stopped. The event tells whoever said them."""
+        """Give messages back to their callers by an event: they cannot be said, or the turn that they were for was stopped."""
         self._give_back(some, handed_back=True)
 
     def _give_back(self, some: Iterable[Said], *, handed_back: bool = False) -> None:
@@ -242,15 +242,15 @@ class Inbox:
             self._publish(SteerTaken(said.id, said.text, True, 0, said.image_blocks, handed_back))
 
     def ended(self, end: TurnEnd, *, hands_back: bool) -> None:
-        """A turn has ended.
+        """Handle the end of a turn.
 
         Args:
-            end: how.
+            end: the event of its end.
             hands_back: whether what it leaves is handed back, where it was not done: after an error what is for after the turn
                 waits on, as the user may try again.
         """
         self._is_held = end.reason != "done"
-        # What never came into the context is not lost with the turn that began with it.
+        # A message that did not come into the context is not lost with the turn that began with it.
         self.put_back(self._going)
         if self._is_held and hands_back:
             self.hand_back([o for o in self._waiting if o.when == "now" or end.reason != "error"])
@@ -263,7 +263,7 @@ class Inbox:
             self._publish(SteerTaken(uuid4().hex[:12], text, True, handed_back=True))
 
     async def left_over(self) -> list[str]:
-        """The texts that waited when the program was killed, for the first who asks; they stay on the disk until `let_go`."""
+        """Return the texts that waited when the program was killed, at the first call; they stay on the disk until `let_go`."""
         found: list[str] = []
         async with self._keeping:
             if not self._has_read and self._folder is not None:
@@ -275,14 +275,14 @@ class Inbox:
         return found
 
     def let_go(self, texts: Iterable[str]) -> None:
-        """Keep these texts, which were taken back, no longer."""
+        """Remove these texts, which were taken back, from the disk."""
         for text in texts:
             if text in self._returned:
                 self._returned.remove(text)
         self._changed()
 
     async def aclose(self) -> None:
-        """Wait until what waits is on the disk, as far as that takes it; the session is closed then."""
+        """Wait until the waiting messages are on the disk, if the disk takes them; the session is closed then."""
         self._stirred.set()
         while self._writing is not None:
             await asyncio.wait([self._writing])

@@ -156,7 +156,7 @@ class KimiSoul:
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
         self._beginning = title_of(history.shown) or session.title
-        """What the session is called where nobody named it."""
+        """The name of the session as long as nobody has named it."""
         self._is_recorded = history.shown is history.stored
         """Whether the record alone led to the state of the session when that was opened, and so does from then on."""
         self._recorder = Recorder(session.record, wire)
@@ -166,7 +166,7 @@ class KimiSoul:
         self.inbox = inbox if inbox is not None else Inbox()
         self.inbox.join(wire, session.dir)
         self._is_attended = False
-        """Whether what is said begins turns by itself."""
+        """Whether messages begin turns by themselves."""
         self._is_carrying_out = False
         """Whether a command that had waited is being carried out."""
         self._orphans = OrphanedTasks()
@@ -216,7 +216,7 @@ class KimiSoul:
 
     @property
     def model_facts(self) -> ModelChanged:
-        """What is known of the model in use and asked of it, as it is published."""
+        """Return what is known of the model in use, and asked of it, as it is published."""
         return self._conversation.model_facts
 
     @property
@@ -416,7 +416,7 @@ class KimiSoul:
         except ModelCannotSee as error:
             raise self._told(error) from None
         begins()
-        # What is said from now on comes after this.
+        # Messages that the user sends from now on come after this one.
         return await self._alone.run(
             self._turn(user_input, images, self.inbox.steers), stoppable=True
         )
@@ -501,7 +501,7 @@ class KimiSoul:
             self.wire.publish(Notice("info", error.message, error.advice))
             self.inbox.hand_back([said])
             return
-        # Another may have begun meanwhile, or it was taken back.
+        # Another turn may have begun meanwhile, or the message was taken back.
         if self.running or self._alone.closed or self.inbox.due is not said:
             self.inbox.publish_waiting()
             return
@@ -531,14 +531,9 @@ class KimiSoul:
 
     async def interrupt(self) -> None:
         """Stop whatever runs, within a second; what is complete is kept. What waits for it is handed back, where it is attended."""
-        if self._alone.stoppable and self._hands_back:
+        if self._alone.stoppable and self._is_attended:
             self.inbox.hand_back(self.inbox.waiting)
         await self._alone.interrupt()
-
-    @property
-    def _hands_back(self) -> bool:
-        """Whether what a stop leaves in the inbox is handed back. In a session that is closed it is found when that is opened again."""
-        return self._is_attended and not self._alone.closed
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
         """Answer an approval request; unknown or answered ids are passed over.
@@ -647,7 +642,7 @@ class KimiSoul:
         return words
 
     async def model_info(self) -> ModelInfo | None:
-        """What is known of the model in use, once its server has been asked; None while none is set."""
+        """Return what is known of the model in use, once its server has been asked; None while none is set."""
         provider = self._conversation.model.current
         if provider is not None:
             await provider.prepare()
@@ -835,7 +830,7 @@ class KimiSoul:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
-        # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
+        # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
         while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)
@@ -849,7 +844,7 @@ class KimiSoul:
         # A listener that hears of the turn's end may begin the next turn at once.
         self._alone.free()
         self.wire.publish(end.event)
-        self.inbox.ended(end.event, hands_back=self._hands_back)
+        self.inbox.ended(end.event, hands_back=self._is_attended)
         if end.error is not None:
             raise end.error
         return "done" if end.is_done else "rejected"

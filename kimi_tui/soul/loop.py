@@ -99,7 +99,7 @@ _ENDINGS = {
 
 
 class StreamedAnswer:
-    """The answer of one step while it streams: each part is published, and what has come is kept for the case of a stop.
+    """The answer of one step while it streams. Each part is published, and kept for the case of a stop.
 
     Args:
         conversation: where events are published.
@@ -108,7 +108,7 @@ class StreamedAnswer:
         checkpoint_uid: names the tool calls.
 
     Attributes:
-        collector: what has come.
+        collector: the parts that have come.
     """
 
     def __init__(
@@ -125,18 +125,18 @@ class StreamedAnswer:
         self._nameless: dict[int, ToolCallDelta] = {}
 
     def open_calls(self) -> list[tuple[str, str]]:
-        """Keys and provider's ids of the tool calls that were published."""
+        """Return keys and provider's ids of the tool calls that were published."""
         return [
             (call_key(self._uid, position), call.id) for position, call in self._published.items()
         ]
 
     @property
     def waited_s(self) -> float:
-        """Seconds that the server took for the first piece of its answer."""
+        """Return the seconds that the server took for the first piece of its answer."""
         return max(0.0, self._first_at - self._asked_at)
 
     def publish(self, item: AnswerItem) -> None:
-        """Publish one more item of the stream; a retry makes void what has come."""
+        """Publish one more item of the stream; a retry makes the earlier items void."""
         if isinstance(item, TextDelta | ThinkDelta | ToolCallDelta):
             self._first_at = self._first_at or time.monotonic()
         match item:
@@ -145,7 +145,7 @@ class StreamedAnswer:
             case ThinkDelta(text) if text:
                 self._wire.publish(ThinkPart(text))
             case TextWasThought():
-                # It was published as text. What is published with a retry is dropped everywhere, and this comes in its place.
+                # The reasoning was published as text. A retry makes views drop that text, and this takes its place.
                 self._wire.publish(StepRetry(self._n, 1, 1, 0.0, "What came so far was reasoning."))
                 self._wire.publish(ThinkPart(self.collector.thinking))
             case ToolCallDelta():
@@ -198,11 +198,11 @@ class Reminders:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
-        # Of plan mode the system prompt says nothing.
+        # The system prompt says nothing of plan mode.
         self._first_mode = "ask" if runtime.approval.mode == "plan" else runtime.approval.mode
 
     async def due(self) -> list[Message]:
-        """The reminders to append before the next step."""
+        """Return the reminders to append before the next step."""
         memory, approval = self._conversation.memory, self._runtime.approval
         moved_from, folder = self._runtime.moved_from, str(self._runtime.work_dir)
         if approval.mode != self._first_mode or moved_from:
@@ -225,7 +225,7 @@ class Reminders:
         return due
 
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
-        """The notes of the folders whose files these calls used."""
+        """Return the notes of the folders whose files these calls used."""
         memory = self._conversation.memory
         if not (used := {path for each in done for path in each.noted or ()}):
             return []
@@ -246,7 +246,7 @@ class Reminders:
         return [reminder(one, most) for one in notes]
 
     def _of_jobs(self) -> Iterator[str]:
-        """A text for each background command that has ended, and one for those that another world line began and that still run."""
+        """Yield a text for each background command that has ended, and one for running commands that another world line began."""
         for job in self._runtime.jobs.take_ended():
             how = job.how_it_ended
             if self._runtime.asks_for_keys:
@@ -276,9 +276,9 @@ class AgentLoop:
     Args:
         tools: runs the tools, and has the live conversation.
         orphans: takes over the tasks of stopped tools.
-        compactor: compacts the conversation where the window is nearly full.
+        compactor: compacts the conversation when the window is nearly full.
         dmails: delivers the agent's D-Mails.
-        inbox: has the steers.
+        inbox: holds the steers.
         attachments: makes user messages, with the files that their text names.
     """
 
@@ -323,18 +323,18 @@ class AgentLoop:
             SoulError: a limit was reached.
             asyncio.CancelledError: stopped.
         """
-        # Before anything is said.
+        # A missing model is reported before any message is added.
         self._conversation.model.require()
         self._conversation.denwa.begin_turn()
         self._circles.begin()
-        # What the user says in this turn survives every compaction as it is.
+        # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
         if text.strip() or images:
             await self._append_prompt(text, images, older)
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
         self._published_full = self._asked_for_tools = False
-        # The user's message is shown before this: a local server may load the model for a while before it tells its window.
+        # The user's message is shown before this: a local server may load the model for a while before it reports its window.
         await self._conversation.follow_model()
         n, n_calls = 1, 0
         while True:
@@ -349,11 +349,12 @@ class AgentLoop:
                 end = await self._step(n)
             except BackToTheFuture as back:
                 if await self._dmails.send(back):
-                    # The past self takes the step again; that this was a call counts all the same.
+                    # The past self takes the step again; it counts as a call all the same.
                     continue
                 end = "go on"
             except Exception:
-                # Every step that was begun has an end on the wire; that of a stop is published where it is carried out.
+                # Every step that was begun has an end on the wire. The end of a stopped step is published by the code that
+                # stops it.
                 self._conversation.wire.publish(StepInterrupted(failed=True))
                 raise
             await self._conversation.context.sync()
@@ -385,13 +386,13 @@ class AgentLoop:
         """Append steers that wait: all, or those of `only`.
 
         Args:
-            only: which.
-            begin: they begin a turn, behind a new checkpoint.
+            only: the steers to append; None for all.
+            begin: whether they begin a turn, behind a new checkpoint.
 
         Returns:
-            whether there were any.
+            whether any steers waited.
         """
-        # Taken before anything is awaited: from here on they have gone in, and cannot be taken back.
+        # They are taken before the first await: from here on they are on their way into the context, and cannot be taken back.
         steers = self._inbox.take(self._inbox.steers if only is None else only)
         if steers:
             self._circles.interrupted()
@@ -469,7 +470,7 @@ class AgentLoop:
         if meter.used < trigger:
             return
         if meter.fixed >= trigger:
-            # A server that counts otherwise, or adds so much of its own: there would be a compaction in every step.
+            # The server counts otherwise, or adds much text of its own: there would be a compaction in every step.
             await self._go_on_full(provider, n)
             return
         try:
@@ -477,7 +478,7 @@ class AgentLoop:
                 provider, automatic=True, turn=self._user_messages, step=n
             )
         except NothingToCompact:
-            # The newest messages alone are this long; what fits the window may still be answered.
+            # The newest messages alone are this long. If they fit the window, the model may still answer them.
             await self._go_on_full(provider, n)
             return
         if min(meter.used, meter.uncorrected) >= trigger:
@@ -492,10 +493,10 @@ class AgentLoop:
         """Go on with a context that no compaction makes smaller, as far as it fits the window; without tools if the user says so.
 
         Raises:
-            CompactionFailed: it does not fit.
+            CompactionFailed: the context does not fit the window.
         """
         meter, window = self._conversation.meter, provider.info.window
-        # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
+        # A server's figure alone stops no turn, since it may be wrong: the server refuses what is really too long.
         fits = min(meter.used, meter.uncorrected) < window
         if await self._goes_without_tools(window, window):
             await self._compact_if_needed(provider, n)
@@ -516,13 +517,13 @@ class AgentLoop:
             )
 
     async def _goes_without_tools(self, window: int, most: int) -> bool:
-        """Ask the user whether to go on without tools, where a small window has room for what is left then; whether they say so.
+        """Ask the user whether to go on without tools, if a small window then has room for the rest; return whether they say so.
 
         Once a turn: who wants to try it with the tools is not asked again.
 
         Args:
-            window: the model's, in tokens.
-            most: as many tokens what is left must not reach.
+            window: the model's window in tokens.
+            most: the number of tokens that the rest must stay below.
 
         Raises:
             CompactionFailed: the user stops the turn.
@@ -551,7 +552,7 @@ class AgentLoop:
         return True
 
     def _publish_refused(self, n: int, error: ContextOverflowError) -> None:
-        """Publish that whatever the refused call has streamed is void."""
+        """Publish that the text streamed by the refused call is void."""
         self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
         # The refusal may have named the real window.
         self._conversation.publish_status()
@@ -572,12 +573,12 @@ class AgentLoop:
             ) from error
 
     async def _call_model(self, n: int, provider: ChatProvider) -> tuple[Checkpoint, list[Call]]:
-        """The first half of a step: make its checkpoint, ask the model and append the answer; returns its tool calls."""
+        """Run the first half of a step: make its checkpoint, ask the model and append the answer; return its tool calls."""
         conversation = self._conversation
         needs = ends_with_answer(conversation.context.messages)
         point = await conversation.checkpoint("step", first=int(needs))
         if needs:
-            # Behind the checkpoint: who goes back to it, goes back to before this word.
+            # The message stands behind the checkpoint, so that a rewind to the checkpoint drops it.
             await conversation.append([user_message(prompt("go_on"))])
         answer = StreamedAnswer(conversation, provider.info, n, point.uid)
         try:
@@ -613,7 +614,7 @@ class AgentLoop:
         return point, calls
 
     async def _with_written_calls(self, message: Message, point: Checkpoint) -> Message:
-        """The answer; with tool calls in the place of those that the model only wrote, where the user lets them be run."""
+        """Return the answer, with tool calls in place of those that the model wrote as text, if the user lets them be run."""
         text, known = message.text, self._conversation.all_tools.names
         if message.tool_calls or not any(name in text for name in known):
             return message
@@ -650,7 +651,7 @@ class AgentLoop:
                     toolset.card(function.name),
                 )
             )
-        # Without the text of the calls: the model would go on writing them so.
+        # The text of the calls is left out: the model would go on writing calls that way.
         thoughts = [part for part in message.parts if isinstance(part, MessageThinkPart)]
         said = [MessageTextPart(text=found.before)] if found.before.strip() else []
         return message.model_copy(update={"content": [*thoughts, *said], "tool_calls": calls})
@@ -660,7 +661,7 @@ class AgentLoop:
         self._conversation.wire.publish(Notice("warning", words, why))
 
     async def _may_run_written(self, found: WrittenCalls) -> bool:
-        """Ask whether calls that were written as text are to be run, unless the user has said so for the session."""
+        """Return whether to run calls that were written as text. Asks the user, unless they have allowed it for the session."""
         approval = self._tools.approval
         if approval.allows(_WRITTEN_KEY):
             return True
@@ -679,7 +680,7 @@ class AgentLoop:
         return said is not None
 
     async def _run_tools(self, point: Checkpoint, calls: Sequence[Call]) -> StepEnd:
-        """The second half of a step: run the tools that the answer calls, and append their results."""
+        """Run the second half of a step: run the tools that the answer calls, and append their results."""
         if not calls:
             return "done"
         batch = ToolBatch(self._tools, calls)
@@ -709,14 +710,14 @@ class AgentLoop:
         return "go on"
 
     async def _ask_in_circle(self, text: str, detail: str) -> StepEnd | None:
-        """Ask the user whether an agent that goes in circles goes on; what they tell it goes in before the next step.
+        """Ask the user whether an agent that repeats itself goes on; words that they answer are appended before the next step.
 
         Args:
             text: what has happened, in a sentence.
             detail: the call or the D-Mail.
 
         Returns:
-            how the step ends: D-Mails that wait do not go. None where it goes on as if nobody had asked.
+            the end of the step, whose waiting D-Mails are not sent; None to go on as without the question.
         """
         try:
             said = await self._tools.approval.pause(
@@ -735,7 +736,7 @@ class AgentLoop:
         return "go on"
 
     def _publish_prompt_cut(self, usage: Usage) -> None:
-        """Publish once that the server answers without having read the whole prompt, until it reads all of it again."""
+        """Publish, once until it reads all again, that the server answers without having read the whole prompt."""
         if usage.prompt_cut and not self._published_prompt_cut:
             self._conversation.wire.publish(
                 Notice(
@@ -748,7 +749,7 @@ class AgentLoop:
         self._published_prompt_cut = usage.prompt_cut
 
     def _offer_lean(self, provider: ChatProvider, waited_s: float) -> None:
-        """Publish, once for each model, that a short prompt is read sooner, where a local server reads the whole one for long."""
+        """Publish, once for each model, that a short prompt is read sooner, if a local server takes long to read the whole one."""
         info, form = provider.info, self._conversation.form
         is_local = provider.prepares_first or bool(info.larger)
         if (
@@ -771,7 +772,7 @@ class AgentLoop:
     async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
         message = await answer.collector.whole(interrupted=True)
         if message is not None:
-            # Whole calls stay, and a call needs a result.
+            # Complete calls stay in the context, and each call needs a result.
             calls = await _calls(message, point)
             unbegun = (CallResult(one, failure(NOT_BEGUN)) for one in calls)
             await self._conversation.append(chain([message], _results(unbegun)))
@@ -791,7 +792,7 @@ class AgentLoop:
         self._conversation.wire.publish(StepInterrupted())
 
     async def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
-        """A reminder that D-Mails exist, after results that take much room."""
+        """Return a reminder that D-Mails exist, after results that take much room."""
         least = self._conversation.limits.dmail.nudge_tokens
         if not least or not self._conversation.marks_checkpoints:
             return []
@@ -818,6 +819,6 @@ async def _calls(message: Message, point: Checkpoint) -> list[Call]:
 
 
 def _results(done: Iterable[CallResult]) -> Iterator[Message]:
-    """The messages of results, made as they are taken: there may be thousands."""
+    """Yield the messages of results, made as they are taken: there may be thousands."""
     for each in done:
         yield with_versions(tool_message(each.call.id, each.outcome), each.noted or {})

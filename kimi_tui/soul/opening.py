@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kimi_tui import FAILED, LOCKED, USAGE
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-USAGE = 2
-FAILED = 1
-LOCKED = 4
 _MAY_PASS = frozenset(
     {
         errno.EACCES,
@@ -143,7 +141,7 @@ async def open_session(
         DiskRefuses: a disk error that may pass.
     """
     if not launch.demo:
-        # Before the first thing that may have to be noted; `provider_of` does it again with the key.
+        # The log is opened before anything may have to be logged; `provider_of` does so again with the key.
         await asyncio.to_thread(begin_logging, log_file())
     try:
         stage = await _stage(launch)
@@ -157,7 +155,7 @@ async def open_session(
             found(known)
             if end := await asyncio.to_thread(_end, session, warm_up):
                 found(known._replace(end=end))
-                # What is imported now would keep the page from being drawn.
+                # Imports at this moment would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.soul.assembly import open_soul
@@ -250,7 +248,7 @@ async def _is_to_be_forked(
 
 
 def _earlier_session(session: Session) -> EarlierSession:
-    """What the list of sessions knows of this one. Reads files: call it in a thread."""
+    """Return what the list of sessions knows of this one. Reads files: call it in a thread."""
     known = describe(session.dir)
     return EarlierSession(
         session_id=session.id,
@@ -306,7 +304,7 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     await asyncio.to_thread(import_module, "kimi_tui.llm.openai_compatible")
     from kimi_tui.llm.openai_compatible import OpenAICompatible
 
-    # Here, because from here on there is a key that the log must never hold.
+    # The log starts here, because from here on there is a key that it must never hold.
     await asyncio.to_thread(start_logging, log_file(), choice.secrets)
     model = choice.model or await _only_model(choice)
     before = await asyncio.to_thread(window_before, data_dir(), choice.base_url, model)

@@ -93,7 +93,7 @@ class Recorder:
         self._opened_at = 0.0
         self._drained: deque[EventRecord] = deque()
         self._lines: list[Json | EventRecord] = []
-        """What is written next. Of an event it is made in the thread: a diff may have a hundred thousand lines."""
+        """The lines and events to be written next. Events become lines in the thread: a diff may have a hundred thousand lines."""
         self._arguments: dict[str, str] = {}
         self._end = 0
         """The number of the newest event at the newest flush."""
@@ -165,7 +165,7 @@ class Recorder:
             case ToolsChanged(added=(), removed=()):
                 return
             case ToolsChanged():
-                # Versions that know no other form pass over an empty one.
+                # Older versions, which know no other form, ignore an empty one.
                 event = replace(event, form="", names=())
                 record = record._replace(event=event)
             case _:
@@ -237,13 +237,13 @@ def _whole(record: EventRecord, pieces: Sequence[str]) -> EventRecord:
 
 
 class StoredRecords(NamedTuple):
-    """What reading a record gives.
+    """The result of reading a record.
 
     Attributes:
-        records: what can be read of the session's agent, numbered upwards.
-        n_skipped: how many of the records that we wrote cannot be read.
-        ended_at: when the last of them was written, which of a text is later than its first word.
-        beside: what can be read of agents beside it, likewise.
+        records: the readable records of the session's agent, numbered upwards.
+        n_skipped: the number of unreadable records that we wrote.
+        ended_at: when the last record was written, which is later than the first word of its text.
+        beside: the readable records of agents beside it, numbered likewise.
     """
 
     records: list[EventRecord]
@@ -270,14 +270,14 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
             log.exception("a record cannot be read")
             record = None
             n_skipped += 1
-        # What stands there twice (a write that was repeated) bears a number that has been.
+        # A record that stands there twice (a repeated write) has a number that came before.
         if record is None or 0 < record.seq <= newest or record.seq > newest_read:
             continue
         newest = max(newest, record.seq)
         if record.source:
             beside.append(record)
             continue
-        # Records of another program bear none, and must not use up those of ours.
+        # Records of another program have no numbers, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
         records.append(record if record.seq >= following else record._replace(seq=following))
     ended_at = records[-1].at if records else 0.0
@@ -499,7 +499,7 @@ _OPERATIONS = (
 
 
 def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[EventRecord]]:
-    """The events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
+    """Return the events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
     kimi-cli's records."""
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []

@@ -28,7 +28,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """
     task = asyncio.ensure_future(work)
     try:
-        # The shield protects the write that is under way, not the caller.
+        # The shield protects the running write; the caller itself may be cancelled.
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
@@ -120,12 +120,12 @@ class OneAtATime:
 
     @property
     def running(self) -> bool:
-        """Whether one is under way."""
+        """Return whether a turn or operation is under way."""
         return self._task is not None
 
     @property
     def stoppable(self) -> bool:
-        """Whether one is under way that the user may stop."""
+        """Return whether one is under way that the user may stop."""
         return self._task is not None and self._stoppable
 
     def free(self) -> None:
@@ -164,7 +164,7 @@ class OneAtATime:
         self._task = task = asyncio.create_task(work, name="soul")
         self._stoppable, self.stopping = stoppable, False
         try:
-            # The shield keeps a caller's own cancel from tearing the task apart: it is stopped in order below.
+            # The shield keeps a caller's own cancel away from the task, which is stopped in order below.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
@@ -180,8 +180,8 @@ class OneAtATime:
         if task is None:
             return
         if self._stoppable and not self.stopping:
-            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun, which
-            # it does within this turn of the event loop: what the user said is in the context first.
+            # The task is cancelled only once: a second cancel would cut short the tidying up after the first. It must have
+            # begun by then, which takes one turn of the event loop: the user's message is in the context first.
             self.stopping = True
             await asyncio.sleep(0)
             task.cancel()

@@ -33,8 +33,8 @@ class WorldLineInfo:
     Attributes:
         n: Its number.
         reason: The operation that left it; `foreign` or `unknown` where it is not known.
-        checkpoint_id: Where that operation went back to (-1: nowhere in particular), `uid` its name.
-        at: When it was left, ISO 8601.
+        checkpoint_id: The checkpoint that the operation went back to (-1: none), `uid` its name.
+        at: When the line was left, ISO 8601.
         text: The D-Mail or the summary of that operation.
         shared: How many of its first checkpoints are the live one's too.
         n_messages: How many messages it holds.
@@ -132,7 +132,7 @@ class WorldLineReader:
     figures: CheckpointTokens
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
-        """The world lines that were left, in order of number."""
+        """Return the world lines that were left, in order of number."""
         session = self.session
         lines = await asyncio.to_thread(session.world_lines.list, session.context.world_line)
         return [_info(line) for line in lines]
@@ -163,14 +163,14 @@ class WorldLineReader:
         }
 
     async def markdown(self, target: Target) -> str:
-        """A world line up to before a checkpoint of it, or all of it, as Markdown.
+        """Return a world line up to before a checkpoint of it, or all of it, as Markdown.
 
         Raises:
             KeyError: no such checkpoint or world line.
         """
         line = await asyncio.to_thread(self.session.world_line, target.world_line)
         end = None if target.is_end else line.index.checkpoint(target.id).message_index
-        # What is appended meanwhile does not belong to it.
+        # Messages that are appended meanwhile do not belong to the line's copy.
         kept = line.messages[: len(line.messages) if end is None else end]
         return await asyncio.to_thread(as_markdown, kept)
 
@@ -216,7 +216,7 @@ class WorldLineReader:
     async def _diverged_files(
         self, live: Sequence[Checkpoint], other: Sequence[Checkpoint], shared: int
     ) -> DivergedFiles:
-        """What the live world line and another one, which share their first checkpoints, made of the files."""
+        """Return the files that the live world line and another one, which share their first checkpoints, changed differently."""
         if not other:
             return DivergedFiles(reason="That line has no checkpoint.")
         newest = _names(other[-1:])
@@ -250,7 +250,7 @@ def _info(line: WorldLine) -> WorldLineInfo:
 
 
 def _names(points: Sequence[Checkpoint]) -> list[str]:
-    """What they were called before a compaction, and are called now."""
+    """Return the uids of checkpoints before a compaction, and their present ones."""
     return [name for point in points for name in (point.was, point.uid) if name]
 
 
@@ -258,5 +258,4 @@ def _side(side: SideChange) -> FileSide:
     diff = side.diff
     if diff is None:
         return FileSide(side.outcome, side.authors, is_text=side.outcome == "same")
-    rows = tuple(DiffLine(*row) for row in diff.rows)
-    return FileSide(side.outcome, side.authors, diff.added, diff.removed, rows)
+    return FileSide(side.outcome, side.authors, diff.added, diff.removed, diff.rows)

@@ -99,7 +99,7 @@ class Toolset:
         return Toolset(few or self._tools.values(), lean=True)
 
     def accepts(self, name: str, arguments: str) -> bool:
-        """Whether there is a tool with this name, and the arguments (JSON text) fit its parameters."""
+        """Return whether there is a tool with this name, and the arguments (JSON text) fit its parameters."""
         tool = self._tools.get(name)
         if tool is None:
             return False
@@ -167,7 +167,7 @@ def _parameters_of(tool: AnyTool, arguments: str | None) -> Any:
 
 
 def default_toolset() -> Toolset:
-    """All built-in tools."""
+    """Return all built-in tools."""
     return Toolset(
         [
             ReadFile(),

@@ -114,11 +114,11 @@ class ApiKeyMask:
             self._field.post_message(self.Unmasked())
 
     def without(self, key: str, text: str) -> str:
-        """The text of the field as it was before a key was entered; if the key came in pieces, the text without the key."""
+        """Return the text of the field as it was before a key was entered; if the key came in pieces, the text without the key."""
         return self._before if self._burst.strip() == key else text.replace(key, "")
 
     def masked(self, text: str, at: int) -> str:
-        """The text as it is drawn, with keys masked; of the same length.
+        """Return the text as it is drawn, with keys masked; of the same length.
 
         Args:
             text: the text of the field, or a line of it.
@@ -190,7 +190,7 @@ def address_and_key(pasted: str) -> tuple[str, str]:
 
 
 def _may_be_address(word: str) -> bool:
-    """Whether a pasted word is a base URL or a part of one, and not a key."""
+    """Return whether a pasted word is a base URL or a part of one, and not a key."""
     from kimi_tui.tools.credentials import find_keys
 
     if find_keys(word):

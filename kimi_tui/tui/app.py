@@ -237,7 +237,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     # --- screens
 
     def _is_first_run(self) -> bool:
-        """Whether no model is configured."""
+        """Return whether no model is configured."""
         return not self.launch.demo and not isinstance(self.launch.choice, ModelChoice)
 
     def _first_sheets(self) -> list[str | PurePath]:
@@ -266,7 +266,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         parse_sheets(self, screen.css_path)
 
     def get_default_screen(self) -> Screen[Any]:
-        """The main screen, the list of sessions, the first run, or a replay."""
+        """Return the main screen, the list of sessions, the first run, or a replay."""
         if self.launch.replay:
             from kimi_tui.tui.replay.screen import ReplayScreen
 
@@ -287,7 +287,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         return screen
 
     def _following_screen(self) -> Screen[Any]:
-        """The main screen of another session, or the list of sessions if a model had to be chosen before it."""
+        """Return the main screen of another session, or the list of sessions if a model had to be chosen before it."""
         if self.launch.picks:
             from kimi_tui.tui.sessions.screen import SessionsScreen
 
@@ -376,7 +376,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self.copy_to_clipboard(url, f"No browser can be opened from here: copied {shown}")
 
     def _work_dirs(self) -> list[Path]:
-        """The folder in which the program was started, and the work folders of the sessions on screens."""
+        """Return the folder in which the program was started, and the work folders of the sessions on screens."""
         shown = [one for screen in self.screen_stack for one in screen.query(Transcript)]
         return [self.launch.work_dir, *(Path(one.work_dir) for one in shown)]
 
@@ -517,7 +517,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         self.push_screen(PictureScreen(event.facts, event.load, terminal))
 
     async def graphics(self) -> Graphics:
-        """The graphics protocol of the terminal (`""` for none). The terminal is queried once, when first needed."""
+        """Return the graphics protocol of the terminal (`""` for none). The terminal is queried once, when first needed."""
         terminal = self._terminal
         if self._graphics is None and terminal is not None:
             loop = asyncio.get_running_loop()
@@ -667,7 +667,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
                 return
 
     def get_theme(self, theme_name: str) -> Theme | None:
-        """A theme of ours, or of Textual."""
+        """Return a theme of ours, or of Textual."""
         # Every widget that is styled asks for it.
         for theme in self._themes.values():
             if theme.name == theme_name:
@@ -753,7 +753,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self._ending.begin()
 
     def _settled_code(self) -> int:
-        """The exit code; a failure if none was settled."""
+        """Return the exit code; a failure if none was settled."""
         return 1 if self.return_code is None else self.return_code
 
     def _restore_terminal(self) -> None:
@@ -874,14 +874,14 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self._quit_keys.handled()
 
     def _takes_lines(self) -> bool:
-        """Whether a pasted text becomes text of several lines now."""
+        """Return whether a pasted text becomes text of several lines now."""
         screen, focused = self.screen, self.focused
         if isinstance(screen, MainScreen) and not isinstance(focused, Input):
             return not screen.bench.timeline_pane.has_keys or screen.bench.timeline_pane.acts
         return isinstance(focused, TextArea)
 
     async def _comes_ahead(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key or paste is held back, or was handled, before it is passed on."""
+        """Return whether a key or paste is held back, or was handled, before it is passed on."""
         ahead = self._ahead
         if ahead is not None and ahead.is_holding and not event.is_forwarded:
             return ahead.intercept(event)
@@ -977,7 +977,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
                 footer.urgent = words
 
     async def _may_leave(self, *, for_another: bool = False) -> bool:
-        """Whether leaving the session would lose nothing, or the user accepts the loss.
+        """Return whether leaving the session would lose nothing, or the user accepts the loss.
 
         Args:
             for_another: whether another session replaces it; else the program ends.
@@ -1028,7 +1028,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:
-    """The kind of an error, and the place where it was raised."""
+    """Return the kind of an error, and the place where it was raised."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

@@ -48,7 +48,7 @@ _FROM_WINDOWS = (
 
 
 def colours_of(environ: Mapping[str, str]) -> int:
-    """The number of colours of the terminal, from the environment variables that Rich reads (COLORTERM and TERM)."""
+    """Return the number of colours of the terminal, from the environment variables that Rich reads (COLORTERM and TERM)."""
     if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return TRUE_COLOUR
     depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
@@ -56,14 +56,14 @@ def colours_of(environ: Mapping[str, str]) -> int:
 
 
 def text_amount(text: str, language: str = "") -> str:
-    """The size of a copied text in words: `12 lines of python`, `34 characters`."""
+    """Return the size of a copied text in words: `12 lines of python`, `34 characters`."""
     lines = text.count("\n") + 1
     size = counted(lines, "line") if lines > 1 else counted(len(text), "character")
     return f"{size} of {language}" if language else size
 
 
 def clipboard_part(text: str) -> str:
-    """The part of a text that fits into OSC 52 (`CLIPBOARD_BYTES`): all of it, or its first whole lines.
+    """Return the part of a text that fits into OSC 52 (`CLIPBOARD_BYTES`): all of it, or its first whole lines.
 
     If the first line is longer, it is the line's beginning.
     """
@@ -78,7 +78,7 @@ def clipboard_part(text: str) -> str:
 def clipboard_command(
     environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
 ) -> list[str] | None:
-    """The command that copies its standard input to the clipboard of this desktop.
+    """Return the command that copies its standard input to the clipboard of this desktop.
 
     None if there is none, or if the desktop is on another machine (ssh).
 
@@ -103,7 +103,7 @@ def clipboard_command(
 
 
 def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether the user's desktop may be that of this process."""
+    """Return whether the user's desktop may be that of this process."""
     if environ.get("SSH_CONNECTION"):
         return False
     return bool(platform == "darwin" or environ.get("WAYLAND_DISPLAY") or environ.get("DISPLAY"))
@@ -196,7 +196,7 @@ _MISSING = {
 
 
 def _desktop_of(environ: Mapping[str, str], platform: str) -> str:
-    """The kind of desktop whose clipboard is read; empty if there is none on this machine."""
+    """Return the kind of desktop whose clipboard is read; empty if there is none on this machine."""
     if "WSL_DISTRO_NAME" in environ or "WSL_INTEROP" in environ:
         return "windows"
     if not has_desktop(environ, platform):
@@ -209,7 +209,7 @@ def _desktop_of(environ: Mapping[str, str], platform: str) -> str:
 def image_reader(
     environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
 ) -> tuple[str, str]:
-    """The program that reads images from the clipboard, and advice if there is none.
+    """Return the program that reads images from the clipboard, and advice if there is none.
 
     Args:
         environ: the environment of the program.
@@ -284,7 +284,7 @@ def read_clipboard(
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:
-    """Whether the program runs in tmux, so that tmux's option `set-clipboard` decides on copies; reading that runs a process."""
+    """Return whether the program runs in tmux, so that tmux's option `set-clipboard` decides on copies; reading that runs a process."""
     return bool(environ.get("TMUX"))
 
 
@@ -311,7 +311,7 @@ def clipboard_advice(environ: Mapping[str, str], tmux_option: str = "") -> str:
 
 
 def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
-    """The value of tmux's `set-clipboard`; empty if it is unknown. It runs a process, so call it in a thread.
+    """Return the value of tmux's `set-clipboard`; empty if it is unknown. It runs a process, so call it in a thread.
 
     Args:
         environ: the environment of the program.
@@ -341,7 +341,7 @@ def browser_command(
     work_dirs: Sequence[Path],
     platform: str = sys.platform,
 ) -> list[str] | None:
-    """The command that opens an address in a window; None if there is no desktop.
+    """Return the command that opens an address in a window; None if there is no desktop.
 
     Args:
         url: http or https.
@@ -369,7 +369,7 @@ def browser_command(
 def browser_environment(
     environ: Mapping[str, str], work_dirs: Sequence[Path] = ()
 ) -> dict[str, str]:
-    """The environment of the browser: the variables that the desktop needs, without a terminal browser or one that commands
+    """Return the environment of the browser: the variables that the desktop needs, without a terminal browser or one that commands
     can change.
     """
     passed = _environment(environ, work_dirs)
@@ -380,7 +380,7 @@ def browser_environment(
 
 
 def _environment(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> dict[str, str]:
-    """The variables that a program of the desktop needs, with a path that contains no program that commands can change."""
+    """Return the variables that a program of the desktop needs, with a path that contains no program that commands can change."""
     from kimi_tui.tools.programs import trusted_path
 
     return {**desktop_environment(environ), "PATH": trusted_path(environ, *work_dirs)}
@@ -427,7 +427,7 @@ _VTE_WITH_PROGRESS = 7900
 
 
 def notification_method(how: str, environ: Mapping[str, str]) -> NotificationMethod:
-    """The method of notifying the user: the configured one, or for `auto` the best one the terminal is known to support."""
+    """Return the method of notifying the user: the configured one, or for `auto` the best one the terminal is known to support."""
     if how != "auto":
         return how  # pyright: ignore[reportReturnType] - checked where the file is read
     if _in_multiplexer(environ):
@@ -442,12 +442,12 @@ def notification_method(how: str, environ: Mapping[str, str]) -> NotificationMet
 
 
 def _in_multiplexer(environ: Mapping[str, str]) -> bool:
-    """Whether tmux or screen stands between the program and the terminal."""
+    """Return whether tmux or screen stands between the program and the terminal."""
     return bool(environ.get("TMUX") or environ.get("STY"))
 
 
 def draws_progress(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is known to draw progress (OSC 9;4); others may show the sequence as a notification."""
+    """Return whether the terminal is known to draw progress (OSC 9;4); others may show the sequence as a notification."""
     if _in_multiplexer(environ):
         return False
     if environ.get("WT_SESSION") or environ.get("ConEmuANSI") == "ON":
@@ -458,7 +458,7 @@ def draws_progress(environ: Mapping[str, str]) -> bool:
 
 
 def through_tmux(sequence: str, environ: Mapping[str, str]) -> str:
-    """A sequence wrapped for the terminal behind tmux, which passes it on where `allow-passthrough` is on."""
+    """Return a sequence wrapped for the terminal behind tmux, which passes it on where `allow-passthrough` is on."""
     if not environ.get("TMUX"):
         return sequence
     doubled = sequence.replace("\x1b", "\x1b\x1b")
@@ -466,7 +466,7 @@ def through_tmux(sequence: str, environ: Mapping[str, str]) -> str:
 
 
 def tmux_clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
-    """The sequence (OSC 52) that copies a text to the clipboard of the terminal behind tmux.
+    """Return the sequence (OSC 52) that copies a text to the clipboard of the terminal behind tmux.
 
     Textual writes the same one for tmux itself, which passes it on only where it keeps a clipboard of its own.
 
@@ -481,7 +481,7 @@ def tmux_clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
 
 
 def notification(way: NotificationMethod, words: str, environ: Mapping[str, str]) -> str:
-    """The sequence that notifies the user by a method: with these words, or for `bell` without words; empty for `off`."""
+    """Return the sequence that notifies the user by a method: with these words, or for `bell` without words; empty for `off`."""
     # A semicolon separates the fields of OSC 777 and 99.
     said = cut(one_line(words), WORDS_CELLS).replace(";", ",")
     match way:

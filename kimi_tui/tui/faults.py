@@ -37,17 +37,17 @@ Report = Callable[[Exception], None]
 
 
 def fault_advice() -> str:
-    """A sentence that says where the reason for such an error can be read."""
+    """Return a sentence that says where the reason for such an error can be read."""
     return f"The reason is in {short(log_file())}."
 
 
 def is_user_facing(error: Exception) -> bool:
-    """Whether the text of an error was written for the user, as those of our own error classes are."""
+    """Return whether the text of an error was written for the user, as those of our own error classes are."""
     return type(error).__module__.startswith("kimi_tui.")
 
 
 def report_of(node: MessagePump) -> Report:
-    """The receiver of a widget's callback errors: the method `report` of the app that contains the widget at that time."""
+    """Return the receiver of a widget's callback errors: the method `report` of the app that contains the widget at that time."""
 
     def report(error: Exception) -> None:
         app = app_of(node)

@@ -49,7 +49,7 @@ BROAD_TIMELINE = 52
 
 
 def timeline_width(screen_width: int) -> int:
-    """The width in cells of the timeline beside the chat; 0 if the screen is so narrow that it floats over the chat."""
+    """Return the width in cells of the timeline beside the chat; 0 if the screen is so narrow that it floats over the chat."""
     if screen_width < OVERLAY_BELOW:
         return 0
     if screen_width >= BROAD_FROM:
@@ -125,14 +125,14 @@ def fit_heading(
 
 
 def _shortened(folder: str, room: int, ellipsis: str) -> str:
-    """The path of a folder in at most `room` cells; at least its last part is kept."""
+    """Return the path of a folder in at most `room` cells; at least its last part is kept."""
     above, _, name = folder.rpartition("/")
     least = cell_len(f"{ellipsis}/{name}") if above else cell_len(folder)
     return path(folder, max(room, least), ellipsis)
 
 
 def _plain(text: str) -> str:
-    """The text without control characters: the names of folders, branches and models are foreign text."""
+    """Return the text without control characters: the names of folders, branches and models are foreign text."""
     if text.isprintable():
         return text
 
@@ -140,7 +140,7 @@ def _plain(text: str) -> str:
 
 
 def _width(title: str, folder: str, branch: str, model: str, mode: str) -> int:
-    """The least width in cells in which these parts fit with the gaps between them."""
+    """Return the least width in cells in which these parts fit with the gaps between them."""
     return (
         cell_len(title)
         + (GAP + cell_len(folder) if folder else 0)
@@ -151,14 +151,14 @@ def _width(title: str, folder: str, branch: str, model: str, mode: str) -> int:
 
 
 def model_name(model: str) -> str:
-    """A model's id as the header shows it: only the last part of a path of files or folders."""
+    """Return a model's id as the header shows it: only the last part of a path of files or folders."""
     parts = [part for part in model.split("/") if part]
     is_path = model.startswith(("/", "./", "../", "~")) or len(parts) > 2 or "\\" in model
     return parts[-1].rsplit("\\", 1)[-1] if is_path and parts else model
 
 
 def heading_of(launch: Launch) -> HeaderText:
-    """The heading before the session is open: folder, model and mode of the launch."""
+    """Return the heading before the session is open: folder, model and mode of the launch."""
     choice = launch.choice
     model = model_name(choice.model) if isinstance(choice, ModelChoice) else ""
     return HeaderText(folder=short(launch.work_dir), model=model, mode=launch.mode)
@@ -181,7 +181,7 @@ class Header(Widget):
         self.set_reactive(Header.heading, heading)
 
     def render(self) -> Content:
-        """The row, fitted to its width."""
+        """Return the row, fitted to its width."""
         width = self.content_size.width
         glyphs = glyphs_of(self)
         shown = fit_heading(self.heading, width, glyphs.cut, glyphs.caution)
@@ -229,7 +229,7 @@ WAY_OUT = "Esc"
 
 
 def fit_hints(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    """The hints that fit into `width` cells, in order. The one that leaves the screen takes precedence over the others."""
+    """Return the hints that fit into `width` cells, in order. The one that leaves the screen takes precedence over the others."""
     shown = _from_first(hints, width)
     out = next((hint for hint in hints if hint[0] == WAY_OUT), None)
     if out is None or out in shown or not _from_first([out], width):
@@ -239,7 +239,7 @@ def fit_hints(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
 
 
 def roomiest(wordings: Sequence[Sequence[Hint]], width: int) -> Sequence[Hint]:
-    """The first of several wordings, longest first, whose hints all fit into `width` cells; else the last."""
+    """Return the first of several wordings, longest first, whose hints all fit into `width` cells; else the last."""
     return next((one for one in wordings if fit_hints(one, width) == tuple(one)), wordings[-1])
 
 
@@ -258,7 +258,7 @@ def _cells(hint: Hint) -> int:
 
 
 def hint_row(hints: Sequence[Hint], width: int) -> Content:
-    """A row of at most `width` cells with as many hints as fit."""
+    """Return a row of at most `width` cells with as many hints as fit."""
     parts: list[tuple[str, str] | str] = []
     for key, meaning in fit_hints(hints, width):
         parts += [" " * GAP if parts else "", (key, "$ink"), " ", (meaning, "$ink-quiet")]
@@ -471,7 +471,7 @@ class SessionFrame:
         self.fit(size)
 
     def compose(self) -> Iterator[Widget]:
-        """The parts, from the top."""
+        """Yield the parts, from the top."""
         yield self.header
         yield Container(self.chat_pane, self.timeline_pane, id="body")
         yield self._gauge_row

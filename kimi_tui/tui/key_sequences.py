@@ -124,7 +124,7 @@ class SequenceReader:
         self._held_at = 0.0
 
     def feed(self, data: str, now: float) -> Iterator[str]:
-        """The pieces of a text: each is text without an escape, or one complete sequence, which may be a lone escape.
+        """Yield the pieces of a text: each is text without an escape, or one complete sequence, which may be a lone escape.
 
         Args:
             data: the new input.
@@ -165,7 +165,7 @@ class SequenceReader:
         self._held, self._held_at = begun, now
 
     def let_go(self, now: float) -> Iterator[str]:
-        """The sequences that nothing has followed for long enough: an escape, and a key with Alt that could begin a longer one."""
+        """Yield the sequences that nothing has followed for long enough: an escape, and a key with Alt that could begin a longer one."""
         held, waited = self._held, now - self._held_at
         if not held or waited < ESCAPE_S:
             return
@@ -180,7 +180,7 @@ class SequenceReader:
 
 
 def sequence_keys(sequence: str) -> tuple[events.Key, ...] | None:
-    """The keys that a complete sequence stands for; empty for one that writes nothing, None if it is unknown here.
+    """Return the keys that a complete sequence stands for; empty for one that writes nothing, None if it is unknown here.
 
     Args:
         sequence: a sequence that `SequenceReader` returned.
@@ -214,7 +214,7 @@ def _bits(modifiers: str) -> int:
 def _modified(
     number: int, alternates: tuple[int, ...], bits: int, written: tuple[int, ...], name: str
 ) -> tuple[events.Key, ...]:
-    """The keys of a number with modifiers.
+    """Return the keys of a number with modifiers.
 
     Args:
         number: the number of the key's character without Shift.
@@ -249,7 +249,7 @@ def _two(alternates: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _key(name: str, sign: str, character: str, bits: int) -> events.Key:
-    """A key by its name or character; Shift and Alt are part of the written character."""
+    """Return a key by its name or character; Shift and Alt are part of the written character."""
     name = name or _key_name(sign)
     held: list[str] = []
     if name not in MODIFIER_FUNCTIONAL_KEYS:
@@ -262,6 +262,6 @@ def _key(name: str, sign: str, character: str, bits: int) -> events.Key:
 
 
 def _key_name(sign: str) -> str:
-    """The name of a key by its character; keys such as Enter have names of their own."""
+    """Return the name of a key by its character; keys such as Enter have names of their own."""
     code = ord(sign) if len(sign) == 1 else 0
     return FUNCTIONAL_KEYS.get(f"{code}u", "") or character_to_key(sign)

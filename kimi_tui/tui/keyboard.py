@@ -122,7 +122,7 @@ _KEY_NAMES = {
 
 @cache
 def key_name(key: str) -> str:
-    """The name of a key for people: `Ctrl+T`, `F1`, `Esc`; for several keys the first; empty for none."""
+    """Return the name of a key for people: `Ctrl+T`, `F1`, `Esc`; for several keys the first; empty for none."""
     first = next((name for one in key.split(",") if (name := one.strip())), "")
     if len(first) == 1:
         return first  # this is a letter alone; J is another key than j
@@ -131,7 +131,7 @@ def key_name(key: str) -> str:
 
 
 def key_named(name: str, keys: Mapping[str, str]) -> str:
-    """The event name of a key with this name for people; empty for a text that is no single key.
+    """Return the event name of a key with this name for people; empty for a text that is no single key.
 
     Args:
         name: the name, as `key_name` returns it.
@@ -143,7 +143,7 @@ def key_named(name: str, keys: Mapping[str, str]) -> str:
 
 
 def _plain_name(part: str) -> str:
-    """A letter, a sign or a function key, or the word on a key that needs no other name."""
+    """Return a letter, a sign or a function key, or the word on a key that needs no other name."""
     sign = key_to_character(part) or ""
     if sign.isprintable() and sign:
         return sign.upper()
@@ -151,7 +151,7 @@ def _plain_name(part: str) -> str:
 
 
 def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """The present keys of an action (`send`, `help`, `chat.fold`), by their event names; none if it has none.
+    """Return the present keys of an action (`send`, `help`, `chat.fold`), by their event names; none if it has none.
 
     Args:
         name: the name of the action in `[keys]`.
@@ -162,12 +162,12 @@ def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def key_of(name: str, keys: Mapping[str, str]) -> str:
-    """The first of an action's present keys, for people; empty if it has none. See `keys_of`."""
+    """Return the first of an action's present keys, for people; empty if it has none. See `keys_of`."""
     return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
 def sent_key_of(name: str, keys: Mapping[str, str], *, extended: bool) -> str:
-    """The first of an action's keys that the terminal can send, for people; empty if there is none.
+    """Return the first of an action's keys that the terminal can send, for people; empty if there is none.
 
     Args:
         name: the name of the action in `[keys]`.
@@ -179,12 +179,12 @@ def sent_key_of(name: str, keys: Mapping[str, str], *, extended: bool) -> str:
 
 
 def _is_enter_of_its_own(key: str) -> bool:
-    """Whether the key is Enter with modifiers that an older terminal sends as Enter alone."""
+    """Return whether the key is Enter with modifiers that an older terminal sends as Enter alone."""
     return key.endswith("+enter") and key != "alt+enter"
 
 
 def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
-    """The keys that begin a new line and that the terminal can send, for people, the one to show first.
+    """Return the keys that begin a new line and that the terminal can send, for people, the one to show first.
 
     Args:
         keys: the configured keys, by action.
@@ -199,7 +199,7 @@ def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
 
 
 def line_break_key(keys: Mapping[str, str], *, extended: bool) -> str:
-    """The key that begins a new line in the prompt: Enter itself if it does nothing else; empty for none.
+    """Return the key that begins a new line in the prompt: Enter itself if it does nothing else; empty for none.
 
     Args:
         keys: the configured keys, by action.
@@ -236,11 +236,11 @@ class QuietKeyboard:
         self._quiet_s = quiet_s
 
     def remaining_s(self, now: float) -> float:
-        """The seconds from `now` after which a key is accepted, if none comes before."""
+        """Return the seconds from `now` after which a key is accepted, if none comes before."""
         return max(0.0, self._last + self._quiet_s - now)
 
     def accepts(self, now: float) -> bool:
-        """Whether a key that was read at this monotonic time is accepted. A refused key restarts the wait.
+        """Return whether a key that was read at this monotonic time is accepted. A refused key restarts the wait.
 
         A key that was read earlier than one before it never shortens the wait.
         """
@@ -258,12 +258,12 @@ class QuietKeyboard:
 
 
 def row_of_digit(letter: str, n_rows: int) -> int | None:
-    """The row of answers that a digit chooses, as other programs number them; None if it is no digit, or there is no such row."""
+    """Return the row of answers that a digit chooses, as other programs number them; None if it is no digit, or there is no such row."""
     return int(letter) - 1 if letter in frozenset("123456789"[:n_rows]) else None
 
 
 def unhandled(event: events.Key, node: MessagePump) -> events.Key:
-    """A copy of a key event that no widget has handled yet, with the time at which it was read."""
+    """Return a copy of a key event that no widget has handled yet, with the time at which it was read."""
     again = event.copy()
     again.time = event.time
     # With any other sender it would go up no higher than that, and the app looks bindings up.
@@ -302,11 +302,11 @@ class LetterRun:
         return self._act is not None
 
     def follows(self, at: float) -> bool:
-        """Whether a key read at a monotonic time is within `DEBOUNCE_S` of the newest letter."""
+        """Return whether a key read at a monotonic time is within `DEBOUNCE_S` of the newest letter."""
         return bool(self._text or self._is_prose) and at - self._last < self.DEBOUNCE_S
 
     def is_prose(self, at: float) -> bool:
-        """Whether a key read at a monotonic time continues a burst that was passed on as prose."""
+        """Return whether a key read at a monotonic time continues a burst that was passed on as prose."""
         return self._is_prose and self.follows(at)
 
     def continue_prose(self, at: float) -> None:
@@ -508,7 +508,7 @@ class SeenQuestion:
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
     def accepts(self, at: float) -> bool:
-        """Whether a key counts, by the monotonic time at which it was read. A key that does not restarts the wait."""
+        """Return whether a key counts, by the monotonic time at which it was read. A key that does not restarts the wait."""
         return self._quiet is not None and self._quiet.accepts(at)
 
     async def answer_with(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
@@ -642,7 +642,7 @@ class TypeAhead:
         return True
 
     def _bubbles_up(self, event: events.Key | events.Paste) -> bool:
-        """Whether a parent of the focused widget may handle a key on a screen of fields or lists."""
+        """Return whether a parent of the focused widget may handle a key on a screen of fields or lists."""
         focused = self.screen.focused
         is_field = isinstance(focused, Input)
         if not isinstance(event, events.Key) or (is_field and event.is_printable):
@@ -655,7 +655,7 @@ class TypeAhead:
         return bound.node is not focused
 
     def _opens(self, key: str) -> bool:
-        """Whether a key opens something at the present focus, or may: Enter does after some of the commands."""
+        """Return whether a key opens something at the present focus, or may: Enter does after some of the commands."""
         if len(key) == 1 and isinstance(self.screen.focused, TextArea):
             return False  # a lookup of bindings would take 60 µs for each letter
         bound = self.screen.active_bindings.get(key)
@@ -691,7 +691,7 @@ class TypeAhead:
         self._shown.begin()
 
     def is_blind(self, at: float) -> bool:
-        """Whether a text was sent from the prompt before its writer could have seen that something else is being opened.
+        """Return whether a text was sent from the prompt before its writer could have seen that something else is being opened.
 
         It does not matter how the keys got there: a program that was stopped for a while releases them too early.
 
@@ -782,7 +782,7 @@ class TypeAhead:
             await self._forward(event)
 
     def _would_show(self) -> bool:
-        """Whether text that was typed for another field, and may be a secret, would be readable."""
+        """Return whether text that was typed for another field, and may be a secret, would be readable."""
         left = self._left
         if left is None or not self.screen.is_current or self.screen.focused is not left:
             return False
@@ -854,7 +854,7 @@ class LineField(PatchedInput):
         self.cursor_position = len(self.value)
 
     def shown_text(self) -> str:
-        """The value with its API keys masked."""
+        """Return the value with its API keys masked."""
         return self._key_mask.masked(self.value, self.cursor_position)
 
     def on_paste(self, event: events.Paste) -> None:

@@ -86,7 +86,7 @@ class _Table:
         return sum(widths) + _GAP * max(0, len(widths) - 1)
 
     def row(self, facts: str | tuple[str, ...]) -> str:
-        """The facts of one entry."""
+        """Return the facts of one entry."""
         if isinstance(facts, str):
             return one_line(facts)
         cells: list[str] = []
@@ -117,7 +117,7 @@ class PickModel(RowModel):
         self.matching = tuple(range(len(self.entries)))
 
     def __len__(self) -> int:
-        """The number of entries that hold the typed text."""
+        """Return the number of entries that hold the typed text."""
         return len(self.matching)
 
     def type(self, needle: str, chosen: int) -> int:
@@ -147,7 +147,7 @@ class PickModel(RowModel):
         return self.matching.index(chosen) if chosen in self.matching else 0
 
     def heading(self, look: Look) -> str:
-        """The typed text, or the number of entries if not all are visible."""
+        """Return the typed text, or the number of entries if not all are visible."""
         if self.folds and not look.focused:
             return ""
         if self.needle:
@@ -158,7 +158,7 @@ class PickModel(RowModel):
         return f"{look.on_view.start + 1} to {look.on_view.stop} of {n_entries:,}; letters find one"
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """A row for each entry: its mark, its name, and its facts in columns."""
+        """Return a row for each entry: its mark, its name, and its facts in columns."""
         glyphs, width, entries = look.glyphs, look.width, self.entries
         marks = any(entry.holds for entry in entries)
         edges = 4 if marks else 2

@@ -100,7 +100,7 @@ class Look(NamedTuple):
 
 
 class RowModel(Protocol):
-    """What a list offers. A list draws the edge of the chosen entry into the first cell of its rows, which is left free."""
+    """The entries of a list. The list draws the edge of the chosen entry into the first cell of its rows, which is left free."""
 
     def __len__(self) -> int:
         """Return the number of entries."""

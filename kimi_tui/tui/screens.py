@@ -28,12 +28,12 @@ _app = attrgetter("app")
 
 
 def app_of(node: MessagePump) -> App[object]:
-    """The running app of a widget; `node.app` has an incomplete type."""
+    """Return the running app of a widget; `node.app` has an incomplete type."""
     return cast("App[object]", _app(node))
 
 
 def sheets(*names: str) -> list[str | PurePath]:
-    """The paths of style sheets by name, without `.tcss`."""
+    """Return the paths of style sheets by name, without `.tcss`."""
     return [STYLE_SHEETS / f"{name}.tcss" for name in names]
 
 
@@ -121,7 +121,7 @@ class RefusesEarlyClicks(Protocol):
     """The protocol of a widget on which a click may be too early: meant for the former content of that place."""
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a mouse button was released before the present content was shown, so that it must not count as a click."""
+        """Return whether a mouse button was released before the present content was shown, so that it must not count as a click."""
         ...
 
 

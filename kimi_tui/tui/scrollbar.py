@@ -44,7 +44,7 @@ class ThinScrollBar(ScrollBarRender):
         back_color: Color = _TRACK,
         bar_color: Color = _BAR,
     ) -> Segments:
-        """The bar's cells from top to bottom (a horizontal one is never shown here)."""
+        """Return the bar's cells from top to bottom (a horizontal one is never shown here)."""
         blank = " " * (thickness if vertical else 1)
         if not (window_size and size and virtual_size) or window_size >= virtual_size:
             cells = [Segment(blank, Style(bgcolor=back_color))] * size
@@ -63,7 +63,7 @@ class ThinScrollBar(ScrollBarRender):
 
 
 def _extent(size: int, virtual_size: float, window_size: float, position: float) -> tuple[int, int]:
-    """The first cell of the bar and its length; length 0 where all of the content is visible."""
+    """Return the first cell of the bar and its length; length 0 where all of the content is visible."""
     if not size or window_size >= virtual_size:
         return 0, 0
     length = min(size, max(1, round(size * window_size / virtual_size)))
@@ -135,7 +135,7 @@ def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
 
 
 def _grabbing(bar: ScrollBar) -> Callable[[events.Event], None]:
-    """An event handler for a scrollbar that captures the mouse as soon as the button is pressed.
+    """Return an event handler for a scrollbar that captures the mouse as soon as the button is pressed.
 
     Textual captures it when the scrollbar has handled the press. By then events of the same read have gone elsewhere, so a
     fast drag would move nothing, and the mouse would stay captured after its release.

@@ -88,7 +88,7 @@ class BackgroundTold(Message):
 
 
 def is_light(colour: str) -> bool | None:
-    """Whether the terminal's background colour, as it reports it, is light (theme `auto`); None if it cannot be read."""
+    """Return whether the terminal's background colour, as it reports it, is light (theme `auto`); None if it cannot be read."""
     found = _COLOUR.match(colour)
     if found is None:
         return None
@@ -107,7 +107,7 @@ def _linear(part: float) -> float:
 
 
 def guess_light(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is light according to variables, before it is asked."""
+    """Return whether the terminal is light according to variables, before it is asked."""
     return environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
 
@@ -124,7 +124,7 @@ class BackgroundAnswers:
         return bool(self._held)
 
     def take(self, text: str, now: float) -> tuple[str, bool | None]:
-        """The rest of a text, and whether the terminal is light if it says so.
+        """Return the rest of a text, and whether the terminal is light if it says so.
 
         Args:
             text: the new input.
@@ -283,7 +283,7 @@ class KeyParser(PatchedParser):
         self._pressed = 0
 
     def feed(self, data: str) -> Iterable[Message]:
-        """The keys, pastes and other messages in the input that can be passed on (see `Incoming.text`)."""
+        """Yield the keys, pastes and other messages in the input that can be passed on (see `Incoming.text`)."""
         if not data:
             yield from super().feed(data)  # the end, to Textual
             return
@@ -291,7 +291,7 @@ class KeyParser(PatchedParser):
             yield from self._messages_of_piece(piece)
 
     def tick(self) -> Iterable[Message]:
-        """The keys whose sequence could have been the beginning of another one."""
+        """Yield the keys whose sequence could have been the beginning of another one."""
         for piece in self._sequences.let_go(time.monotonic()):
             yield from self._messages_of_piece(piece)
 
@@ -321,7 +321,7 @@ class KeyParser(PatchedParser):
         return ()
 
     def _behind_escape(self, piece: str) -> Iterable[Message]:
-        """The meaning of one character after an escape: a key with Alt, or Esc and that character."""
+        """Return the meaning of one character after an escape: a key with Alt, or Esc and that character."""
         if self.splits_alt and (known := self._keys_of(piece)) and len(piece) > len("\x1bd"):
             return known
         if self.splits_alt:
@@ -337,7 +337,7 @@ class KeyParser(PatchedParser):
         ]
 
     def _keys_of(self, sequence: str) -> tuple[events.Key, ...]:
-        """The keys of a complete sequence; none for an unknown one."""
+        """Return the keys of a complete sequence; none for an unknown one."""
         found = sequence_keys(sequence)
         if found is None:
             known = ANSI_SEQUENCES_KEYS.get(sequence)
@@ -371,7 +371,7 @@ class Incoming:
         self._pasted: list[str] = []
 
     def text(self, data: bytes) -> str:
-        """The text that can be passed on after these bytes; a paste only when it is complete."""
+        """Return the text that can be passed on after these bytes; a paste only when it is complete."""
         text = self._decoder.decode(data)
         out: list[str] = []
         while text:
@@ -416,7 +416,7 @@ class GraphicsAnswerFilter:
         self._waits = False
 
     def rest(self, text: str, *, more: bool = True) -> str:
-        """The rest of a text for keys and pastes.
+        """Return the rest of a text for keys and pastes.
 
         Args:
             text: the new input.
@@ -496,7 +496,7 @@ class WriteAcknowledgements:
         return mark
 
     def has_arrived(self, mark: int, now: float) -> bool | None:
-        """Whether the terminal has drawn the output before a mark; None if it does not answer."""
+        """Return whether the terminal has drawn the output before a mark; None if it does not answer."""
         if not mark or not self._may_answer(now):
             return None
         return mark <= self._n_answered
@@ -561,7 +561,7 @@ class Outgoing:
         os.set_blocking(self._file.fileno(), True)
 
     def _does(self, act: Callable[[], object]) -> bool:
-        """Whether the terminal accepts the action; one that is gone does."""
+        """Return whether the terminal accepts the action; one that is gone does."""
         try:
             self._wait_for_room()
             act()
@@ -575,7 +575,7 @@ class Outgoing:
         return True
 
     def fileno(self) -> int:
-        """The terminal's descriptor."""
+        """Return the terminal's descriptor."""
         return self._file.fileno()
 
 
@@ -730,7 +730,7 @@ class TerminalInput(PatchedDriver):
         return 0 if self._arrivals is None else self._arrivals.mark(time.monotonic())
 
     def has_arrived(self, mark: int) -> bool:
-        """Whether the terminal has drawn the output before a mark; one that does not answer has at least accepted it."""
+        """Return whether the terminal has drawn the output before a mark; one that does not answer has at least accepted it."""
         arrivals = self._arrivals
         told = None if arrivals is None else arrivals.has_arrived(mark, time.monotonic())
         return self.has_written if told is None else told
@@ -814,25 +814,25 @@ class TerminalInput(PatchedDriver):
 
 
 def _has_other_keys(environ: Mapping[str, str]) -> bool:
-    """Whether modifyOtherKeys may be requested: two terminals would draw with it, and kitty logs that it has its own protocol."""
+    """Return whether modifyOtherKeys may be requested: two terminals would draw with it, and kitty logs that it has its own protocol."""
     has_own = environ.get("TERM") in ("linux", "xterm-kitty")
     return not has_own and environ.get("TERM_PROGRAM") != "Apple_Terminal"
 
 
 def has_extended_keys(node: MessagePump) -> bool:
-    """Whether the terminal is known to send Shift+Enter as a key of its own, by kitty's protocol or modifyOtherKeys."""
+    """Return whether the terminal is known to send Shift+Enter as a key of its own, by kitty's protocol or modifyOtherKeys."""
     driver = _driver_of(node)
     return driver is not None and driver.has_extended_keys
 
 
 def _driver_of(node: MessagePump) -> TerminalInput | None:
-    """The driver; None without a terminal."""
+    """Return the driver; None without a terminal."""
     driver = driver_of(app_of(node))
     return driver if isinstance(driver, TerminalInput) else None
 
 
 def has_arrived(node: MessagePump, mark: int) -> bool:
-    """Whether the output before a mark is visible on the terminal, as far as that can be known."""
+    """Return whether the output before a mark is visible on the terminal, as far as that can be known."""
     driver = _driver_of(node)
     return driver is None or driver.has_arrived(mark)
 

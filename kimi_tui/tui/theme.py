@@ -139,7 +139,7 @@ SIXTEEN: dict[str, str] = {
 
 
 def _standard(palette: dict[str, str]) -> dict[str, str]:
-    """The variables of Textual's own widgets, computed from the palette."""
+    """Return the variables of Textual's own widgets, computed from the palette."""
     return {
         "block-cursor-background": palette["select"],
         "block-cursor-foreground": palette["ink-strong"],
@@ -235,7 +235,7 @@ KIMI_SIXTEEN = _theme("kimi-16", SIXTEEN, dark=True, ansi=True)
 
 
 def themes_for(colours: int) -> dict[str, Theme]:
-    """The themes by their names in the configuration, for a terminal with this number of colours.
+    """Return the themes by their names in the configuration, for a terminal with this number of colours.
 
     With 256 colours the tints of the page are those that such terminals have, as all others would become black.
     """
@@ -248,7 +248,7 @@ def themes_for(colours: int) -> dict[str, Theme]:
 
 
 def theme_of(name: str, themes: dict[str, Theme]) -> Theme:
-    """The theme with a name of the configuration: one of ours, or one of Textual's with our colours, which is then added.
+    """Return the theme with a name of the configuration: one of ours, or one of Textual's with our colours, which is then added.
 
     Raises:
         KeyError: no theme has that name.
@@ -331,7 +331,7 @@ CONTRAST = 4.5
 
 
 def _legible(ink: Color, grounds: Iterable[Color], *, dark: bool) -> Color:
-    """A colour, moved as little as necessary to be legible on all of these backgrounds."""
+    """Return a colour, moved as little as necessary to be legible on all of these backgrounds."""
     shades = [_luminance(ground) for ground in grounds]
     hardest = max(shades) if dark else min(shades)
     for step in range(21):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 LineAction = Literal["jump", "compare", "send", "leave"]
-"""What a key does with the world line on view."""
+"""The action of a key on the world line on view."""
 SLICE = 32
 """Events that are read in one go, so that no key waits."""
 _READ_ONLY = "   read only"

@@ -87,12 +87,12 @@ _MAX_COUNTED = 100
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    """Whether the value is a whole number within ±2^53."""
+    """Return whether the value is a whole number within ±2^53."""
     return type(value) is int and -_MAX_WHOLE <= value <= _MAX_WHOLE
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether the value is a number within ±2^53, and not NaN."""
+    """Return whether the value is a number within ±2^53, and not NaN."""
     return _is_whole(value) or (isinstance(value, float) and -_MAX_WHOLE <= value <= _MAX_WHOLE)
 
 

@@ -133,7 +133,7 @@ class Wire:
     def subscribe(
         self, wake: Callable[[Event], None] | None = None, *, records: bool = False
     ) -> Subscription:
-        """A new subscription to what is published from now on.
+        """Return a new subscription to what is published from now on.
 
         It also gets what the user said and waits, the notices that are not solved yet, and those published while nobody
         listened: trouble that begins before a screen listens must not be lost.

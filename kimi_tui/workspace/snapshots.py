@@ -102,7 +102,7 @@ def ancestors(path: str) -> Iterator[str]:
 
 
 def was_looked_for(manifest: Manifest, path: str) -> bool:
-    """Whether the scan of `manifest` would have found `path` if it had existed.
+    """Return whether the scan of `manifest` would have found `path` if it had existed.
 
     Only then does its absence in the manifest mean that it did not exist, so that a restore may delete it.
     """

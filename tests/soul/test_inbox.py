@@ -119,6 +119,40 @@ async def test_a_message_that_could_not_be_put_in_is_handed_back(tmp_path: Path)
         assert not on.session.context.messages
 
 
+async def test_a_no_and_a_stop_hand_back_what_waits(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="ask") as on:
+        on.server.script(call("Shell", {"command": "true"}), say("one"), gate(2, say("A summary.")))
+        await attended(on)
+        heard = on.soul.wire.subscribe()
+        on.soul.say("first")
+        asked = await next_event(heard, ev.ApprovalRequest)
+        on.soul.say("later", when="after the turn")
+        on.soul.answer(asked.id, "no")
+        assert (await next_event(heard, ev.TurnEnd)).reason == "rejected"
+        taken = await next_event(heard, ev.SteerTaken)
+        assert (taken.text, taken.handed_back) == ("later", True)
+        await on.soul.run("second")
+        # A compaction that is stopped lets nothing begin that was said meanwhile.
+        compacting = asyncio.create_task(on.soul.compact())
+        await on.server.at_gate.wait()
+        on.soul.say("meanwhile")
+        await on.soul.interrupt()
+        assert not await compacting
+        taken = await next_event(heard, ev.SteerTaken)
+        assert (taken.text, taken.handed_back) == ("meanwhile", True)
+        assert len(on.ear.of(ev.TurnBegin)) == 2
+
+
+async def test_what_could_not_be_put_in_stays_before_what_was_said_since() -> None:
+    inbox = Inbox()
+    for text in ("one", "two"):
+        inbox.say(text)
+    taken = inbox.take(inbox.steers)
+    inbox.say("three")
+    inbox.put_back(taken)
+    assert [one.text for one in inbox.waiting] == ["one", "two", "three"]
+
+
 async def test_images_that_a_model_cannot_take_are_handed_back(tmp_path: Path) -> None:
     image = read_image(saved(flat(4, 3)), "x.png")
     inbox = Inbox()
@@ -233,6 +267,8 @@ class TalkingUser(RuleBasedStateMachine):
         self.kinds: dict[str, str] = {}
         """How each is ordered among the others: a command that is said where nothing runs goes before what waits."""
         self.commands: set[str] = set()
+        self.told_of: list[str] = []
+        """The ids of what waits, as far as events tell it."""
         self.cut: set[str] = set()
         """What may have left the context since."""
         self.tasks: list[asyncio.Task[Any]] = []
@@ -254,6 +290,7 @@ class TalkingUser(RuleBasedStateMachine):
         )
         self.inbox = self.soul.inbox
         self.heard = self.soul.wire.subscribe()
+        self.told_of = []
         self.left = await self.inbox.left_over()
         self.tasks = [asyncio.create_task(self.soul.attend())]
         self.is_open = True
@@ -263,6 +300,13 @@ class TalkingUser(RuleBasedStateMachine):
         """Wait until nothing goes on by itself, and take in what was told."""
         await self._until_still()
         for record in self.heard.drain():
+            match record.event:
+                case ev.SteerQueued(id=said_id):
+                    self.told_of.append(said_id)
+                case ev.SteerTaken(id=said_id) if said_id in self.told_of:
+                    self.told_of.remove(said_id)
+                case _:
+                    pass
             match record.event:
                 case ev.TurnBegin(text=text, resumed=False):
                     self.went.append(text)
@@ -476,6 +520,11 @@ class TalkingUser(RuleBasedStateMachine):
             assert set(self.went) - self.commands - self.cut <= held
 
     @invariant()
+    def who_listens_knows_what_waits(self) -> None:
+        if self.is_open:
+            assert self.told_of == [one.id for one in self.inbox.waiting]
+
+    @invariant()
     def what_waits_is_on_the_disk(self) -> None:
         if self.is_open:
             assert read_waiting(self.session.dir) == [one.text for one in self.inbox.waiting]
@@ -489,5 +538,5 @@ class TalkingUser(RuleBasedStateMachine):
         self._folder.cleanup()
 
 
-TalkingUser.TestCase.settings = settings(stateful_step_count=25)
+TalkingUser.TestCase.settings = settings(stateful_step_count=25, max_examples=10)
 test_at_random = TalkingUser.TestCase

@@ -56,10 +56,12 @@ async def do_everything(on: Stage) -> None:
     server.script(status(503, BODY), gate(1, calls([("Glob", {"pattern": "*"})])), say("I saw it."))
     turn = asyncio.create_task(soul.run("And now?"))
     await asyncio.wait_for(server.at_gate.wait(), 50)
-    soul.withdraw_steer(soul.steer("not this"))
-    soul.steer("Look at this too.", [SHOT])
+    soul.inbox.take_back(soul.say("not this"))
+    soul.say("Look at this too.", [SHOT])
+    soul.say("And this after it.", when="after the turn")
     server.release()
     await turn
+    soul.inbox.take_back_all()
 
     # Questions, each answered in its way; then everything is allowed again.
     await soul.set_mode("ask")

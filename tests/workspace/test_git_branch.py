@@ -34,3 +34,4 @@ def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
     (tree / ".git").write_text("gitdir: /dev/zero\n")
     assert branch_of(tree) == ""
     assert branch_of(Path("/")) == ""
+    assert branch_of(Path("/" + "x" * 5_000)) == ""

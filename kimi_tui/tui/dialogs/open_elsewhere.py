@@ -43,7 +43,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         self._keys = DialogWords()
 
     def compose(self) -> ComposeResult:
-        """The explanation, and the keys."""
+        """Return the explanation, and the keys."""
         frame = DialogFrame(
             DialogWords(
                 Content.styled(

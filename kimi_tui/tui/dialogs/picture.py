@@ -137,7 +137,7 @@ class PictureView(Widget):
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region; images that the terminal draws come after the frame with these rows."""
+        """Return the rows of a region; images that the terminal draws come after the frame with these rows."""
         is_over_cells = bool(self._drawing.takes_away)
         if self._drawing.sequence and not self._is_due and not (self._is_shown and is_over_cells):
             # A sixel image takes the place of cells, and disappears when these are written.
@@ -157,7 +157,7 @@ class PictureView(Widget):
             self._terminal.draw_at(0, 0, self._drawing.takes_away)
 
     def render_line(self, y: int) -> Strip:
-        """A row of cells, or of the text that says why there are none."""
+        """Return a row of cells, or of the text that says why there are none."""
         rows, style = self._drawing.rows, self.rich_style
         found = (
             [Segment(span.text, cell_style(span.style)) for span in rows[y]]
@@ -191,7 +191,7 @@ class PictureScreen(AnswersOnce[None]):
         self._view = PictureView(facts, load, terminal)
 
     def compose(self) -> ComposeResult:
-        """A heading, the picture, the keys."""
+        """Return a heading, the picture, the keys."""
         yield self._heading
         yield self._view
         footer = Footer()

@@ -121,7 +121,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         self._keys = Static()
 
     def compose(self) -> ComposeResult:
-        """The list above the details of the chosen setting."""
+        """Return the list above the details of the chosen setting."""
         frame = Vertical(self._list, self._about, self._status, self._keys)
         frame.border_title = Content("Settings")
         frame.border_subtitle = Content(short(self._file.path))
@@ -157,7 +157,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         return _shown(setting, value_of(self._config, setting))
 
     def _source(self, setting: Setting) -> str:
-        """The source of the value; empty if it is the default."""
+        """Return the source of the value; empty if it is the default."""
         if setting.key == "theme" and self._theme is not None:
             return "tried"
         if given := self._file.given.get(setting.key):
@@ -171,7 +171,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         return app_of(self).size.width >= SOURCES_FROM
 
     def _entries(self) -> list[Entry]:
-        """The entries with their values, and the sources in a column."""
+        """Return the entries with their values, and the sources in a column."""
         entries: list[Entry] = []
         for setting in self._settings:
             value, source = one_line(self._value(setting)), self._source(setting)
@@ -182,7 +182,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         return entries
 
     def _key_refusal(self, action: str, keys: str) -> str:
-        """The reason why an action cannot have these keys; empty if it can."""
+        """Return the reason why an action cannot have these keys; empty if it can."""
         found: list[str] = []
         others = {name: kept for name, kept in self._config.keys.items() if name != action}
         usable_keys({**others, action: keys}, lambda _, why: found.append(why))
@@ -339,7 +339,7 @@ _VERBS = {"flag": "change", "choice": "change", "key": "press another", "text": 
 
 
 def _around(choices: Sequence[str], chosen: str) -> str:
-    """The choices in words; if there are many, those beside the chosen one, to which Left and Right lead."""
+    """Return the choices in words; if there are many, those beside the chosen one, to which Left and Right lead."""
     if len(choices) <= MOST_CHOICES:
         return ", ".join(choices)
     place = choices.index(chosen) if chosen in choices else 0
@@ -349,7 +349,7 @@ def _around(choices: Sequence[str], chosen: str) -> str:
 
 
 def _refusal(setting: Setting, text: str) -> str:
-    """The reason why a text cannot be the value of a setting; empty if it can."""
+    """Return the reason why a text cannot be the value of a setting; empty if it can."""
     try:
         parsed(setting, text)
     except ValueError as error:
@@ -385,7 +385,7 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         self._keys = Static()
 
     def compose(self) -> ComposeResult:
-        """The pressed keys, in a frame."""
+        """Return the pressed keys, in a frame."""
         frame = Vertical(self._words, self._keys)
         frame.border_title = Content(self._action)
         yield frame

@@ -62,19 +62,19 @@ class TextQuestion(NamedTuple):
 
 
 def text_with_draft(written: str, draft: str) -> str:
-    """The text after a draft came: the draft follows the text that the user wrote meanwhile, which is never lost."""
+    """Return the text after a draft came: the draft follows the text that the user wrote meanwhile, which is never lost."""
     return "\n\n".join(part for part in (written.strip(), draft.strip()) if part)
 
 
 def can_send(question: TextQuestion, text: str) -> bool:
-    """Whether Enter sends the text."""
+    """Return whether Enter sends the text."""
     return question.may_be_empty or bool(text.strip())
 
 
 def dialog_keys(
     question: TextQuestion, *, can_draft: bool, drafting: bool, line_break: str = "Ctrl+J"
 ) -> tuple[Hint, ...]:
-    """The last row: keys with their effects, the most used first; `line_break` is the key that begins a new line."""
+    """Return the last row: keys with their effects, the most used first; `line_break` is the key that begins a new line."""
     if drafting:
         return (("Esc", "stop the draft"),)
     # These words are short, and come before the keys of every editor: in a narrow terminal nothing else would mention them.
@@ -143,7 +143,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._keys = DialogWords()
 
     def compose(self) -> ComposeResult:
-        """The frame."""
+        """Return the frame."""
         question = self._question
         app = app_of(self)
         self.set_class(app.size.height < SHORT_BELOW, "-short")

@@ -79,7 +79,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
 
 
 def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:
-    """The notices of this run, to be read again: the newest first, each with its time and its advice below it.
+    """Return the notices of this run, to be read again: the newest first, each with its time and its advice below it.
 
     Args:
         told: the notices, oldest first.
@@ -110,7 +110,7 @@ Figures = Sequence[tuple[str, str | tuple[str, ...]]]
 
 
 def figures_screen(name: str, title: str, figures: Figures) -> TextScreen:
-    """A screen of names and figures, as they were when they were requested.
+    """Return a screen of names and figures, as they were when they were requested.
 
     Args:
         name: the name of the screen.
@@ -121,7 +121,7 @@ def figures_screen(name: str, title: str, figures: Figures) -> TextScreen:
 
 
 def figure_rows(title: str, figures: Figures, width: int) -> list[Line]:
-    """The title, then a row for each name, and more if its sentence is long."""
+    """Return the title, then a row for each name, and more if its sentence is long."""
     # The name of a tool comes from the model.
     columns = [said for _, said in figures if not isinstance(said, str)]
     widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
@@ -191,7 +191,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         self._foot = Static()
 
     def compose(self) -> ComposeResult:
-        """The frame."""
+        """Return the frame."""
         summary, app = self._summary, app_of(self)
         glyphs = glyphs_of(app)
         size = ""

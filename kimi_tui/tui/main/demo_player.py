@@ -46,7 +46,7 @@ def demo_end() -> str:
 
 
 def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
-    """The hints in the chat of the demo before its first message."""
+    """Return the hints in the chat of the demo before its first message."""
     if plays:
         return known(
             ("Any key", "takes over; until then it plays by itself"),
@@ -86,7 +86,7 @@ class DemoPlayer:
         return True
 
     def _is_playing(self) -> bool:
-        """Whether nobody has pressed a key since the demo began to play."""
+        """Return whether nobody has pressed a key since the demo began to play."""
         if self._plays and self._bench.last_key_at > self._since:
             self._plays = False
             self._bench.tell("The keys are yours now.", advice=demo_end())

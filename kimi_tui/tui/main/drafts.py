@@ -74,7 +74,7 @@ class Drafts:
         self._keeps_draft = keeps_draft
         self._is_closed = False
         self._returned: list[str] = []
-        """What was taken back from the inbox, which keeps it until the draft is stored."""
+        """The texts that were taken back from the inbox, which keeps them until the draft is stored."""
         self.is_given_back = False
         self._keeping = asyncio.Lock()
         self._due: Timer | None = None
@@ -115,7 +115,7 @@ class Drafts:
             self._returned += texts
         await self._keep_draft()
         if lost := chips.lost(bench.prompt.area.text):
-            # Of a draft that was too large, or that another program kept, only the words are there.
+            # A draft that was too large, or that another program stored, has only its words.
             bench.tell(
                 f"Not kept with the draft: {', '.join(lost)}.",
                 level="warning",
@@ -229,7 +229,7 @@ class Drafts:
 
 
 def words_not_kept(waiting: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
-    """The unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
+    """Return the unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
 
     Args:
         waiting: messages that wait and are not on the disk.
@@ -282,7 +282,7 @@ def _without_keys(text: str) -> str:
 
 
 def read_draft(folder: Path) -> Draft:
-    """The draft that was kept; an empty one where there is none, or it cannot be read."""
+    """Return the draft that was kept; an empty one where there is none, or it cannot be read."""
     found = read_json(folder / DRAFT)
     record = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     text, kept = record.get("text"), record.get("pastes")

@@ -49,11 +49,11 @@ class Feed:
         self._subscription = wire.subscribe(wake=self._wake)
 
     def history(self) -> AsyncGenerator[Sequence[EventRecord]]:
-        """The records of the history."""
+        """Return the records of the history."""
         return self._batches(HISTORY_SLICE_S)
 
     async def live(self) -> AsyncGenerator[Sequence[EventRecord]]:
-        """The records of the events that the wire publishes from the beginning of the subscription on, without end."""
+        """Yield the records of the events that the wire publishes from the beginning of the subscription on, without end."""
         while True:
             self._waiting += self._subscription.drain()
             async for records in self._batches(SLICE_S):
@@ -63,7 +63,7 @@ class Feed:
             self._is_due.clear()
 
     async def _batches(self, slice_s: float) -> AsyncGenerator[Sequence[EventRecord]]:
-        """The waiting records. The event loop gets its turn after each time slice of `slice_s` seconds."""
+        """Yield the waiting records. The event loop gets its turn after each time slice of `slice_s` seconds."""
         until = time.perf_counter() + slice_s
         while self._waiting:
             yield [self._waiting.popleft() for _ in range(min(CHUNK, len(self._waiting)))]

@@ -74,7 +74,7 @@ _NEEDS: Mapping[str, PartName] = {
 
 
 def keys_with(keys: Mapping[str, str], parts: Collection[PartName]) -> Mapping[str, str]:
-    """The keys by action, without actions for which the agent lacks the part, so that no list names them."""
+    """Return the keys by action, without actions for which the agent lacks the part, so that no list names them."""
     lacking = {name: "" for name, part in _NEEDS.items() if part not in parts}
     return {**keys, **lacking} if lacking else keys
 
@@ -88,7 +88,7 @@ def hints(
     *,
     extended: bool = False,
 ) -> tuple[Hint, ...]:
-    """The keys of the focused area, most used first.
+    """Return the keys of the focused area, most used first.
 
     Args:
         place: the area.
@@ -198,7 +198,7 @@ def hints(
 def _in_prompt(
     state: SessionState, keys: Mapping[str, str], now: float, *, extended: bool
 ) -> tuple[Hint, ...]:
-    """The keys of the prompt, if nothing is offered."""
+    """Return the keys of the prompt, if nothing is offered."""
     send = key_of("send", keys)
     timeline = (key_of("timeline", keys), "timeline")
     compact = (key_of("compact", keys), "compact")
@@ -237,7 +237,7 @@ _SHORT = {"chat.preview": "go back", "chat.fold": "unfold", "chat.copy": "copy",
 
 
 def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
-    """The keys of the chat, from its bindings: those of a pair as one, the way out before rare ones."""
+    """Return the keys of the chat, from its bindings: those of a pair as one, the way out before rare ones."""
     from kimi_tui.tui.transcript.transcript import Transcript
 
     paired = {name for first, second, _ in _PAIRS for name in (first, second)}
@@ -262,7 +262,7 @@ def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
 
 
 def first_hints(keys: Mapping[str, str], parts: Collection[PartName] = PARTS) -> tuple[Hint, ...]:
-    """The hints in an empty chat, for an agent with these parts."""
+    """Return the hints in an empty chat, for an agent with these parts."""
     timeline = key_of("timeline", keys) if "travel" in parts else ""
     return known(
         ("/", "lists the commands"),
@@ -272,5 +272,5 @@ def first_hints(keys: Mapping[str, str], parts: Collection[PartName] = PARTS) ->
 
 
 def known(*pairs: Hint) -> tuple[Hint, ...]:
-    """The hints whose action has a key."""
+    """Return the hints whose action has a key."""
     return tuple(pair for pair in pairs if pair[0])

@@ -59,7 +59,7 @@ class ImageInput:
     # --- from the desktop into the field
 
     def reads_for(self, text: str) -> bool:
-        """Whether a message must wait: an image that it may name is being read, or a message sent before waits.
+        """Return whether a message must wait: an image that it may name is being read, or a message sent before waits.
 
         It is also true for an image that came between Enter, which empties the field, and the event about the message.
         """
@@ -169,7 +169,7 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
 
 
 def _readings(pasted: str) -> list[list[str]]:
-    """The possible meanings of a paste, as paths: a single path with blanks in it, else the words that a shell would find.
+    """Return the possible meanings of a paste, as paths: a single path with blanks in it, else the words that a shell would find.
 
     Windows and web pages put invisible characters before a path; a name may contain them as well.
     """
@@ -203,7 +203,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_image(path: Path) -> bool:
-    """Whether the file begins like an image; a special file is not waited for."""
+    """Return whether the file begins like an image; a special file is not waited for."""
     try:
         handle = open_regular(path, links=True)
     except (OSError, ValueError):

@@ -132,7 +132,7 @@ class Keystrokes:
         return False
 
     async def _takes_text(self, event: events.Key | events.Paste) -> bool:
-        """Whether the key is taken as text, or waits for the decision, where only keys are expected."""
+        """Return whether the key is taken as text, or waits for the decision, where only keys are expected."""
         bench = self._bench
         focused, view, panel = bench.screen.focused, bench.on_view, bench.question
         asks = panel is not None and (focused is None or focused is panel)

@@ -91,7 +91,7 @@ class ReturnedMessages:
             self._early = _Returned(change, text)
 
     def command_behind(self, written: str) -> str:
-        """The slash command that was typed after the message of the newest operation; empty for none.
+        """Return the slash command that was typed after the message of the newest operation; empty for none.
 
         The message is in the prompt before the user can type, so a command typed at once follows it.
 
@@ -112,7 +112,7 @@ class ReturnedMessages:
             operation.text = ""
 
     def changed(self, change: LineChanged, written: str) -> str | None:
-        """The text that the prompt should have after an operation; None to keep the present one.
+        """Return the text that the prompt should have after an operation; None to keep the present one.
 
         Args:
             change: the event of the operation.
@@ -497,7 +497,7 @@ class Workbench:
         return HELP_TITLES.get(self._place(), "")
 
     def _place(self) -> Place:
-        """The part that has the keyboard focus."""
+        """Return the part that has the keyboard focus."""
         place: Place = self.timeline_pane.place if self.timeline_pane.has_keys else "prompt"
         if place == "prompt" and self.on_view.is_searched and not self.prompt.area.has_focus:
             place = "matches" if self.on_view.has_focus else "search"

@@ -283,7 +283,7 @@ class WorldLineViewer:
 
     @property
     def chosen_checkpoint(self) -> int | None:
-        """The checkpoint of the chosen message; None where none is chosen, or none that the line can be cut before."""
+        """The checkpoint of the chosen message; None if none is chosen, or if the line cannot be cut before it."""
         block = self.chosen
         return block.checkpoint if block is not None and block.live else None
 

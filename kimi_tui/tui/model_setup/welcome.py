@@ -82,7 +82,7 @@ class StartModel(RowModel):
         self.options = ways(None)
 
     def __len__(self) -> int:
-        """The number of ways."""
+        """Return the number of ways."""
         return len(self.options)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
@@ -135,7 +135,7 @@ class Greeting(Widget):
         self._words = words
 
     def render(self) -> Content:
-        """The rows."""
+        """Return the rows."""
         lines = [Content.styled(text, style) for text, style in self._words]
         lines = lines or drawing(glyphs_of(self))
         return Content("\n").join(lines)

@@ -66,7 +66,7 @@ def _line_count(text: str) -> int:
 
 
 def chip_of(text: str, number: int = 1) -> str:
-    """The chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
+    """Return the chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
     further = f", {number}" if number > 1 else ""
     return f"[Pasted {counted(_line_count(text), 'line')}{further}]"
 
@@ -81,7 +81,7 @@ _LONGEST_PATHS = 8_000
 
 
 def may_be_path(text: str) -> bool:
-    """Whether a text may be the path of an image, as terminals write it for a dragged file; the file's contents decide."""
+    """Return whether a text may be the path of an image, as terminals write it for a dragged file; the file's contents decide."""
     if len(text) > _LONGEST_PATHS:
         return False
     from kimi_tui.foreign_text import without_invisible
@@ -302,7 +302,7 @@ class PromptArea(PatchedTextArea):
         self._styled = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region. Styles are cached: Textual would compute them again for each frame and key."""
+        """Return the rows of a region. Styles are cached: Textual would compute them again for each frame and key."""
         theme = self.styled_theme
         if self._styled is not theme:
             theme.apply_css(self)
@@ -310,7 +310,7 @@ class PromptArea(PatchedTextArea):
         return Widget.render_lines(self, crop)
 
     def render_line(self, y: int) -> Strip:
-        """A row of the field."""
+        """Return a row of the field."""
         strip = super().render_line(y)
         if y or not self._beside:
             return strip
@@ -325,7 +325,7 @@ class PromptArea(PatchedTextArea):
         return self._masks_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
-        """A line of the text as it is drawn."""
+        """Return a line of the text as it is drawn."""
         line = super().get_line(line_index)
         if not self._hides_keys:
             return line
@@ -415,7 +415,7 @@ class PromptArea(PatchedTextArea):
         self.mode_changed()
 
     def _takes_vim(self, event: events.Key) -> bool:
-        """Whether a key is a command of vim, and was carried out."""
+        """Return whether a key is a command of vim, and was carried out."""
         vim = self._vim
         if vim is None:
             return False
@@ -579,7 +579,7 @@ class PromptArea(PatchedTextArea):
                 self._type(event.character, *self.selection)
 
     def _ends_offers(self, key: str) -> bool:
-        """Whether a key that is bound by the screen ends the search or closes the menu."""
+        """Return whether a key that is bound by the screen ends the search or closes the menu."""
         return key == "escape" and (self.is_searching or self._is_choosing)
 
     async def on_paste(self, event: events.Paste) -> None:
@@ -667,7 +667,7 @@ class PromptArea(PatchedTextArea):
         return self.images.around(line, column) if self.images is not None else None
 
     def _takes_chip(self, key: str, *, writes: bool) -> bool:
-        """Whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
+        """Return whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
         row, column = self.selection.end
         # Deleting to the right begins at the cursor.
         is_delete = key in ("delete", "ctrl+d")
@@ -689,14 +689,14 @@ class PromptArea(PatchedTextArea):
         return False
 
     def get_cursor_left_location(self) -> Location:
-        """Where the cursor is after moving left by one displayed character, such as an emoji with a skin colour."""
+        """Return the place of the cursor after moving left by one displayed character, such as an emoji with a skin colour."""
         row, column = self.cursor_location
         if column == 0:
             return super().get_cursor_left_location()
         return row, grapheme_before(self.document.get_line(row), column)
 
     def get_cursor_right_location(self) -> Location:
-        """Where the cursor is after moving right by one displayed character."""
+        """Return the place of the cursor after moving right by one displayed character."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if column >= len(line):
@@ -886,7 +886,7 @@ class PromptArea(PatchedTextArea):
 
     @property
     def offered(self) -> Offered:
-        """What Enter, Tab, Esc and the arrows act on while the completion menu is shown."""
+        """Return the menu's state, on which Enter, Tab, Esc and the arrows act while it is shown."""
         return self.completion.offered if self.completion is not None else ""
 
     @property

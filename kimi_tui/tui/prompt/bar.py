@@ -45,7 +45,7 @@ SHOWN_AFTER_S = 5.0
 
 
 def _activity_of(state: SessionState) -> tuple[object, ...]:
-    """The fields of a state that are drawn beside the field, except those drawn by the clock."""
+    """Return the fields of a state that are drawn beside the field, except those drawn by the clock."""
     return (
         state.running,
         state.step,
@@ -62,11 +62,11 @@ class PromptNotes(Widget):
     rows: reactive[tuple[str, ...]] = reactive((), layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def render(self) -> Content:
-        """The rows, each shortened if it is too long."""
+        """Return the rows, each shortened if it is too long."""
         glyphs = glyphs_of(self)
         width = self.content_size.width
         return Content.styled(
@@ -104,7 +104,7 @@ class PromptBar(Widget):
         self._beat = 0
 
     def compose(self) -> ComposeResult:
-        """The field; sign and clock are drawn around it."""
+        """Return the field; sign and clock are drawn around it."""
         yield self.area
 
     def show_above(self, waiting: Sequence[str], writing: str = "") -> None:
@@ -186,7 +186,7 @@ class PromptBar(Widget):
         return max(WAITING_ROOM if waits else CLOCK_ROOM, CLOCK_ROOM + cell_len(words))
 
     def _waiting_words(self, now: float) -> str:
-        """The part of the answer for which the agent waits, if that takes more than a few seconds; else empty."""
+        """Return the part of the answer for which the agent waits, if that takes more than a few seconds; else empty."""
         state = self.state
         is_wide = self.size.width >= WIDE_FROM
         if 0 <= state.prompt_read < 1:
@@ -206,7 +206,7 @@ class PromptBar(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """The sign, and the clock if the field is hidden."""
+        """Return the sign, and the clock if the field is hidden."""
         glyphs = glyphs_of(self)
         sign = Content.styled(glyphs.prompt, "$accent" if self.area.has_focus else "$ink-quiet")
         right = words = Content("")
@@ -219,7 +219,7 @@ class PromptBar(Widget):
         return Content.assemble(above, sign, words, " " * max(0, room), right)
 
     def _reading_words(self, width: int) -> str:
-        """The sentence about the world line on view, in at most `width` cells; its name is shortened if it does not fit."""
+        """Return the sentence about the world line on view, in at most `width` cells; its name is shortened if it does not fit."""
         room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
         name = self.line_name if room > 1 else ""
         wanted = min(cell_len(name), LEAST_NAME)

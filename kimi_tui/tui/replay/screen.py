@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
 
+from kimi_tui import FAILED, USAGE
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
@@ -115,7 +116,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             if not is_user_facing(error) and not isinstance(error, OSError):
                 raise
             if self._session is None:
-                code = 2 if type(error).__name__ == "SessionNotFound" else 1
+                code = USAGE if type(error).__name__ == "SessionNotFound" else FAILED
                 self.post_message(OpeningFailed(str(error), code))
             else:
                 self._tell(str(error))

@@ -84,7 +84,7 @@ def read(session: Session) -> RecordedSession:
 
 
 def _is_whole(records: Sequence[EventRecord]) -> bool:
-    """Whether the record begins where the conversation does; that of another program, or a damaged one, does not."""
+    """Return whether the record begins where the conversation does; that of another program, or a damaged one, does not."""
     if any(record.foreign for record in records):
         return False
     for record in records:
@@ -99,7 +99,7 @@ def _is_whole(records: Sequence[EventRecord]) -> bool:
 
 
 def _is_true(records: Sequence[EventRecord], session: Session) -> bool:
-    """Whether the record ends where the conversation does; if not, its end or a part of it is lost.
+    """Return whether the record ends where the conversation does; if not, its end or a part of it is lost.
 
     While another process works on it, one of the two may be a step ahead of the other.
     """
@@ -111,13 +111,13 @@ def _is_true(records: Sequence[EventRecord], session: Session) -> bool:
 
 
 async def _records_of_context(session: Session) -> Sequence[EventRecord]:
-    """The history from the conversation itself. Reading it may repair it, so a copy is read, as the session is not ours."""
+    """Return the history from the conversation itself. Reading it may repair it, so a copy is read, as the session is not ours."""
     async with read_only_copy(session) as copied:
         return session_history(copied)
 
 
 def _with_sizes(records: Sequence[EventRecord]) -> Sequence[EventRecord]:
-    """The records with window sizes added from the checkpoints, if the record itself has none."""
+    """Return the records with window sizes added from the checkpoints, if the record itself has none."""
     if any(isinstance(record.event, StatusUpdate) for record in records):
         return records
     sized: list[EventRecord] = []
@@ -171,7 +171,7 @@ def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int,
 
 
 def _said_at(records: Iterable[EventRecord], uid: str) -> str:
-    """The user's text with which a checkpoint began; empty if it began with none."""
+    """Return the user's text with which a checkpoint began; empty if it began with none."""
     said = ""
     for record in records:
         match record.event:

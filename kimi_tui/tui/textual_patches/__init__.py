@@ -1,4 +1,4 @@
-"""What is taken of Textual's private parts: nothing outside this package names any of them.
+"""Contains every use of Textual's private parts; no other package names any of them.
 
 Each class and function says what it mends, and which public way was missing. `compositor` has the frames, `terminal` the input
 of the terminal, `app` the app and what only it knows, `widgets` the fields and scrolling views. Textual's upper bound in

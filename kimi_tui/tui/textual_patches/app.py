@@ -1,4 +1,4 @@
-"""What of Textual's `App` has no public way: style sheets, errors, focus, presses, driver, bindings, and the current app."""
+"""Replaces private parts of Textual's `App`: style sheets, errors, focus, presses, driver, bindings, and the current app."""
 
 # pyright: reportPrivateUsage=false
 
@@ -20,15 +20,15 @@ from textual.screen import Screen
 
 
 class PatchedApp(App[None], inherit_bindings=False):
-    """An app that is told when a screen is to be styled and when an error ends it."""
+    """An app with hooks that are called when a screen is to be styled and when an error ends the app."""
 
     def _load_screen_css(self, screen: Screen[Any]) -> None:
-        """Call `screen_styled` first. Textual says nothing before it parses the style sheets of a screen."""
+        """Call `screen_styled` first. Textual has no hook before it parses the style sheets of a screen."""
         self.screen_styled(screen)
         super()._load_screen_css(screen)  # pyright: ignore[reportUnknownMemberType]
 
     def screen_styled(self, screen: Screen[Any]) -> None:
-        """Called before a screen is styled."""
+        """Override this: it is called before a screen is styled."""
 
     def skip_styling(self, screen: Screen[Any]) -> None:
         """Count a screen as styled with the style sheets as they are.
@@ -49,12 +49,12 @@ class PatchedApp(App[None], inherit_bindings=False):
             self.screen.update_node_styles()
 
     def forget_press(self) -> None:
-        """Have no click come of the mouse button that was pressed. Textual makes one of each press with its release."""
+        """Forget the pressed mouse button, so that its release makes no click. Textual makes one of each press with its release."""
         self._mouse_down_widget = None
 
     @property
     def has_crashed(self) -> bool:
-        """Whether an error ends the app. Textual tells it only when the app has ended."""
+        """Whether an error ends the app. Textual makes it public only after the app has ended."""
         return self._exception is not None
 
     def _handle_exception(self, error: Exception) -> None:
@@ -66,16 +66,16 @@ class PatchedApp(App[None], inherit_bindings=False):
         if self._exception is None:
             self._exception = error
             cast("asyncio.Event", self._exception_event).set()
-        # It may be on its way out already, by a signal.
+        # The app may be ending already, by a signal.
         self._return_code = self._return_code or 1
         self._close_messages_no_wait()
 
     def crashed(self, error: Exception) -> None:
-        """Called with an error that ends the app."""
+        """Override this: it is called with an error that ends the app."""
 
 
 def driver_of(app: App[Any]) -> Driver | None:
-    """The driver of the terminal; None before the app has it. Textual keeps the one that writes and suspends to itself."""
+    """Return the driver of the terminal; None before the app has it. Textual has no public way to the one that writes and suspends."""
     return app._driver
 
 
@@ -85,12 +85,12 @@ def end_by(app: App[Any], error: Exception) -> None:
 
 
 def keymap_of(app: App[Any]) -> Mapping[str, str]:
-    """The keys that were set for actions. Textual has `set_keymap` and nothing that tells it."""
+    """Return the keys that were set for actions. Textual has `set_keymap` and no way to read it."""
     return app._keymap
 
 
 def bindings_of(node: DOMNode, key: str) -> Sequence[Binding]:
-    """The bindings of a key in a node. The public `active_bindings` are those of the focused widget alone."""
+    """Return the bindings of a key in a node. The public `active_bindings` are those of the focused widget alone."""
     return node._bindings.key_to_bindings.get(key, ())
 
 
@@ -102,7 +102,7 @@ def parse_source(stylesheet: Stylesheet, place: CSSLocation, source: CssSource) 
 
 
 def app_context() -> Context:
-    """A `contextvars` context with the current app, but no widget or worker.
+    """Return a `contextvars` context with the current app, but no widget or worker.
 
     Textual finds the app of a callback by two context variables, which only its private module has.
     """

@@ -18,7 +18,9 @@ class PatchedInput(Input):
 
     @property
     def _value(self) -> Text:
-        """What is shown. Textual has it from this property alone; `password` hides all of it, and a highlighter only colours."""
+        """Return the displayed text. Textual takes it from this property alone; `password` hides all of it, and a highlighter
+        only colours.
+        """
         shown = None if self.password else self.shown_text()
         return (
             super()._value
@@ -27,20 +29,20 @@ class PatchedInput(Input):
         )
 
     def shown_text(self) -> str | None:
-        """What is shown in place of the value, as long as that; None for the value."""
+        """Return the text displayed in place of the value, of the same length; None for the value."""
         return None
 
 
 class PatchedTextArea(TextArea):
-    """A text area that tells its theme and can be wrapped anew."""
+    """A text area whose theme can be read, and whose text can be wrapped again."""
 
     @property
     def styled_theme(self) -> TextAreaTheme:
-        """The theme with the colours of the style sheets. The public `theme` is its name."""
+        """Return the theme with the colours of the style sheets. The public `theme` is its name."""
         return self._theme
 
     def rewrap(self) -> None:
-        """Wrap the text for another width of the field, at the next frame. Textual does it when the widget has another size."""
+        """Wrap the text for another width of the field, at the next frame. Textual does so when the widget has another size."""
         self._rewrap_and_refresh_virtual_size()
 
 

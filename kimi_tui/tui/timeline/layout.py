@@ -72,7 +72,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class RowSurroundings:
-    """What the drawing of a row depends on besides the row itself."""
+    """The surroundings of a row that its drawing depends on."""
 
     scale: int = 0
     """Tokens of a whole bar."""
@@ -90,7 +90,7 @@ class RowSurroundings:
     name: str = ""
     """The name of the world line; empty if it has none."""
     age: str = ""
-    """How long ago the world line was left."""
+    """The time since the world line was left, in words."""
 
 
 def row_spans(
@@ -289,7 +289,7 @@ def _line(
 
 
 def _text_column(lanes: list[Span], columns: Columns) -> int:
-    """Where the text begins: at the number's column, or two cells after each lane beyond the second."""
+    """Return the column of the text: that of the number, or two cells further for each lane beyond the second."""
     return max(columns.number, spans_width(lanes) + 2) if columns.lanes > 1 else columns.number
 
 
@@ -661,7 +661,7 @@ def checkpoint_details(
 
 
 def _circumstances(model: TimelineModel, checkpoint: CheckpointNode) -> list[Span]:
-    """Where a D-Mail came from, how long it took, and how it ended."""
+    """Return spans that tell where a D-Mail came from, how long it took, and how it ended."""
     facts: list[Span] = []
     if checkpoint.kind == "dmail" and checkpoint.from_id >= 0:
         facts.append(Span(f"  sent from #{checkpoint.from_id}", "quiet"))

@@ -612,7 +612,7 @@ class Timeline(ScrollView, can_focus=True):
 
     @property
     def takes_any_letter(self) -> bool:
-        """Whether a filter is typed, or the keys are shown until one is pressed."""
+        """Return whether a filter is being typed, or the keys are shown until one is pressed."""
         return self._view.filtering or self._view.shows_keys
 
     def action_filter(self) -> None:
@@ -634,7 +634,7 @@ class Timeline(ScrollView, can_focus=True):
         self.post_message(self.FilterChanged())
 
     def _begins_filter(self, key: str) -> bool:
-        """Whether the key begins a filter.
+        """Return whether the key begins a filter.
 
         Textual runs the bindings when the key has gone up to the app; keys that were typed in the same moment are here by
         then, and would not reach the filter.

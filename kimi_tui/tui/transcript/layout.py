@@ -324,7 +324,7 @@ def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
 
 
 def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
-    """What the rows of a text leave out, as `+192 lines`; of a single line the characters."""
+    """Return the words for what the rows of a text leave out, such as `+192 lines`; for a single line, its characters."""
     wholly = sum(not goes_on for _, goes_on in rows)
     lines = text.count("\n") + 1
     if lines > 1:

@@ -17,12 +17,19 @@ from typing import Any
 
 import pytest
 from support import covered
-from support.covered import bubblewrap, is_hidden, whole_sandbox
+from support.covered import (
+    bubblewrap,
+    is_hidden,
+    needs_landlock,
+    search_sandbox,
+    whole_sandbox,
+)
 
 import kimi_tui
 from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.paths import holds_secrets, locate, protected_reason
 from kimi_tui.tools.process import RunningCommand, child_environment
+from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox import policy as policy_module
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
@@ -904,6 +911,25 @@ def test_a_sandbox_that_does_not_hold_fails_the_tests_that_need_one(
     monkeypatch.setattr(covered, "trouble_with", lambda _: "the trial did not end")
     tries = bubblewrap if sandbox.backend == "bwrap" else lambda: whole_sandbox(Path(__file__))
     with pytest.raises(pytest.fail.Exception, match="does not hold: the trial did not end"):
+        tries()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
+@pytest.mark.parametrize(
+    "tries",
+    [needs_landlock, lambda: whole_sandbox(Path.home()), lambda: search_sandbox("landlock")],
+    ids=["landlock", "commands", "searches"],
+)
+def test_without_landlock_the_tests_that_need_it_fail_unless_the_machine_is_said_to_have_none(
+    tries: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(covered, "is_covered", lambda _: False)
+    monkeypatch.setattr(confine, "landlock_abi", lambda: -1)
+    monkeypatch.delenv(covered.WITHOUT, raising=False)
+    with pytest.raises(pytest.fail.Exception, match="has no Landlock"):
+        tries()
+    monkeypatch.setenv(covered.WITHOUT, "landlock")
+    with pytest.raises(pytest.skip.Exception, match="says that there is no Landlock"):
         tries()
 
 

@@ -105,7 +105,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
             self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
 
     def compose(self) -> ComposeResult:
-        """The text, below its origin."""
+        """Return the text, below its origin."""
         words = Content.assemble(
             (
                 "This folder brings this command. It tells the agent what stands here:",
