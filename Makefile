@@ -9,9 +9,11 @@ WORKERS ?= 7
 TESTS ?= tests
 # All that pyproject.toml names.
 TYPES ?=
+# Options of scripts/mutants.py.
+MUTANTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-all models lint format types imports tests snapshots bench journeys dist clean venv-run venv-dev
+.PHONY: help run test test-fast test-all models lint format types imports tests snapshots mutants bench journeys dist clean venv-run venv-dev
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -59,6 +61,11 @@ tests: venv-dev ## pytest alone; the few that fail beside others once more by th
 
 snapshots: venv-dev ## draw the stored pictures anew; look at the changes before you keep them
 	$(BIN)/pytest -n 0 --snapshot-update $(TESTS)
+
+# Only where it is asked for; without what cosmic-ray needs for use by itself (aiohttp, SQLAlchemy).
+mutants: venv-dev ## change one place at a time, and see whether tests notice: a sample of an hour; MUTANTS="--minutes 5 --only kimi_tui/session"
+	@scripts/make-venv.sh mutants
+	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 bench: venv-dev ## measure all that has a goal, a quarter of an hour
 	$(BIN)/python -m bench

@@ -1,13 +1,16 @@
-"""The names of the parts that an agent may have or lack, for the engine that has them and the screen that offers them.
+"""The parts that an agent may have or lack, and its approval modes, by name: for the engine that has them and the screen that
+offers them.
 
-This module is separate from `soul.soul`, because widgets that are drawn before a session is open also name parts, and must
-not load the engine.
+This module is separate from `soul.soul`, because widgets that are drawn before a session is open also name parts and modes, and
+must not load the engine.
 """
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
+Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
+"""The approval modes; each asks for less than the one before. In plan mode nothing may be changed at all."""
 PartName = Literal["travel", "lines", "marks", "tasks", "dmails"]
 """Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user."""
 PARTS: frozenset[PartName] = frozenset(get_args(PartName))

@@ -200,7 +200,7 @@ def _makeshift() -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder in a place that all users can write to belongs to this user alone, or does not exist yet."""
+    """Return whether a folder in a place that all users can write to belongs to this user alone, or does not exist yet."""
     try:
         status = os.lstat(folder)
     except OSError:

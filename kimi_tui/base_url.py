@@ -17,7 +17,7 @@ def host_of(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine: by its name, or by an address written in full."""
+    """Return whether the host is this machine: by its name, or by an address written in full."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     import ipaddress  # most hosts have a name, and this import takes milliseconds before the first paint
@@ -33,7 +33,7 @@ _NEAR_ENDINGS = (".local", ".lan", ".internal", ".home.arpa")
 
 
 def is_near(host: str) -> bool:
-    """Whether the host is this machine or one in the same private network, by its name or its address."""
+    """Return whether the host is this machine or one in the same private network, by its name or its address."""
     if not host or is_loopback(host) or host.endswith(_NEAR_ENDINGS):
         return bool(host)
     import ipaddress
@@ -74,7 +74,7 @@ def shown_url(url: str) -> str:
 
 
 def is_url(url: str) -> bool:
-    """Whether the text can be a server's base URL."""
+    """Return whether the text can be a server's base URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -70,11 +70,11 @@ def mark_confusables(text: str) -> str:
         text = _ALIKES_IN_WORD.sub(_marked, text)
     if _ALIKES.search(text) is None:
         return text
-    return _FOREIGN.sub(_told, text)
+    return _FOREIGN.sub(_marked_stretch, text)
 
 
 def _is_compatibility_form(char: str) -> bool:
-    """Whether NFKC maps a character to printable ASCII that looks like it: wide and mathematical letters, ligatures."""
+    """Return whether NFKC maps a character to printable ASCII that looks like it: wide and mathematical letters, ligatures."""
     if "\U0001d400" <= char <= "\U0001d7ff":
         return True
     plain = normalize("NFKC", char) if char >= "\x80" else ""
@@ -88,7 +88,7 @@ def _is_compatibility_form(char: str) -> bool:
     return not any(word in described for word in _HARMLESS_FORMS)
 
 
-def _told(found: re.Match[str]) -> str:
+def _marked_stretch(found: re.Match[str]) -> str:
     """Mark a stretch of another script; return it unchanged if it has letters that do not look like ASCII."""
     text = found.group()
     if _OTHER_LETTER.search(text):

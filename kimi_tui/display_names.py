@@ -1,6 +1,6 @@
-"""Titles of messages, for engine and screen: their text, or the names of their images.
+"""Words that engine and screen share: titles of messages, numbers with their noun, and lists that name the first few.
 
-A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`. In the prompt the chip
+The title of a message is its text, or the names of its images. A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`. In the prompt the chip
 describes the image; in a title it would only take room.
 """
 
@@ -17,6 +17,23 @@ _CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
 """Matches the part of a chip at the end of an older title."""
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `1,998 steps`."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def some_of(names: Sequence[str], most: int, count: int = 0) -> str:
+    """Return the first names of a list: `a.py, b.py and 3 more`.
+
+    Args:
+        names: the names, or the first of them.
+        most: the largest number of names that are given.
+        count: the number of all names, if `names` has only the first; 0 for as many as `names` has.
+    """
+    more = max(count, len(names)) - min(most, len(names))
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more else "")
+
+
 def titled(text: str, names: Sequence[str] = ()) -> str:
     """Return a message without its chips; a message of chips alone becomes `Image shot.png`.
 
@@ -25,15 +42,15 @@ def titled(text: str, names: Sequence[str] = ()) -> str:
         names: the names of its images, if they are known from elsewhere; empty texts for images without a name.
     """
     if CHIP_START not in text:
-        return text if text.strip() or not names else _named(names)
+        return text if text.strip() or not names else _image_title(names)
     chips = [found["name"] or "" for found in CHIP.finditer(text)]
     words = _CUT.sub("", CHIP.sub("", text))
     if words.strip():
         return "\n".join(" ".join(line.split()) for line in words.split("\n")).strip("\n")
-    return _named(names or chips)
+    return _image_title(names or chips)
 
 
-def _named(names: Sequence[str]) -> str:
+def _image_title(names: Sequence[str]) -> str:
     known = list(dict.fromkeys(filter(None, names)))
     if not known:
         return "Image" if len(names) < 2 else f"{len(names)} images"

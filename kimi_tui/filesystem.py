@@ -226,7 +226,7 @@ def real_path(path: str) -> str:
 
 
 def is_under(path: str, folders: Collection[str]) -> bool:
-    """Whether a path is one of these, or below one; all must be absolute and without links."""
+    """Return whether a path is one of these, or below one; all must be absolute and without links."""
     while path not in folders:
         above: str = os.path.dirname(path)
         if above == path:
@@ -428,7 +428,7 @@ class Storage:
         return size
 
     def same_bytes(self, one: Path, other: Path, size: int) -> bool:
-        """Whether both files begin with the same `size` bytes; the ends are compared first, where they differ most likely."""
+        """Return whether both files begin with the same `size` bytes; the ends are compared first, where they differ most likely."""
         if size == 0:
             return True
         with self.opened(one) as one_fd, self.opened(other) as other_fd:

@@ -96,7 +96,7 @@ def _mark(char: str) -> str:
 
 
 def _takes_no_cell(char: str) -> bool:
-    """Whether a character is drawn on the one before it."""
+    """Return whether a character is drawn on the one before it."""
     return (
         char in JOINERS
         or category(char)[0] == "M"
@@ -114,7 +114,7 @@ def _marks_at_end(text: str) -> int:
 
 
 def joins_letters(before: str) -> bool:
-    """Whether a joiner (U+200C, U+200D) after this character is spelling: the character is a letter or mark of a script that
+    """Return whether a joiner (U+200C, U+200D) after this character is spelling: the character is a letter or mark of a script that
     uses joiners.
 
     Some words end in a joiner, so the next character does not matter; a second joiner never has a meaning.
@@ -125,13 +125,13 @@ def joins_letters(before: str) -> bool:
 
 
 def _joins_pictures(before: str) -> bool:
-    """Whether a joiner after this character is part of an emoji, or belongs to a script that has joiners."""
+    """Return whether a joiner after this character is part of an emoji, or belongs to a script that has joiners."""
     point = ord(before) if before else 0
     return point >= 0x1F000 or 0x2190 <= point <= 0x2BFF or 0x0600 <= point <= 0x0DFF
 
 
 def _is_picture(before: str) -> bool:
-    """Whether a selector or joiner after this character makes a picture: emoji, signs, keys with a digit."""
+    """Return whether a selector or joiner after this character makes a picture: emoji, signs, keys with a digit."""
     if not before:
         return False
     point = ord(before)
@@ -417,7 +417,7 @@ def clean_source(text: str) -> str:
 
 
 def has_pictures(text: str) -> bool:
-    """Whether a text may contain emoji of which `clean` omits something."""
+    """Return whether a text may contain emoji of which `clean` omits something."""
     if text.isascii():
         return False
     # The tests are written out, because every piece of an answer passes through here.

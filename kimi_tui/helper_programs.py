@@ -129,7 +129,7 @@ def run_helper(
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a child has ended; it is not reaped by this."""
+    """Return whether a child has ended; it is not reaped by this."""
     if not hasattr(os, "waitid"):
         # macOS with an older Python lacks `waitid`.
         return False

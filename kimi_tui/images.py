@@ -111,7 +111,7 @@ class Image:
         return hashlib.sha256(self.data).hexdigest()
 
     def data_url(self) -> str:
-        """The `data:` URL in which the image is sent."""
+        """Return the `data:` URL in which the image is sent."""
         return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode('ascii')}"
 
 
@@ -126,7 +126,7 @@ def image_tokens(width: int, height: int) -> int:
 
 
 def is_image(head: bytes) -> bool:
-    """Whether a file that begins like this (16 bytes are enough) is an image of a kind that models accept."""
+    """Return whether a file that begins like this (16 bytes are enough) is an image of a kind that models accept."""
     return bool(_kind(head))
 
 
@@ -167,7 +167,7 @@ def read_image(data: bytes, name: str) -> Image:
     check_size(len(data), shown)
     with _decoding:
         try:
-            return _read(data, kind, name)
+            return _decoded(data, kind, name)
         except ImageRefused:
             raise
         except Exception as error:
@@ -209,7 +209,7 @@ def check_size(n_bytes: int, name: str) -> None:
         )
 
 
-def _read(data: bytes, kind: str, name: str) -> Image:
+def _decoded(data: bytes, kind: str, name: str) -> Image:
     from PIL import Image as Pillow
 
     # Pillow's own guard only warns, on the terminal; the check below enforces the limit.

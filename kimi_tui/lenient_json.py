@@ -40,7 +40,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is one complete JSON object."""
+    """Return whether the text is one complete JSON object."""
     if not text.rstrip().endswith("}"):
         return False
     try:
@@ -74,7 +74,7 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def can_have_halves(data: bytes) -> bool:
-    """Whether a text of this JSON can contain halves of surrogate pairs."""
+    """Return whether a text of this JSON can contain halves of surrogate pairs."""
     return _HALF.search(data) is not None
 
 

@@ -1,6 +1,6 @@
 """Changes one place of the program at a time, and looks whether the tests of that module notice.
 
-usage: scripts/mutants.py [--minutes 60] [--jobs CORES] [--seed 1] [--most N] [--only kimi_tui/session] [--marks MARKS] [--report FILE]
+usage: scripts/mutants.py [--minutes 60] [--jobs CORES] [--seed 1] [--skip N] [--most N] [--only kimi_tui/session] [--marks MARKS] [--report FILE]
 
 The changes are cosmic-ray's: a comparison, a number, a condition, an exception, a loop, a decorator. A sample is drawn, in turn from each of
 `PACKAGES`, until the time is over. Every mutant is made in a copy of the checkout, and meets the tests that mirror its module, or those
@@ -209,7 +209,7 @@ class Copies:
                 shutil.copy2(ROOT / name, copy / name)
         self._marks = marks
         self._sound = set[str]()
-        """The tests that were seen to pass without a change, after they had failed with one."""
+        """The files and tests that were seen to pass: with a mutant that survived, or without a change after they had failed."""
 
     def outcome(self, mutant: Mutant) -> tuple[str, str]:
         """How a mutant fared (killed, timeout, survived, untested), and the difference that it makes."""
@@ -232,18 +232,18 @@ class Copies:
         ended, output = run_tests(command(copy, tests, self._marks), LONGEST_S)
         changed.write_text(source)
         os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
-        kind = "survived"
-        if ended is not TestOutcome.SURVIVED:
-            failed = FAILED.search(output)
-            if output == "timeout":
-                kind = "timeout"
-            elif "deselected in" in output and failed is None:
-                kind = "untested"
-            elif failed is None or failed[1] in self._sound or self._passes(copy, failed[1]):
-                kind = "killed"
-            else:
-                kind = "untested"
-        return kind, diff
+        if ended is TestOutcome.SURVIVED:
+            self._sound.update(tests)
+            return "survived", diff
+        if output == "timeout":
+            return "timeout", diff
+        failed = FAILED.search(output)
+        if failed is None:
+            # A program that ended at once, if it is not that all tests have other marks.
+            return ("untested" if "deselected in" in output else "killed"), diff
+        file, test = failed[1].partition("::")[0], failed[1]
+        is_sound = not self._sound.isdisjoint((file, test)) or self._passes(copy, test)
+        return ("killed" if is_sound else "untested"), diff
 
     def _passes(self, copy: Path, test: str) -> bool:
         """Whether a test passes in a copy without a change."""
@@ -291,6 +291,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most", type=int, default=100_000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--marks", default="not exhaustive")
     parser.add_argument("--report", type=Path, default=ROOT / "build/mutants.txt")
     options = parser.parse_args()
@@ -298,7 +299,8 @@ def main() -> None:
     print(f"{len(mutants)} places, {options.minutes:g} minutes", flush=True)
     fared: list[tuple[Mutant, str, str]] = []
     options.report.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as base:
+    # Below the checkout: the sandbox covers folders of all users, in which programs of tests could not be read.
+    with tempfile.TemporaryDirectory(prefix="mutants-", dir=options.report.parent) as base:
         copies = Copies(Path(base), options.jobs, options.marks)
         until = time.monotonic() + options.minutes * 60
 
@@ -311,7 +313,7 @@ def main() -> None:
             options.report.write_text("\n".join(report([*fared], options.seed)) + "\n")
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(attempt, mutants[: options.most]))
+            list(pool.map(attempt, mutants[options.skip :][: options.most]))
     print(options.report.read_text())
 
 

@@ -73,6 +73,7 @@ SLOW = (
     "tools/test_jobs.py",
     "tools/test_shell.py",
     # Files of whole sessions, images of every kind.
+    "soul/test_compatibility.py",
     "soul/test_file_history.py",
     "soul/test_images.py",
     # Servers that fail in every way, and every answer to every question.

@@ -12,15 +12,9 @@ from typing import NoReturn
 
 from rich.cells import cell_len
 
+from kimi_tui import USAGE
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut_middle
-
-DONE = 0
-FAILED = 1
-USAGE = 2
-CONFLICTS = 3
-LOCKED = 4
-"""Exit codes: done, failed, wrong usage, done except for conflicts, session open in another process."""
 
 _MAX_DIGITS = 9
 _LEAST_WIDTH = 16

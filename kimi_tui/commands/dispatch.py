@@ -85,7 +85,8 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 def _failed(error: Exception) -> int:
     """Print the error; return the exit code."""
-    from kimi_tui.commands.console import FAILED, LOCKED, USAGE, complain
+    from kimi_tui import FAILED, LOCKED, USAGE
+    from kimi_tui.commands.console import complain
     from kimi_tui.session.errors import (
         SessionError,
         SessionLocked,
@@ -132,8 +133,9 @@ def _is_folder_gone() -> bool:
 
 
 def _unexpected(error: Exception) -> int:
+    from kimi_tui import FAILED
     from kimi_tui.app_paths import log_file, short
-    from kimi_tui.commands.console import FAILED, complain
+    from kimi_tui.commands.console import complain
     from kimi_tui.logging_setup import log_crash
 
     path = log_file()

@@ -314,7 +314,7 @@ def _parts_of(url: str) -> Iterator[str]:
 
 
 def _is_told(host: str) -> bool:
-    """Whether a host may be named: this machine, or the server of a known public provider."""
+    """Return whether a host may be named: this machine, or the server of a known public provider."""
     from kimi_tui.llm.dialects import DIALECTS
 
     # A pattern for endings would reveal the name of a customer's own server.

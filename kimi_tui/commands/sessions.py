@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kimi_tui import DONE, FAILED
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.commands.console import (
-    DONE,
-    FAILED,
     CommandLineParser,
     command,
     complain,

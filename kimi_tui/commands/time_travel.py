@@ -13,12 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kimi_tui import CONFLICTS, DONE, FAILED, USAGE
 from kimi_tui.app_paths import log_file
 from kimi_tui.commands.console import (
-    CONFLICTS,
-    DONE,
-    FAILED,
-    USAGE,
     CommandLineParser,
     checkpoint_number,
     command,

@@ -1,6 +1,6 @@
-"""What a value of `config.toml` must be.
+"""The checks of values in `config.toml`.
 
-A `Check` reads the value of a key as TOML has it and returns what is meant by it; a ValueError says what it must be.
+A `Check` gets the TOML value of a key and returns the value to use; a ValueError says what it must be.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ Kind = Literal["flag", "choice", "number", "text", "list", "key"]
 
 
 class Check:
-    """What a key takes.
+    """The check of a key's value.
 
     Args:
-        kind: how a person enters it.
-        read: returns what is meant by a value of the file; a ValueError says what it must be.
+        kind: how the user enters the value.
+        read: returns the value to use for a value of the file; a ValueError says what it must be.
         choices: the values of a `choice`, in the order in which they are offered.
     """
 
@@ -31,7 +31,7 @@ class Check:
 
 
 PROVIDER_TYPES = ("kimi", "openai_legacy", "openai_responses")
-"""kimi-cli's names of providers that answer as OpenAI does; which one it is changes nothing here."""
+"""kimi-cli's names of providers with OpenAI's API; here they make no difference."""
 _LONGEST_EFFORT = 16
 
 
@@ -81,7 +81,7 @@ def _url(value: Any) -> str:
 
 
 def whole(least: int, most: int) -> Check:
-    """A whole number from `least` to `most`."""
+    """Return a check for a whole number from `least` to `most`."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -92,7 +92,7 @@ def whole(least: int, most: int) -> Check:
 
 
 def number(least: float, most: float) -> Check:
-    """A number from `least` to `most`."""
+    """Return a check for a number from `least` to `most`."""
 
     def read(value: Any) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -104,7 +104,7 @@ def number(least: float, most: float) -> Check:
 
 
 def one_of(names: tuple[str, ...]) -> Check:
-    """One of these words."""
+    """Return a check for one of these words."""
 
     def read(value: Any) -> str:
         if value not in names:
@@ -124,10 +124,10 @@ def _provider_type(value: Any) -> str:
 FLAG = Check("flag", _flag)
 TEXT = Check("text", _text)
 STRIPPED = Check("text", _stripped)
-"""A text without the blanks around it."""
+"""The check for a text; blanks around it are removed."""
 TEXTS = Check("list", _texts)
 THINKING = Check("text", _thinking)
-"""`true`, `false` or an effort, read as `on`, `off` or that word in small letters."""
+"""The check for `true`, `false` or an effort; they are read as `on`, `off` or the word in lower case."""
 CURRENCY = Check("text", _currency)
 URL = Check("text", _url)
 PROVIDER_TYPE = Check("text", _provider_type)

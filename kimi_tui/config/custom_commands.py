@@ -126,7 +126,7 @@ def custom_commands(work_dir: Path, config_dir: Path, home: Path | None) -> list
         for name, path in _files(root, parts, origin):
             if len(found) >= MAX_FILES:
                 return list(found.values())
-            if name not in found and (made := _read(root, name, path, origin)) is not None:
+            if name not in found and (made := _command_in(root, name, path, origin)) is not None:
                 found[name] = made
     return list(found.values())
 
@@ -188,7 +188,7 @@ def _listed(
     return sorted(files), sorted(folders), n_seen
 
 
-def _read(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | None:
+def _command_in(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | None:
     try:
         if origin == "user":
             data = read_regular(path, MAX_BYTES, links=True)

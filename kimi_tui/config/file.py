@@ -1,10 +1,10 @@
 """Reads and writes `config.toml`.
 
-Reading takes the standard library and the tables below, which is fast enough for before the first paint. A file that is
-not TOML is an error; a key that is unknown or has a wrong value costs only itself and is named in a notice.
+Reading needs only the standard library and the tables of `settings`, which is fast enough for before the first paint. A file
+that is not TOML is an error; an unknown key, or one with an invalid value, is ignored and named in a notice.
 
-Writing keeps what else stands in the file, comments too. The file is for its owner alone (0600), is replaced in one
-rename, and is read again before that: what does not come back as it was meant is not written.
+Writing keeps the rest of the file, including comments. Only the owner can read the file (0600). It is replaced in one rename,
+and the new text is parsed before that: a text that does not give the intended configuration is not written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kimi_tui.filesystem import Storage, read_regular
 MAX_CONFIG_BYTES = 4 << 20
 TomlTable = Mapping[str, Any]
 
-# kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
+# kimi-cli's own keys have a meaning for kimi-cli and none here, so they cause no notice.
 _KIMI_CLI = frozenset(
     (
         *("default_yolo", "default_plan_mode", "default_editor", "skip_afk_prompt_injection"),
@@ -45,13 +45,13 @@ _KIMI_CLI = frozenset(
 )
 _MAX_HEADERS = 20
 _MAX_HEADER_CHARS = 4_096
-# Strings: most files name no header, and compiling them would keep the first paint waiting.
+# The patterns are strings: most files name no header, and compiling them would delay the first paint.
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _OWN_HEADERS = (
     r"(?i:authorization|cookie2?|host|user-agent|accept.*|content-.*|connection|expect|keep-alive|proxy-.*|te|trailer"
     r"|transfer-encoding|upgrade)"
 )
-"""Headers that the request or the connection needs as they are, or that would say who we are not."""
+"""Headers that the request or the connection needs unchanged, or that would claim another identity."""
 _FIGURES = ("input", "output", "cached_input")
 _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
 _PLACE = r"\(at line (\d+), column \d+\)$"
@@ -64,7 +64,7 @@ def read_config(path: Path) -> Config:
     """Read the configuration from a file; without one, the defaults. Fast enough for before the first paint.
 
     Raises:
-        ConfigError: it cannot be read, or is not TOML.
+        ConfigError: the file cannot be read, or is not TOML.
     """
     try:
         # Dotfiles are often links into a folder that is kept elsewhere.
@@ -89,7 +89,7 @@ def _holds_key(config: Config) -> bool:
 
 
 def parse_config(data: bytes, path: Path) -> Config:
-    """The configuration in a file's bytes.
+    """Parse the configuration in a file's bytes.
 
     Raises:
         ConfigError: they are not TOML.
@@ -115,7 +115,7 @@ def parse_config(data: bytes, path: Path) -> Config:
 
 
 class _Reader:
-    """Takes values out of tables and remembers what it could not use."""
+    """Takes values out of tables and remembers those that it could not use."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -166,7 +166,7 @@ class _Reader:
         return ProviderConfig(name=name, headers=self._headers(table, place), **values)
 
     def _headers(self, table: TomlTable, provider: str) -> dict[str, str]:
-        """The headers that can be sent; each of the others is named."""
+        """Return the headers that can be sent; each of the others is named in a notice."""
         place = f"{provider}.headers"
         found: dict[str, str] = {}
         room = _MAX_HEADER_CHARS
@@ -203,7 +203,7 @@ class _Reader:
         return ModelConfig(name=name, prices=self._prices(table, place), **values)
 
     def _prices(self, table: TomlTable, model: str) -> ModelPrices | None:
-        """All that is needed or none: half a price would make every sum of money wrong."""
+        """Return all required prices or None: an incomplete price would make every sum of money wrong."""
         if "prices" not in table:
             return None
         place = f"{model}.prices"
@@ -254,13 +254,13 @@ class _Reader:
         *,
         also: Collection[str] = (),
     ) -> dict[str, Any]:
-        """What the keys of a table mean. Those that are unknown or wrong are left out and named.
+        """Return the values of a table's keys. Unknown and invalid keys are left out and named in a notice.
 
         Args:
-            table: of the file.
-            place: its dotted name there; empty for the whole file.
-            settings: what its keys are.
-            also: other keys that are known.
+            table: a table of the file.
+            place: the dotted name of the table; empty for the whole file.
+            settings: the settings of its keys.
+            also: other known keys.
         """
         former = [one.former_name for one in settings.values() if one.former_name]
         before = f"{place}." if place else ""
@@ -283,7 +283,7 @@ class _Reader:
 
 
 def _dotted(table: TomlTable) -> Iterator[tuple[str, Any]]:
-    """The entries of `[keys]` by the names of actions: `chat.copy` without quotes is a table of its own to TOML."""
+    """Yield the entries of `[keys]` by the names of actions: to TOML an unquoted `chat.copy` is a table of its own."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             inside = cast(TomlTable, value)
@@ -293,7 +293,7 @@ def _dotted(table: TomlTable) -> Iterator[tuple[str, Any]]:
 
 
 def _meant(key: str, known: Collection[str]) -> str:
-    """The known key that an unknown one looks like, as the end of a notice; nothing where it looks like none."""
+    """Return the known key that an unknown one resembles, as the end of a notice; empty if it resembles none."""
     from difflib import get_close_matches  # most files have no unknown key
 
     near = get_close_matches(key[:40], known, n=1, cutoff=0.7)
@@ -309,14 +309,14 @@ def save_choice(path: Path, choice: ModelChoice, *, default: bool = True) -> Con
     Args:
         path: the configuration.
         choice: the model with its server.
-        default: it is the default model from now on.
+        default: whether it becomes the default model.
 
     Returns:
         The configuration as it is now.
 
     Raises:
-        ConfigError: the file there is not TOML, or the result would not say what was meant.
-        OSError: the disk refused; the old file is as it was.
+        ConfigError: the file is not TOML, or the new text would not give the intended configuration.
+        OSError: the disk refused; the old file is unchanged.
     """
     before = read_config(path)
     provider_name = _provider_name(before, choice)
@@ -334,22 +334,22 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
 
     Args:
         path: the configuration.
-        key: its dotted name there, as `loop_control.max_steps_per_turn`.
-        value: as TOML has it; None takes the key out, so that its default holds.
-        base: a file that is copied first where there is none at `path`: kimi-cli's, whose place ours takes.
+        key: the dotted name of the key, such as `loop_control.max_steps_per_turn`.
+        value: the TOML value; None removes the key, so that its default applies.
+        base: a file that is copied first if there is none at `path`: kimi-cli's, which ours replaces.
 
     Returns:
         The configuration as it is now.
 
     Raises:
-        ConfigError: the file there is not TOML, or the value is none for this key; the message says why.
-        OSError: the disk refused; the old file is as it was.
+        ConfigError: the file is not TOML, or the value is invalid for this key; the message says why.
+        OSError: the disk refused; the old file is unchanged.
     """
     import tomlkit
 
     document = _document(base if base is not None and not path.exists() else path)
     before = parse_config(tomlkit.dumps(document).encode(), path)
-    # Of the keys of actions the part behind the first dot is one name: `keys."chat.copy"`.
+    # For an action's key the part after the first dot is one name: `keys."chat.copy"`.
     section, _, name = key.rpartition(".") if not key.startswith("keys.") else key.partition(".")
     table: MutableMapping[str, Any] = _table(document, section) if section else document
     place, _, inner = name.partition(".")
@@ -363,7 +363,7 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
     text = tomlkit.dumps(document)
     after = parse_config(text.encode(), path)
     for notice in after.notices:
-        # A key may be taken from an action that stands further down in the file.
+        # The key may be taken from an action further down in the file.
         is_about = f" {key} " in notice or (section == "keys" and f" {section}." in notice)
         if is_about and notice not in before.notices:
             raise ConfigError(notice.partition(": ")[2].removesuffix("; the rest is used."))
@@ -376,14 +376,14 @@ def save_default(path: Path, name: str) -> Config:
 
     Args:
         path: the configuration.
-        name: under which the model stands there.
+        name: the name of the model in the file.
 
     Returns:
         The configuration as it is now.
 
     Raises:
-        ConfigError: the file there is not TOML, or holds no such model.
-        OSError: the disk refused; the old file is as it was.
+        ConfigError: the file is not TOML, or has no such model.
+        OSError: the disk refused; the old file is unchanged.
     """
     if name not in read_config(path).models:
         raise ConfigError(f"{path.name} holds no model {name[:80]}")
@@ -391,11 +391,11 @@ def save_default(path: Path, name: str) -> Config:
 
 
 def _document(path: Path) -> MutableMapping[str, Any]:
-    """What stands in the file, with its comments; empty where there is none.
+    """Parse the file with its comments; an empty document if there is none.
 
     Raises:
-        ConfigError: it is not TOML.
-        OSError: it cannot be read.
+        ConfigError: the file is not TOML.
+        OSError: the file cannot be read.
     """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
@@ -433,9 +433,9 @@ def _edited(
 def _table(
     parent: MutableMapping[str, Any], name: str, *, is_super: bool = False
 ) -> MutableMapping[str, Any]:
-    """A table of the file by name, also one in braces or of dotted lines that stand apart, made where it is missing.
+    """Return a table of the file by name, including inline tables and tables of scattered dotted keys; create it if it is missing.
 
-    With `is_super` it is one that has only tables in it.
+    With `is_super` the new table contains only tables.
     """
     import tomlkit
 
@@ -448,7 +448,7 @@ def _table(
 
 
 def _provider_name(config: Config, choice: ModelChoice) -> str:
-    """A name for the provider: its own, unless that one belongs to another server."""
+    """Return a name for the provider: its own, unless that belongs to another server."""
     taken = config.providers.get(choice.provider)
     if taken is None or taken.base_url == choice.base_url:
         return choice.provider
@@ -496,5 +496,5 @@ def _check(
 
 def _replace(path: Path, text: str) -> None:
     make_private(path.parent)
-    # A config that is a link into someone's dotfiles stays one. Another process may be saving its choice as well.
+    # A file that is a link to the user's dotfiles stays a link. Another process may be saving its choice at the same time.
     Storage().replace_file(path.resolve(), text.encode(), shared=True)

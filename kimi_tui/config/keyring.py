@@ -53,7 +53,7 @@ def real_key(api_key: str) -> str:
     name = api_key.removeprefix(PREFIX)
     shown = one_line(name[:_SHOWN_CHARS])
     where = f'api_key = "{PREFIX}{shown}"'
-    told = _told(name)
+    told = _answer_of_process(name)
     if "missing" in told:
         raise ConfigError(
             f"{where}: the package keyring is not installed; pip install 'kimi-tui[keyring]' does it"
@@ -80,7 +80,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _told(name: str) -> dict[str, Any]:
+def _answer_of_process(name: str) -> dict[str, Any]:
     """Return the answer of the process about a key; nothing if it does not end in time, or prints anything else."""
     with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
         said = run_helper(

@@ -29,12 +29,12 @@ def window_before(folder: Path, base_url: str, model: str) -> int | None:
         base_url: the base URL of the model's server.
         model: the model's id at the server.
     """
-    return _read(folder).get(_key(base_url, model))
+    return _stored_windows(folder).get(_key(base_url, model))
 
 
 def note_window(folder: Path, base_url: str, model: str, window: int) -> None:
     """Store the window for `window_before`. An error of the disk is ignored, as the server is asked at each start."""
-    found = _read(folder)
+    found = _stored_windows(folder)
     key = _key(base_url, model)
     if found.get(key) == window:
         return
@@ -50,7 +50,7 @@ def _key(base_url: str, model: str) -> str:
     return sha256(f"{base_url} {model}".encode(errors="replace")).hexdigest()[:32]
 
 
-def _read(folder: Path) -> dict[str, int]:
+def _stored_windows(folder: Path) -> dict[str, int]:
     try:
         found: object = json.loads(read_regular(folder / _FILE, _MAX_BYTES))
     except (OSError, ValueError, RecursionError):

@@ -99,8 +99,9 @@ def choose_model(
         ConfigError: a value of the environment or the command line cannot be used.
     """
     wanted = overrides.model or environ.get("KIMI_MODEL_NAME") or ""
-    named = _named(config, overrides.model) or (
-        _named(config, environ.get("KIMI_MODEL_NAME")) or config.models.get(config.default_model)
+    named = _model_named(config, overrides.model) or (
+        _model_named(config, environ.get("KIMI_MODEL_NAME"))
+        or config.models.get(config.default_model)
     )
     stored = config.providers.get(named.provider) if named else None
     family = _family(stored, environ, configured=named is not None)
@@ -152,7 +153,7 @@ def provider_type(base_url: str) -> str:
     return "kimi" if origin_of(base_url) in KIMI.origins else "openai_legacy"
 
 
-def _named(config: Config, name: str | None) -> ModelConfig | None:
+def _model_named(config: Config, name: str | None) -> ModelConfig | None:
     if not name:
         return None
     if name in config.models:

@@ -22,14 +22,14 @@ HOLDS: Mapping[Holds, str] = {
 
 
 def settings() -> Iterator[Setting]:
-    """All settings, in the order of the file; those of `[keys]` last."""
+    """Yield all settings, in the order of the file; those of `[keys]` last."""
     yield from SETTINGS.values()
     for action, keys in DEFAULT_KEYS.items():
         yield Setting(keys, Check("key", str), holds="start", key=f"keys.{action}")
 
 
 def value_of(config: Config, setting: Setting) -> Value:
-    """The value of a setting in a configuration."""
+    """Return the value of a setting in a configuration."""
     if setting.check.kind == "key":
         return config.keys.get(setting.action, setting.default)
     table = getattr(config, setting.section) if setting.section else config
@@ -37,7 +37,7 @@ def value_of(config: Config, setting: Setting) -> Value:
 
 
 def in_words(value: Value) -> str:
-    """A value for people; empty for one that nothing says."""
+    """Return a value in words; empty for one that is not set."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
@@ -46,10 +46,10 @@ def in_words(value: Value) -> str:
 
 
 def parsed(setting: Setting, text: str) -> Any:
-    """The TOML value of a text that the user entered for a setting; None for an empty one, which means the default.
+    """Return the TOML value of a text that the user entered for a setting; None for an empty text, which means the default.
 
     Raises:
-        ValueError: it is nothing that the setting takes.
+        ValueError: the text is no valid value of the setting.
     """
     text = text.strip()
     if not text:
@@ -76,7 +76,7 @@ def _value(setting: Setting, text: str) -> Any:
 
 
 def page() -> str:
-    """The table as a page of Markdown."""
+    """Return the table as a page of Markdown."""
     rows = [
         "# Configuration",
         "",

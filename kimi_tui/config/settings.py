@@ -1,6 +1,6 @@
-"""The configuration as plain values. A setting is declared once, at its field: its type and default, what the file may say of
-it (`checks`), what it means and from when on a change of it holds. The reader of the file, the settings screen and
-docs/configuration.md are made of these declarations (`declared`, `TABLES`).
+"""The configuration as plain values. A setting is declared once, at its field: its type and default, the check of its value
+(`checks`), its meaning, and the time at which a change takes effect. The reader of the file, the settings screen and
+docs/configuration.md use these declarations (`declared`, `TABLES`).
 
 They are named tuples because they are made before the first paint: a frozen dataclass takes seven times as long to define.
 """
@@ -34,7 +34,7 @@ THEMES = tuple(
     "catppuccin-mocha dracula flexoki gruvbox monokai nord rose-pine rose-pine-dawn rose-pine-moon solarized-dark "
     "solarized-light tokyo-night".split()
 )
-"""Ours, and those of Textual, whose names are needed before anything of it is imported."""
+"""Our themes, and those of Textual, whose names are needed before Textual is imported."""
 Holds = Literal["now", "session", "start"]
 T = TypeVar("T")
 
@@ -43,11 +43,11 @@ class Setting:
     """A key of the configuration.
 
     Args:
-        default: its value where the file says nothing.
-        check: what it takes.
+        default: its value if the file does not have the key.
+        check: the check of its value.
         meaning: a sentence; empty for a key that has no row on the settings screen.
-        holds: from when on a change of it holds.
-        former_name: a name that is still read.
+        holds: the time at which a change takes effect.
+        former_name: a former name, which is still read.
         key: its dotted name in the file (`loop_control.max_steps_per_turn`).
     """
 
@@ -72,34 +72,34 @@ class Setting:
 
     @property
     def section(self) -> str:
-        """The table in which it stands; empty for the top of the file."""
+        """The table of the key; empty for the top of the file."""
         return self.key.rpartition(".")[0]
 
     @property
     def name(self) -> str:
-        """Its name in that table."""
+        """The name of the key in its table."""
         return self.key.rpartition(".")[2]
 
     @property
     def action(self) -> str:
-        """The action of a key, by its name in `[keys]`."""
+        """The action of a key binding, by its name in `[keys]`."""
         return self.key.partition(".")[2]
 
 
 NEEDED: Any = object()
-"""The default of a field that has none."""
+"""The default of a field without one."""
 _DECLARED: dict[type, dict[str, Setting]] = {}
 
 
 def setting(
     default: T, check: Check, meaning: str = "", holds: Holds = "session", *, former_name: str = ""
 ) -> T:
-    """Declare a field of a `table` as a setting, in the place of its default. See `Setting`."""
+    """Declare a field of a `table` as a setting, instead of its default. See `Setting`."""
     return cast(T, Setting(default, check, meaning, holds, former_name=former_name))
 
 
 def table(kind: type[T]) -> type[T]:
-    """Give the fields of a named tuple the defaults that its settings declare."""
+    """Set the defaults of a named tuple's fields to those of its settings."""
     named: Any = kind
     fields: dict[str, Any] = named._field_defaults
     settings = {name: one for name, one in fields.items() if isinstance(one, Setting)}
@@ -113,7 +113,7 @@ def table(kind: type[T]) -> type[T]:
 
 
 def declared(kind: type) -> Mapping[str, Setting]:
-    """The settings among the fields of a table, by the names of these."""
+    """Return the settings among the fields of a table, by field name."""
     return _DECLARED[kind]
 
 
@@ -122,13 +122,13 @@ class ConfigError(Exception):
 
 
 def why_not_saved(error: ConfigError | OSError) -> str:
-    """Why the configuration could not be written, in words: the system's without its number and the file beside it."""
+    """Say why the configuration could not be written: the system's reason without its number, and the file."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 @table
 class ProviderConfig(NamedTuple):
-    """A server and what belongs to it alone: `api_key` and the values of `headers` are never shown and never logged."""
+    """A server with its own values: `api_key` and the values of `headers` are never shown and never logged."""
 
     name: str
     base_url: str = setting(NEEDED, URL)
@@ -146,7 +146,7 @@ _PRICE = number(0, 1_000_000)
 
 @table
 class ModelPrices(NamedTuple):
-    """What a million tokens cost. `cached_input` is for input that the server still had from an earlier call."""
+    """The price of a million tokens. `cached_input` is for input that the server had cached from an earlier call."""
 
     input: float = setting(NEEDED, _PRICE)
     cached_input: float = setting(NEEDED, _PRICE)
@@ -156,9 +156,9 @@ class ModelPrices(NamedTuple):
 
 @table
 class ModelConfig(NamedTuple):
-    """A model under a name of the user's own. `max_context_size`, `prices` and `lean` are None where nobody said them.
+    """A model under a name of the user's own. `max_context_size`, `prices` and `lean` are None if they are not configured.
 
-    `lean` is whether the model is sent a short system prompt and few tools.
+    With `lean` the model gets a short system prompt and few tools.
     """
 
     name: str
@@ -211,7 +211,7 @@ class LoopControl(NamedTuple):
 
 @table
 class DMailConfig(NamedTuple):
-    """Whether the agent may send D-Mails, and what comes before one."""
+    """Whether the agent may send D-Mails, and the review of them."""
 
     enabled: bool = setting(True, FLAG, "Whether the agent may write to its past self.")
     nudge_tokens: int = setting(
@@ -248,7 +248,7 @@ class SandboxConfig(NamedTuple):
 
 @table
 class SecretsConfig(NamedTuple):
-    """What happens when a tool result holds something like a key."""
+    """The handling of a tool result with something like a key."""
 
     send: str = setting(
         "mark",
@@ -260,7 +260,7 @@ class SecretsConfig(NamedTuple):
 
 @table
 class NotifyConfig(NamedTuple):
-    """When and how the terminal notifies the user who looks elsewhere."""
+    """When and how the terminal notifies the user whose window is in the background."""
 
     asking: bool = setting(
         True,
@@ -284,7 +284,7 @@ class NotifyConfig(NamedTuple):
 
 @table
 class PromptConfig(NamedTuple):
-    """How the prompt is written in."""
+    """The editing of the prompt."""
 
     vim: bool = setting(
         False,
@@ -296,7 +296,7 @@ class PromptConfig(NamedTuple):
 
 @table
 class MouseConfig(NamedTuple):
-    """What the mouse does."""
+    """The use of the mouse."""
 
     capture: bool = setting(
         True,
@@ -308,9 +308,9 @@ class MouseConfig(NamedTuple):
 
 @table
 class Config(NamedTuple):
-    """Everything the file says, the tables under their names there.
+    """The contents of the file; the tables have their names there.
 
-    `notices` name what in it was not understood; `source` is the file, if there was one.
+    `notices` name the keys that were not understood; `source` is the file, if there was one.
     """
 
     default_model: str = setting(
@@ -322,7 +322,7 @@ class Config(NamedTuple):
         "How much the model thinks before it answers: on, off, or an effort that it takes, as low or high.",
         "start",
     )
-    # To allow all is said at each start.
+    # The mode that allows everything must be chosen at each start.
     mode: str = setting(
         "", one_of(("plan", "ask", "edits", "sandboxed")), "What is asked at the start.", "start"
     )
@@ -373,7 +373,7 @@ class Config(NamedTuple):
 
     @property
     def prices(self) -> dict[str, ModelPrices]:
-        """The prices by the name that a server knows the model by; where two entries name one, the default's count."""
+        """The prices by the server's name of a model; if two entries name one model, the default's count."""
         default = self.models.get(self.default_model)
         entries = [*self.models.values(), *([default] if default is not None else [])]
         return {one.model: one.prices for one in entries if one.prices is not None}
@@ -384,12 +384,12 @@ TABLES: Mapping[str, Any] = {
     for name, default in Config._field_defaults.items()
     if type(default) in _DECLARED
 }
-"""The tables of the file whose keys are settings, by name; its top is `Config` itself."""
+"""The tables of the file whose keys are settings, by name; the top of the file is `Config` itself."""
 SETTINGS: Mapping[str, Setting] = {
     f"{place}.{name}".lstrip("."): one
     for place, kind in (("", Config), *TABLES.items())
     for name, one in declared(kind).items()
 }
-"""All settings by key but the keys of actions, in the order of the file."""
+"""All settings by key, except the keys of actions, in the order of the file."""
 for _key, _setting in SETTINGS.items():
     _setting.key = _key

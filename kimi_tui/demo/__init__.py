@@ -215,7 +215,7 @@ def newest_change(folder: Path) -> float:
 
 
 def has_own_files(work_dir: Path, data_dir: Path, made_at: float) -> bool:
-    """Whether a file changed that no tool of the agent changed, or changed again after the agent was done.
+    """Return whether a file changed that no tool of the agent changed, or changed again after the agent was done.
 
     Raises:
         OSError: a folder cannot be read.

@@ -74,7 +74,7 @@ class _DetailDraft:
     _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def continues(self, entry: Mapping[str, Any]) -> bool:
-        """Whether the entry continues this one: it has the same type and index, and no other id."""
+        """Return whether the entry continues this one: it has the same type and index, and no other id."""
         known = self._fields
         return (
             known.get("type") == entry.get("type")
@@ -94,7 +94,7 @@ class _DetailDraft:
                 self._fields[key] = value
 
     def whole(self) -> dict[str, Any]:
-        """The complete entry, to be stored and sent back."""
+        """Return the complete entry, to be stored and sent back."""
         joined = {key: "".join(self._texts[key]) for key in self._texts}
         return lenient_json.text_only(
             {
@@ -205,7 +205,7 @@ class Collector:
         return await asyncio.to_thread(make) if len(self._calls) > MANY else make()
 
     def message(self, interrupted: bool = False) -> Message | None:
-        """The message so far, or None if there is nothing to store.
+        """Return the message so far, or None if there is nothing to store.
 
         Args:
             interrupted: the stream was stopped; the message is marked, and calls with incomplete arguments are dropped.
@@ -286,7 +286,7 @@ AnswerItem = StreamItem | RetryNotice | Completion
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether a failure may be temporary, so that the same request is worth repeating."""
+    """Return whether a failure may be temporary, so that the same request is worth repeating."""
     if isinstance(error, APIStatusError):
         return error.retryable and not isinstance(error, ContextOverflowError)
     if isinstance(error, AnswerOverdueError):
@@ -300,7 +300,7 @@ _OVERLOAD = frozenset({429, 503, 529})
 
 
 def is_overload(error: BaseException, *, known: bool = True) -> bool:
-    """Whether a failure is an overload (429, 503, 529, or a code with that word) or, of a `known` server, a lost connection."""
+    """Return whether a failure is an overload (429, 503, 529, or a code with that word) or, of a `known` server, a lost connection."""
     if isinstance(error, APIStatusError):
         return is_retryable(error) and (error.status in _OVERLOAD or "overloaded" in error.code)
     is_lost = isinstance(error, APIConnectionError | APITimeoutError)
@@ -596,7 +596,7 @@ async def _usage(
     history: Sequence[Message],
     message: Message,
 ) -> Usage:
-    """The usage of one call, with estimates in the place of figures that the server did not send or sent as zero.
+    """Return the usage of one call, with estimates in the place of figures that the server did not send or sent as zero.
 
     Args:
         reported: the server's usage; None if it sent none.

@@ -142,7 +142,7 @@ class OpenAICompatible(ChatProvider):
         )
         self._native_root = ""
         """The URL of Ollama's native API; empty for another server, or until it is known."""
-        self._thinking = thinking
+        self._thinking = self._thinking_wished = thinking
         self._capabilities_are_set = capabilities is not None
 
     @property
@@ -175,6 +175,11 @@ class OpenAICompatible(ChatProvider):
         known = self.dialect.thinking
         return () if known.not_with_tools and self.use_tools else known.choices
 
+    @property
+    def thinking_setting(self) -> str:
+        """See `ChatProvider.thinking_setting`."""
+        return self._thinking_wished
+
     def set_thinking(self, word: str) -> None:
         """See `ChatProvider.set_thinking`."""
         known = self.dialect.thinking
@@ -182,7 +187,7 @@ class OpenAICompatible(ChatProvider):
             raise LLMError(
                 f"{self._info.model} takes tools here only without thinking; /tools off lets it think."
             )
-        self._thinking = known.checked(word, self._info.model)
+        self._thinking = self._thinking_wished = known.checked(word, self._info.model)
         # The server refused these fields before; now that the user sets thinking, they are tried again.
         names = known.fields(self._thinking, has_tools=False)
         self._quirks.dropped.difference_update(names)

@@ -208,6 +208,11 @@ class ChatProvider(Protocol):
         """The words that `set_thinking` accepts for this model: `on`, `off` and efforts; empty if nothing can be set."""
         return ()
 
+    @property
+    def thinking_setting(self) -> str:
+        """The setting of thinking that the user made; empty for none."""
+        return ""
+
     def set_thinking(self, word: str) -> None:
         """Set from the next call on whether the model thinks: `on`, `off`, or an effort (`low`, `high` ...).
 

@@ -398,6 +398,17 @@ class ErrorBlock(Block):
     advice: str = ""
 
 
+def images_of(block: Block) -> tuple[ImageBlock, ...]:
+    """The images that a block shows."""
+    match block:
+        case UserBlock():
+            return block.images
+        case ToolBlock():
+            return tuple(shown for shown in block.display if isinstance(shown, ImageBlock))
+        case _:
+            return ()
+
+
 MarkGlyph = Literal["stopped", "done", "files", "line", "none"]
 
 

@@ -35,6 +35,7 @@ from kimi_tui.wire.events import (
     EventRecord,
     FilesChanged,
     LineChanged,
+    MarksChanged,
     StatusUpdate,
     SteerTaken,
     StepBegin,
@@ -303,6 +304,8 @@ class TimelineModel:
                 self._compacted(event, record.at)
             case LineChanged() as event:
                 self._switched(event, record.at)
+            case MarksChanged(names, pins):
+                self._mark(dict(names), frozenset(uid for uid, _ in pins))
             case _:
                 return False
         self.revision += 1
@@ -648,7 +651,7 @@ class TimelineModel:
         self.rows.filter(kept.typed)
         self.revision += 1
 
-    def mark(self, names: Mapping[str, str], pins: frozenset[str]) -> None:
+    def _mark(self, names: Mapping[str, str], pins: frozenset[str]) -> None:
         """Set the bookmarks and pins of all lines, by the uids of their checkpoints; omitted ones are removed."""
         names = {uid: one_line(name) for uid, name in names.items() if name}
         changed = {uid for uid, _ in names.items() ^ self.bookmarks.items()} | (pins ^ self.pins)
@@ -664,7 +667,6 @@ class TimelineModel:
                     checkpoint.touch()
         if self.rows.needle:
             self.rows.reset()
-        self.revision += 1
 
     def toggle(self, row: TimelineRow) -> Key | None:
         """Fold or unfold the line or turn of a row; return the key of the row to select then."""

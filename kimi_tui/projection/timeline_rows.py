@@ -186,7 +186,7 @@ class Builder:
             yield TimelineRow("base", order, lanes, line=line)
 
     def _finds(self, line: WorldLineNode) -> bool:
-        """Whether the filter matches the name of a line."""
+        """Return whether the filter matches the name of a line."""
         return self.needle in self._tree.name_of(line).lower()
 
     def _inside(self, line: WorldLineNode, lanes: str, order: int) -> Iterator[TimelineRow | None]:
@@ -235,10 +235,10 @@ class TimelineRows:
         self.typed = ""
 
     def __len__(self) -> int:
-        return len(self._whole())
+        return len(self._complete_rows())
 
     def __getitem__(self, index: int) -> TimelineRow:
-        return self._whole()[index]
+        return self._complete_rows()[index]
 
     @property
     def needle(self) -> str:
@@ -248,7 +248,7 @@ class TimelineRows:
     @property
     def n_found(self) -> int:
         """The number of matches: checkpoints, and lines of which only the name matches."""
-        return sum(1 for row in self._whole() if row.kind in ("checkpoint", "line"))
+        return sum(1 for row in self._complete_rows() if row.kind in ("checkpoint", "line"))
 
     @property
     def n_missing(self) -> int:
@@ -281,7 +281,7 @@ class TimelineRows:
             raise
         self._complete(rows)
 
-    def _whole(self) -> list[TimelineRow]:
+    def _complete_rows(self) -> list[TimelineRow]:
         if self._missing is not None:
             rows: list[TimelineRow] = []
             try:
@@ -377,7 +377,7 @@ class TimelineRows:
 
     def _splice(self, first: int, last: int, rows: Iterable[TimelineRow | None]) -> None:
         self._changes += 1
-        whole = self._whole()
+        whole = self._complete_rows()
         start = bisect_left(whole, first, key=_order)
         end = bisect_right(whole, last, key=_order)
         whole[start:end] = _built(rows)
@@ -417,11 +417,11 @@ class TimelineRows:
 
     def index_of_order(self, order: int) -> int:
         """Return the index of the first row with this order or a later one; the number of rows if there is none."""
-        return bisect_left(self._whole(), order, key=_order)
+        return bisect_left(self._complete_rows(), order, key=_order)
 
     def index_of_checkpoint(self, checkpoint: CheckpointNode) -> int | None:
         """Return the index of the row of a checkpoint of the live line; None if it has none."""
-        order, rows = 2 * checkpoint.index, self._whole()
+        order, rows = 2 * checkpoint.index, self._complete_rows()
         at = bisect_left(rows, order, key=_order)
         while at < len(rows) and rows[at].order == order:
             if rows[at].checkpoint is checkpoint and rows[at].kind == "checkpoint":
@@ -433,7 +433,7 @@ class TimelineRows:
         """Return the index of the next message of the user on the live line before (`step` -1) or after (1) an index; None if
         there is none.
         """
-        rows = self._whole()
+        rows = self._complete_rows()
         while 0 <= (index := index + step) < len(rows):
             row = rows[index]
             if row.line is None and row.is_words:
@@ -446,7 +446,7 @@ class TimelineRows:
 
     def index_of(self, key: Key) -> int | None:
         """Return the index of the row with this key; None if there is none."""
-        rows, last = self._whole(), self._last_found
+        rows, last = self._complete_rows(), self._last_found
         if 0 <= last < len(rows) and rows[last].key == key:
             return last
         # The row is usually near the last one found, as keys and pages move by little.

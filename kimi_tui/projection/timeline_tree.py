@@ -133,7 +133,7 @@ class CheckpointNode:
         return ("checkpoint", self.key)
 
     def said_key(self, number: int) -> Key:
-        """The key by which a message of the user after this checkpoint is selected."""
+        """Return the key by which a message of the user after this checkpoint is selected."""
         return ("said", self.key * _MOST_SAID + number)
 
     def say(self, words: Sequence[str], *, carried: bool = False, at: int = -1) -> None:
@@ -184,7 +184,7 @@ class CheckpointNode:
         self._search = ""
 
     def matches(self, needle: str) -> bool:
-        """Whether a text (in lower case) occurs in the label, a message, a tool, a target, the D-Mail or the summary."""
+        """Return whether a text (in lower case) occurs in the label, a message, a tool, a target, the D-Mail or the summary."""
         if not self._search:
             parts = [f"#{self.id}", self.words, self.bookmark, _KIND_WORDS.get(self.kind, "")]
             parts.append(self.text[:_TEXT_CHARS])
@@ -474,7 +474,7 @@ class Tree:
         own: list[CheckpointNode],
         known: WorldLineNode | None = None,
     ) -> WorldLineNode:
-        """The `WorldLineNode` of a line that was left: the same object each time, since rows refer to it."""
+        """Return the `WorldLineNode` of a line that was left: the same object each time, since rows refer to it."""
         line = known or WorldLineNode(left.n, left.reason, left.at)
         line.checkpoints, line.reason, line.at = own, left.reason, left.at
         line.parent = line.root = 0
@@ -512,12 +512,12 @@ class _Taken:
         self.origins = {live.origin}
 
     def is_live(self, checkpoint: CheckpointNode) -> bool:
-        """Whether a checkpoint is on the live line."""
+        """Return whether a checkpoint is on the live line."""
         live, index = self._live, checkpoint.index
         return index < len(live) and live[index] is checkpoint
 
     def has(self, checkpoint: CheckpointNode) -> bool:
-        """Whether a checkpoint was placed."""
+        """Return whether a checkpoint was placed."""
         return self.is_live(checkpoint) or checkpoint.key in self._keys
 
     def rest(self, path: Path[CheckpointNode]) -> list[CheckpointNode]:

@@ -107,7 +107,7 @@ class CheckpointTokens:
             case StatusUpdate():
                 return self._status(event)
             case ContextReverted():
-                self._cut(event)
+                self._reverted(event)
             case CompactionEnd(error=""):
                 self._ended(self._summary, event.tokens_after)
             case LineChanged(op=op) if op in SWITCHES:
@@ -116,7 +116,7 @@ class CheckpointTokens:
                 pass
         return _UNCHANGED
 
-    def _cut(self, event: ContextReverted) -> None:
+    def _reverted(self, event: ContextReverted) -> None:
         cut = self._known.get(event.uid)
         if cut is not None and event.from_checkpoint >= event.checkpoint_id:
             # Checkpoints that left the line keep their figures.
@@ -195,11 +195,10 @@ class CheckpointTokens:
         rows, ends = list[str](), list[tuple[str, int]]()
         for uid in self._guessed:
             tokens = self._known[uid].tokens
-            if self._base <= tokens:
-                self._known[uid] = TokenFigure(
-                    fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
-                )
-                rows.append(uid)
+            self._known[uid] = TokenFigure(
+                fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
+            )
+            rows.append(uid)
         for uid in self._guessed_ends:
             was = self._ends[uid].tokens
             # The answered step is the first thing after the checkpoint.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
 from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
@@ -31,10 +32,10 @@ def argument(arguments: str, key: str) -> str:
 def iter_arguments(arguments: str, key: str) -> Iterator[str]:
     """Yield every string under this key, including those in a list of objects, as far as they were received."""
     for found in _pattern(key).finditer(arguments[:65_536]):
-        yield _text_of(found[1])
+        yield _string_value(found[1])
 
 
-def _text_of(raw: str) -> str:
+def _string_value(raw: str) -> str:
     if "\\" not in raw:
         return raw
     try:
@@ -112,8 +113,7 @@ def changed_words(block: ToolBlock) -> str:
         return f"{files} changed, can be brought back"
     if block.n_lost >= block.n_changed:
         return f"{files} changed, not to be brought back"
-    more = f" and {block.n_lost - len(block.lost):,} more" if block.n_lost > len(block.lost) else ""
-    named = f" ({', '.join(block.lost)}{more})" if block.lost else ""
+    named = f" ({some_of(block.lost, NAMED_LOST, block.n_lost)})" if block.lost else ""
     return f"{files} changed, {block.n_lost:,} of them{named} not to be brought back"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import (
     NOTHING,
@@ -50,6 +51,7 @@ from kimi_tui.wire.events import (
     FilesChanged,
     FilesRestored,
     LineChanged,
+    MarksChanged,
     NextMessage,
     Notice,
     StatusUpdate,
@@ -461,7 +463,7 @@ def _rearrange(
         moved[summary.checkpoint] = CheckpointCreated(
             summary.checkpoint, summary.uid, "summary", was=summary.was
         )
-    cut = _cut(before, base, summary, moved)
+    cut = _card_index(before, base, summary, moved)
     kept: list[Block] = []
     gone: list[Block] = []
     for index, block in enumerate(before[base:], base):
@@ -496,7 +498,7 @@ def _rearrange(
     return RearrangedBlocks([*before[:cut], *past], kept, ())
 
 
-def _cut(
+def _card_index(
     before: Sequence[Block], base: int, summary: SummaryPoint, moved: Mapping[int, object]
 ) -> int:
     """Return the index of the card, or of the first block that is moved after it."""
@@ -593,6 +595,7 @@ class TranscriptModel:
         """Whether the last event was an undo, redo or jump."""
         self._spare: CheckpointCreated | None = None
         """The checkpoint of a turn whose message was not published yet."""
+        self._pins: frozenset[tuple[str, int]] = frozenset()
         self._pause: ApprovalRequest | None = None
         """The pending question of the program while the turn is paused."""
         self.work_dir = work_dir
@@ -696,13 +699,17 @@ class TranscriptModel:
             case Notice():
                 return self._notice(event, at)
             case LineChanged():
-                return self._switched(event, at)
+                change = self._switched(event, at)
+                # What comes back bears the pins of the time at which it was left.
+                return both(change, self._pin(self._pins)) if self._pins else change
+            case MarksChanged(pins=pins):
+                return self._pin(frozenset(pins))
             case _:
                 return NOTHING
 
-    def set_pins(self, pins: frozenset[tuple[str, int]]) -> Change:
+    def _pin(self, pins: frozenset[tuple[str, int]]) -> Change:
         """Set the pinned messages, each as the uid of its checkpoint and its index after that."""
-        change = NOTHING
+        self._pins, change = pins, NOTHING
         for block in self.blocks:
             if block.pinned != ((block.uid, block.number) in pins):
                 block.pinned = not block.pinned
@@ -782,6 +789,10 @@ class TranscriptModel:
     # -- queued messages, files and notices
 
     def _queued(self, event: SteerQueued, at: float) -> Change:
+        waiting = self.blocks[self._list.end :]
+        is_told = any(isinstance(one, UserBlock) and one.steer == event.id for one in waiting)
+        if is_told or event.when != "now":
+            return NOTHING
         block = self._list.new(UserBlock, at)
         block.write(event.text)
         block.images = event.images
@@ -892,7 +903,7 @@ class TranscriptModel:
 def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[str]) -> str:
     """Return `2 files brought back, 1 deleted (made.txt)`: files that were deleted or left unchanged are named."""
     found = [
-        f"{len(paths):,} {became}{_named(paths) if became != _BACK else ''}"
+        f"{len(paths):,} {became}{_names_in_brackets(paths) if became != _BACK else ''}"
         for paths, became in ((restored, _BACK), (deleted, "deleted"), (left, "left alone"))
         if paths
     ]
@@ -902,9 +913,9 @@ def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[
     return ", ".join([f"{count} {'file' if count == '1' else 'files'} {became}", *found[1:]])
 
 
-def _named(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
-    return f" ({', '.join(shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
+def _names_in_brackets(paths: Sequence[str]) -> str:
+    shown = [shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED]]
+    return f" ({some_of(shown, _NAMED, len(paths))})"
 
 
 class OpenText:

@@ -1,23 +1,18 @@
-"""The world lines of a session: which there are (`WorldLines`), and how two of them differ (`Comparison`).
+"""The world lines of a session: which there are (`WorldLines`), and what happens on the live one meanwhile.
 
 A world line is the list of its checkpoints from its beginning on. There is one live line; every line that was left stays, by
 its number. A D-Mail, a rewind and a clearing cut the live line, a compaction of all of it begins another one, and undo, redo
 and jumps make a left line live again. Models that hold more than checkpoints (blocks, rows, files) apply the `LineEdit` that
 each operation returns.
-
-Two lines are compared message by message from their fork on. Messages that occur exactly once on both sides anchor the
-alignment of the others (a patience diff), in O(n log n) time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
@@ -68,7 +63,7 @@ class Path(Generic[P]):
     origin: int = 0
 
     def begins(self, other: Path[P]) -> bool:
-        """Whether this path is a prefix of the other one, or the same."""
+        """Return whether this path is a prefix of the other one, or the same."""
         count = len(self.points)
         return 0 < count <= len(other.points) and other.points[count - 1] is self.points[-1]
 
@@ -320,166 +315,3 @@ def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
             return news._replace(ended=reason)
         case _:
             return news
-
-
-MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
-
-
-@dataclass(frozen=True, slots=True)
-class WorldLineMessage:
-    """A message of a world line, whole. `uid` and `number` name it for `KimiSoul.carry` and `KimiSoul.pin`.
-
-    Attributes:
-        checkpoint_id: the checkpoint that it follows.
-        number: its index after that checkpoint, from 0.
-        kind: what it is; of a `tool` the text is the result, `name` and `target` are those of the call.
-        calls: the tools that an agent's message calls, each as name and target.
-        pinned: whether it is pinned, so that neither a compaction nor a D-Mail drops it.
-        display: what a tool's card shows besides its result, where it is recorded (in a comparison); of other messages
-            their images.
-        sent_from: of a D-Mail the checkpoint that it was sent from, and `saved` the tokens that it freed; -1 and 0 where
-            that is not known.
-        card: of the tool, where that is not known by its name and is recorded (in a comparison).
-    """
-
-    checkpoint_id: int
-    uid: str
-    number: int
-    kind: MessageKind
-    text: str
-    name: str = ""
-    target: str = ""
-    failed: bool = False
-    calls: tuple[tuple[str, str], ...] = ()
-    pinned: bool = False
-    display: tuple[DisplayBlock, ...] = ()
-    sent_from: int = -1
-    saved: int = 0
-    card: Card | None = None
-
-
-class Run(NamedTuple):
-    """Consecutive messages, `left[a:b]` and `right[c:d]`: `same` where they are equal, else without a counterpart."""
-
-    same: bool
-    a: int
-    b: int
-    c: int
-    d: int
-
-
-def runs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Run]:
-    """Align two sequences; returns runs that cover both from beginning to end."""
-    made: list[Run] = []
-    i = j = 0
-    for a, c in _pairs(left, right):
-        if (a, c) != (i, j):
-            made.append(Run(False, i, a, j, c))
-        last = made[-1] if made else None
-        if last is not None and last.same and (a, c) == (last.b, last.d):
-            made[-1] = last._replace(b=a + 1, d=c + 1)
-        else:
-            made.append(Run(True, a, a + 1, c, c + 1))
-        i, j = a + 1, c + 1
-    if i < len(left) or j < len(right):
-        made.append(Run(False, i, len(left), j, len(right)))
-    return made
-
-
-def _pairs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Index pairs of equal items, ascending on both sides."""
-    in_left, in_right = Counter(left), Counter(right)
-    place = {key: at for at, key in enumerate(right) if in_right[key] == 1}
-    unique = [(at, place[key]) for at, key in enumerate(left) if in_left[key] == 1 and key in place]
-    found: list[tuple[int, int]] = []
-    i = j = 0
-    for a, c in [*_rising(unique), (len(left), len(right))]:
-        # Between two anchors: what follows the one, then what precedes the other.
-        while i < a and j < c and left[i] == right[j]:
-            found.append((i, j))
-            i, j = i + 1, j + 1
-        before: list[tuple[int, int]] = []
-        x, y = a - 1, c - 1
-        while x >= i and y >= j and left[x] == right[y]:
-            before.append((x, y))
-            x, y = x - 1, y - 1
-        found += reversed(before)
-        if a < len(left) and c < len(right):
-            found.append((a, c))
-        i, j = a + 1, c + 1
-    return found
-
-
-def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest subsequence of pairs whose second numbers ascend; their first ones do already."""
-    ends: list[int] = []
-    holders: list[int] = []
-    before: list[int] = []
-    for index, (_, c) in enumerate(pairs):
-        length = bisect_left(ends, c)
-        before.append(holders[length - 1] if length else -1)
-        ends[length : length + 1] = [c]
-        holders[length : length + 1] = [index]
-    chosen: list[tuple[int, int]] = []
-    at = holders[-1] if holders else -1
-    while at >= 0:
-        chosen.append(pairs[at])
-        at = before[at]
-    return chosen[::-1]
-
-
-Side = Literal["other", "live"]
-"""The line that was left, and the live one."""
-
-
-class ComparisonEntry(NamedTuple):
-    """A message of one side. `same` is true where it is aligned with an equal one of the other side."""
-
-    message: WorldLineMessage
-    same: bool
-
-
-class Comparison:
-    """The aligned messages of two world lines.
-
-    Args:
-        other: the messages of the line that was left.
-        live: those of the live line.
-
-    Attributes:
-        runs: the alignment, from the beginning.
-        sides: the messages that are shown, by side.
-        unfolded: the messages that are shown whole, each as side and index.
-    """
-
-    def __init__(self, other: Sequence[WorldLineMessage], live: Sequence[WorldLineMessage]) -> None:
-        left, right = _shown(other), _shown(live)
-        self.runs = runs([_key(one) for one in left], [_key(one) for one in right])
-        same = [run for run in self.runs if run.same]
-        same_left = {i for run in same for i in range(run.a, run.b)}
-        same_right = {i for run in same for i in range(run.c, run.d)}
-        self.sides: dict[Side, list[ComparisonEntry]] = {
-            "other": [ComparisonEntry(one, i in same_left) for i, one in enumerate(left)],
-            "live": [ComparisonEntry(one, i in same_right) for i, one in enumerate(right)],
-        }
-        self.unfolded: set[tuple[Side, int]] = set()
-
-    def next_difference(self, side: Side, current: int) -> int | None:
-        """The index of the next message of a side without a counterpart, wrapping around; None where there is none."""
-        entries = self.sides[side]
-        order = [*range(current + 1, len(entries)), *range(current + 1)]
-        return next((i for i in order if not entries[i].same), None)
-
-
-def _shown(messages: Sequence[WorldLineMessage]) -> list[WorldLineMessage]:
-    """The messages without reminders, and without those of the agent that have no text (calls are shown with their results)."""
-    return [
-        one
-        for one in messages
-        if one.kind != "reminder" and (one.text.strip() or one.kind != "agent")
-    ]
-
-
-def _key(message: WorldLineMessage) -> Hashable:
-    images = tuple(shown.sha256 for shown in message.display if isinstance(shown, ImageBlock))
-    return message.kind, message.name, message.target, message.text, images

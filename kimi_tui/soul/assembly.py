@@ -19,10 +19,12 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import SystemPrompt
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Mode
+from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
 from kimi_tui.soul.file_history import FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
+from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
@@ -30,7 +32,7 @@ from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
-from kimi_tui.wire.events import DISK_TOPIC, EventRecord, Notice
+from kimi_tui.wire.events import DISK_TOPIC, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.snapshots import Limits
 
@@ -51,6 +53,7 @@ async def open_soul(
     follow_files: bool = True,
     prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
+    inbox: Inbox | None = None,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -70,13 +73,14 @@ async def open_soul(
         follow_files: whether the files are scanned at once; else only when first needed.
         prices: prices by model.
         seeing: the names of configured models that take images.
+        inbox: what was said before the session was open; None for nothing.
 
     Raises:
         SessionLocked: another process has the session open.
         StorageTrouble: it cannot be opened at all.
     """
     limits = limits or LoopLimits()
-    # A copy: tools read it in threads, and what else becomes of the variables is not their business.
+    # The variables are copied: tools read them in threads, and must not see later changes.
     environ = dict(os.environ if environ is None else environ)
     tools = toolset or default_toolset()
     if not limits.dmail.enabled:
@@ -104,13 +108,15 @@ async def open_soul(
             if words := unreadable_words(notes_in(text)):
                 session.notes.append(words)
             await context.append([SystemPrompt(text)])
-        stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)
-        session.notes.extend(remarks)
-        if half is not None:
+        history = await asyncio.to_thread(read_history, session, end=True)
+        stored, shown = history.stored, history.shown
+        session.notes.extend(history.remarks)
+        if history.half is not None:
             # The user sees it, so the model has to know it, as after Esc.
-            await context.append([half])
+            await context.append([history.half])
         # A history made anew has numbers of its own; what is added to the record must still rise.
-        newest = max((record.seq for record in (*stored[-1:], *shown[-1:])), default=0)
+        ends = (*stored[-1:], *shown[-1:], *history.beside[-1:])
+        newest = max((record.seq for record in ends), default=0)
         wire = Wire(first_seq=newest + 1)
         _publish_disk_troubles(context, wire)
         around = await asyncio.to_thread(snapshot_scope, session, environ)
@@ -122,14 +128,13 @@ async def open_soul(
             tools,
             files,
             session.images,
+            UserMarks(session, wire),
             limits,
             prices,
             session.work_dir,
             environ,
         )
         await conversation.resume(stored, shown)
-        # The gauge must show the state before anything happens: for the first listener, and not stored.
-        status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
         search_sandbox, no_sandbox = await confining
         commands_sandbox = None if no_sandbox else search_sandbox
         if mode == "sandboxed" and not (commands_sandbox and commands_sandbox.is_whole):
@@ -144,8 +149,9 @@ async def open_soul(
             asks_for_keys=asks_for_keys,
             compaction=compaction or SimpleCompaction(),
             environ=environ,
-            history=(*shown, status),
+            history=history,
             seeing=seeing,
+            inbox=inbox,
         )
         files.reads_only = lambda: soul.mode == "plan"
         if follow_files:
@@ -160,13 +166,13 @@ async def open_soul(
 async def _sandbox(
     settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
 ) -> tuple[Sandbox | None, str]:
-    """The sandbox of this machine, and why commands have none; empty where they have it."""
+    """Return the sandbox of this machine, and why commands have none (empty if they have it)."""
     if settings is None:
         return None, "This session has no sandbox."
     found = None
     try:
         found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
-        # In a folder where there can be none the mode would promise what does not hold.
+        # In a folder where no sandbox is possible the mode would promise protection that does not exist.
         await asyncio.to_thread(found.policy_for, work_dir)
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
@@ -174,7 +180,7 @@ async def _sandbox(
 
 
 def _publish_disk_troubles(context: Context, wire: Wire) -> None:
-    """Publish when the disk begins to refuse what is said, and when all of it is saved again."""
+    """Publish a notice when the disk begins to refuse writes, and another when everything is saved again."""
 
     def on_trouble(trouble: StorageTrouble | None) -> None:
         if trouble is None:

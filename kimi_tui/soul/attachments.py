@@ -196,7 +196,7 @@ class Attachments:
             if is_folder:
                 outcome = await Glob().run(GlobParams(pattern="*", directory=mention.path), env)
             else:
-                outcome = await _read(mention, env)
+                outcome = await _read_mention(mention, env)
         except ToolRejected as no:
             why = no.feedback if target.inside else "it is outside the work folder"
             facts = f"Not attached: {why}. Reading it yourself asks the user."
@@ -254,7 +254,7 @@ def _with_lines(path: str, lines: re.Match[str] | None) -> Mention:
 
 
 def _holds_image(target: ResolvedPath) -> bool:
-    """Whether a file is an image by its first bytes; the permission to read it is checked afterwards."""
+    """Return whether a file is an image by its first bytes; the permission to read it is checked afterwards."""
     try:
         descriptor, _ = open_for_reading(target)
     except (ToolProblem, OSError):
@@ -267,7 +267,7 @@ def _holds_image(target: ResolvedPath) -> bool:
         os.close(descriptor)
 
 
-async def _read(mention: Mention, env: ToolEnv) -> ToolOutcome:
+async def _read_mention(mention: Mention, env: ToolEnv) -> ToolOutcome:
     n_lines = min(MAX_LINES, mention.last - mention.first + 1) if mention.first else MAX_LINES
     return await ReadFile().run(
         ReadFileParams(path=mention.path, line_offset=mention.first or 1, n_lines=n_lines), env

@@ -13,23 +13,43 @@ from kimi_tui.llm.message import Message
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.messages import ASIDES, internal_kind
+from kimi_tui.wire.events import MarksChanged
+from kimi_tui.wire.queue import Wire
 
 Pin = tuple[str, int]
 """A checkpoint's uid, and the number (from 0) of the message behind it, markers not counted."""
 
 
 class UserMarks:
-    """The bookmarks and pins of one session."""
+    """The bookmarks and pins of one session; each change is published as `MarksChanged`.
 
-    def __init__(self, session: Session) -> None:
+    Args:
+        session: stores them.
+        wire: where changes are published.
+    """
+
+    def __init__(self, session: Session, wire: Wire) -> None:
         self._session = session
+        self._wire = wire
         self._lock = asyncio.Lock()
+        self._told = self.all
+
+    @property
+    def all(self) -> MarksChanged:
+        """All names and pins, as they are published."""
+        return MarksChanged(tuple(sorted(self.bookmarks.items())), tuple(sorted(self.pins)))
+
+    def publish(self) -> None:
+        """Publish the marks where they have changed since, also by an operation that gave checkpoints other names."""
+        if (now := self.all) != self._told:
+            self._told = now
+            self._wire.publish(now)
 
     @property
     def bookmarks(self) -> Mapping[str, str]:
-        """Names by the uids that checkpoints have now (and by the first ones of those that are renumbered)."""
+        """Return the names of bookmarks by the present uids of their checkpoints (and by the first uids of renumbered ones)."""
         names = dict(self._session.marks.bookmarks)
-        # Of ten thousands of checkpoints, most have none.
+        # A session may have ten thousands of checkpoints, most of them without a name.
         for point in self._session.context.checkpoints if names else ():
             if point.was and point.was in names:
                 names.setdefault(point.uid, names[point.was])
@@ -37,7 +57,7 @@ class UserMarks:
 
     @property
     def pins(self) -> frozenset[Pin]:
-        """Pinned messages, by the uids that checkpoints have now, and by the first ones of renumbered checkpoints."""
+        """Return the pinned messages, by the present uids of checkpoints, and by the first uids of renumbered checkpoints."""
         pins = self._session.marks.pins
         if not pins:
             return pins
@@ -45,7 +65,7 @@ class UserMarks:
         return pins | {(roots[uid], number) for uid, number in pins if uid in roots}
 
     async def bookmark(self, uid: str, name: str) -> None:
-        """Give a checkpoint (of any world line) a name, or with an empty one take it away. At any time; not published.
+        """Give a checkpoint (of any world line) a name, or with an empty one take it away. At any time.
 
         Raises:
             StorageTrouble: it could not be written.
@@ -55,9 +75,10 @@ class UserMarks:
             if root != uid and uid in self._session.marks.bookmarks:
                 await asyncio.to_thread(self._session.bookmark, uid, "")
             await asyncio.to_thread(self._session.bookmark, root, " ".join(name.split()))
+        self.publish()
 
     async def pin(self, uid: str, number: int = 0, pinned: bool = True) -> None:
-        """Keep a message from being dropped by a compaction or a D-Mail, or no longer. At any time; not published.
+        """Keep a message from being dropped by a compaction or a D-Mail, or no longer. At any time.
 
         `number` counts the messages behind the checkpoint from 0, markers not counted: of a turn 0 are the user's
         words, of a step 0 is the agent's message and 1 its first tool result. A call never parts from its results.
@@ -70,18 +91,20 @@ class UserMarks:
             if root != uid and (uid, number) in self._session.marks.pins:
                 await asyncio.to_thread(self._session.change_pins, {(uid, number)}, False)
             await asyncio.to_thread(self._session.change_pins, {(root, number)}, pinned)
+        self.publish()
 
     async def pin_all(self, pins: Iterable[Pin]) -> None:
-        """Pin messages that are about to stand behind a checkpoint of that name.
+        """Pin messages whose checkpoint, named in each pin, is about to be made.
 
         Raises:
             StorageTrouble: it could not be written.
         """
         async with self._lock:
             await asyncio.to_thread(self._session.change_pins, tuple(pins))
+        self.publish()
 
     def pinned_places(self, first: int = 0) -> frozenset[int]:
-        """Which messages of the live world line from number `first` on are pinned. Reads messages where any is."""
+        """Return the places of pinned messages of the live world line, from `first` on. Reads messages if there are pins."""
         context, wanted = self._session.context, dict[str, set[int]]()
         for uid, number in self._session.marks.pins:
             wanted.setdefault(uid, set()).add(number)
@@ -109,12 +132,12 @@ class UserMarks:
 
 
 def root_of(point: Checkpoint) -> str:
-    """The name that a checkpoint had first, before any compaction renumbered it."""
+    """Return the uid that a checkpoint had first, before any compaction renumbered it."""
     return point.was or point.uid
 
 
 def whole_groups(messages: Sequence[Message], places: Collection[int]) -> list[int]:
-    """The places of messages together with those of the same tool calls: an answer with all results of its calls.
+    """Return the places of messages together with those of the same tool calls: an answer with all results of its calls.
 
     Messages of the program in `ASIDES` are left out.
     """

@@ -276,7 +276,7 @@ def compaction_named(name: str) -> Compaction:
 
 
 def has_work(messages: Sequence[Message], old: range, stay: Collection[int]) -> bool:
-    """Whether a summary of `old` would replace anything but bookkeeping and summaries; it reads no more than necessary."""
+    """Return whether a summary of `old` would replace anything but bookkeeping and summaries; it reads no more than necessary."""
     kept, bare = set(stay), ("marker", "reminder", "compaction")
     return any(place not in kept and internal_kind(messages[place]) not in bare for place in old)
 
@@ -647,7 +647,7 @@ class Compactor:
         return None
 
     def has_work(self, span: CompactionSpan) -> bool:
-        """Whether there is anything to summarise in a part of the conversation."""
+        """Return whether there is anything to summarise in a part of the conversation."""
         messages = self._conversation.context.messages
         old, stay, _ = self._part(messages, span)
         return has_work(messages, old, stay)

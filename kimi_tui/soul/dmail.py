@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
+from kimi_tui.display_names import some_of
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import ImagePart, Message, user_message
@@ -378,9 +379,9 @@ def restore_with(plan: RestorePlan, prepared: PreparedRestore | None) -> DMailRe
     back = [f"`{one.path}`" for one in changes if one.then is not None]
     gone = [f"`{one.path}`" for one in changes if one.then is None]
     note = "The files are those of that time again."
-    note += f" Brought back: {_some(back, _MAX_FILES)}." if back else ""
+    note += f" Brought back: {some_of(back, _MAX_FILES)}." if back else ""
     if gone:
-        note += f" Deleted, because they were not there then: {_some(gone, _MAX_FILES)}."
+        note += f" Deleted, because they were not there then: {some_of(gone, _MAX_FILES)}."
     return DMailRestore(_with_conflicts(note, plan, prepared), prepared)
 
 
@@ -404,7 +405,7 @@ def _with_conflicts(note: str, plan: RestorePlan, prepared: PreparedRestore | No
     stale = prepared.stale if prepared else ()
     left = [f"`{path}`" for path in (*_conflicts(plan), *stale) if path not in back]
     if left:
-        note += f" Left alone, because someone else changed them too: {_some(left, _MAX_FILES)}."
+        note += f" Left alone, because someone else changed them too: {some_of(left, _MAX_FILES)}."
     return note
 
 
@@ -533,12 +534,14 @@ def _facts(
     lines: list[str] = []
     if files:
         names = [f"`{path}` ({said})" if said else f"`{path}`" for path, said in files.items()]
-        lines.append(f"- Files changed since then, and still changed: {_some(names, _MAX_FILES)}.")
+        lines.append(
+            f"- Files changed since then, and still changed: {some_of(names, _MAX_FILES)}."
+        )
     elif not files_written(undone, card):
         lines.append("- No file was changed with the file tools since then.")
     if commands:
         quoted = [f"`{shortened(c, _MAX_COMMAND_CHARS)}`" for c in dict.fromkeys(commands)]
-        lines.append(f"- Commands that were run: {_some(quoted, _MAX_COMMANDS)}.")
+        lines.append(f"- Commands that were run: {some_of(quoted, _MAX_COMMANDS)}.")
     if files_note:
         lines.append(f"- {files_note}")
     if any(is_user_words(message) for message in carried):
@@ -552,12 +555,6 @@ def _facts(
         quoted_text = "\n".join(f"  > {line}" for line in text.split("\n"))
         lines.append(f"- The user has already read this from you; do not repeat it:\n{quoted_text}")
     return "\n".join(lines)
-
-
-def _some(names: Sequence[str], most: int) -> str:
-    if len(names) <= most:
-        return ", ".join(names)
-    return ", ".join(names[:most]) + f" and {len(names) - most} more"
 
 
 class NoDraft(SoulError):

@@ -32,11 +32,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
-from kimi_tui.tool_cards import DiffLine
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
@@ -288,7 +288,6 @@ class FileHistory:
         files: list[FilePreview] = []
         for place, one in enumerate(plan.changes):
             diff = compared[place] if place < len(compared) else None
-            rows = () if diff is None else tuple(DiffLine(*row) for row in diff.rows)
             files.append(
                 FilePreview(
                     one.path,
@@ -297,7 +296,7 @@ class FileHistory:
                     one.would,
                     0 if diff is None else diff.added,
                     0 if diff is None else diff.removed,
-                    rows,
+                    () if diff is None else diff.rows,
                     is_text=diff is not None,
                     is_new=one.then is None,
                     is_gone=one.now is None,
@@ -339,7 +338,7 @@ class FileHistory:
         by: By = "agent" if self._under_way else self._others
         touched = _touched(self._under_way)
         was = point.was or ""
-        return await self._found(
+        return await self._found_by(
             RestorePlan, self._tracker.plan, point.uid, was, by, touched, after=after
         )
 
@@ -440,7 +439,9 @@ class FileHistory:
 
     async def _plan_back(self, entry: JournalEntry) -> RestorePlan:
         before, after = entry.snapshot_before, entry.snapshot_after
-        return await self._found(RestorePlan, self._tracker.plan_back, before, after, entry.paths)
+        return await self._found_by(
+            RestorePlan, self._tracker.plan_back, before, after, entry.paths
+        )
 
     async def left_out(self, entry: JournalEntry, uid: str) -> tuple[FileOutcome, ...]:
         """Return and publish the files of an operation that cannot be reversed with it; none if all can."""
@@ -460,7 +461,7 @@ class FileHistory:
 
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
         """Return the files that two world lines changed since their fork; see `workspace.divergence`."""
-        return await self._found(Divergence, self._tracker.divergence, begins, newest)
+        return await self._found_by(Divergence, self._tracker.divergence, begins, newest)
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""
@@ -496,7 +497,7 @@ class FileHistory:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
-    async def _found(
+    async def _found_by(
         self, kind: type[Found], work: Callable[P, Found], *args: P.args, **kwargs: P.kwargs
     ) -> Found:
         """Return the result of `work`; if it fails, a result of that kind with the reason."""
@@ -704,7 +705,7 @@ class _FileEvents:
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
         """Publish that an interrupted restore stays unfinished."""
-        names = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        names = some_of(paths, 3)
         self._wire.publish(
             Notice(
                 "warning",
@@ -765,8 +766,9 @@ class _FileEvents:
 def _failures_notice(outcome: Restored) -> Notice:
     """Return the notice about files that could not be restored, with the reasons."""
     names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Notice("warning", f"Not brought back: {shown}.", "These files are as they were.")
+    return Notice(
+        "warning", f"Not brought back: {some_of(names, 3)}.", "These files are as they were."
+    )
 
 
 def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:

@@ -59,7 +59,7 @@ def internal_kind(message: Message) -> Internal | None:
 
 
 def is_user_words(message: Message) -> bool:
-    """Whether this is a message of the user: a prompt or a queued message."""
+    """Return whether this is a message of the user: a prompt or a queued message."""
     return message.role == "user" and internal_kind(message) is None
 
 
@@ -108,7 +108,7 @@ def summary_text(message: Message) -> str | None:
 
 
 def ends_open(messages: Sequence[Message]) -> bool:
-    """Whether a conversation ends within a turn: its last message has no answer, or an interrupted one."""
+    """Return whether a conversation ends within a turn: its last message has no answer, or an interrupted one."""
     for message in reversed(messages):
         if command_report(message) is not None:
             return False
@@ -120,7 +120,7 @@ def ends_open(messages: Sequence[Message]) -> bool:
 
 
 def ends_with_answer(messages: Sequence[Message]) -> bool:
-    """Whether a conversation ends with an answer of the model, so that a request to continue needs a user message first."""
+    """Return whether a conversation ends with an answer of the model, so that a request to continue needs a user message first."""
     for message in reversed(messages):
         kind = internal_kind(message)
         if kind == "note":

@@ -78,7 +78,7 @@ class ModelSlot:
         self._closing: set[asyncio.Task[None]] = set()
 
     def require(self) -> ChatProvider:
-        """The provider in use, which must be set.
+        """Return the provider in use, which must be set.
 
         Raises:
             LLMNotSet: no model is set.

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from kimi_tui.display_names import some_of
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
@@ -44,7 +45,7 @@ from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
-"""What an undo drops besides: steps, messages, the files changed by them (which stay as they are), and the line's name."""
+"""The further costs of an undo: steps, messages, the files changed by them (which stay as they are), and the line's name."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
@@ -118,7 +119,7 @@ class Operations:
         """
         wanted = session_operations.next_undo(self.conversation.context)
         lines = self.session.world_lines
-        preview = await preview_of_undo(self.conversation, lines, wanted, _named(wanted))
+        preview = await preview_of_undo(self.conversation, lines, wanted, _operation_name(wanted))
         stays = await self._stays(wanted, preview)
         return replace(preview, files=await self.conversation.files.preview_back(wanted, stays))
 
@@ -221,7 +222,7 @@ class Operations:
             self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
         said = f" {said}." if said else ""
-        return f"Undone: {_named(undone.entry)}.{said}{_files_sentence(outcomes)}"
+        return f"Undone: {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
 
     async def redo(self) -> str:
         """Carry out `KimiSoul.redo`."""
@@ -240,7 +241,7 @@ class Operations:
             await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
-        return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
+        return f"Done again: {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
 
     async def fork(
         self,
@@ -386,7 +387,7 @@ def _held(left: JournalEntry) -> TokenFigure | None:
     return TokenFigure(left.tokens_before, measured=False) if left.tokens_before else None
 
 
-def _named(entry: JournalEntry) -> str:
+def _operation_name(entry: JournalEntry) -> str:
     name = _NAMES.get(entry.op, "the last change")
     if entry.op == "compaction" and entry.reason == EDITED:
         return "the change of the summary"
@@ -403,6 +404,5 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     alone = [one.path for one in files if one.reason]
     said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
     if alone:
-        names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
-        said += f" Left alone: {names}."
+        said += f" Left alone: {some_of(alone, 3)}."
     return said

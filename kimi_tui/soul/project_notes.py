@@ -67,7 +67,7 @@ def notes_for(work_dir: Path, environ: Mapping[str, str], *, no_keys: bool = Fal
         Notes(short(file), text)
         for file in (config_dir(environ) / _OWN, kimi_cli_share_dir(environ) / _OWN)
         # The user's own notes may be links.
-        if (text := _text_of(file, links=True))
+        if (text := _notes_text(file, links=True))
     ]
     # The nearest notes are the last to be left out.
     kept = _bounded([*project, *own], no_keys=no_keys)
@@ -200,7 +200,7 @@ def _of_folder(root: Path, parts: tuple[str, ...], place: str) -> Notes | None:
     elsewhere: Notes | None = None
     try:
         for name in NAMES:
-            text = _text_of(Path(name), folder)
+            text = _notes_text(Path(name), folder)
             if text:
                 return Notes(prefix + name, text)
             if text is None:
@@ -210,7 +210,7 @@ def _of_folder(root: Path, parts: tuple[str, ...], place: str) -> Notes | None:
     return elsewhere
 
 
-def _text_of(file: Path, folder: int | None = None, *, links: bool = False) -> str | None:
+def _notes_text(file: Path, folder: int | None = None, *, links: bool = False) -> str | None:
     """Return the text of a file, shortened; empty if there is nothing to read, None if the file has another name elsewhere."""
     try:
         with open(open_regular(file, links=links, dir_fd=folder), "rb", buffering=0) as opened:

@@ -110,7 +110,7 @@ def _end_of_doubled(lines: list[StoredLine]) -> int:
 
 
 def _is_imported(line: StoredLine) -> bool:
-    """Whether a line creates a checkpoint that another program made."""
+    """Return whether a line creates a checkpoint that another program made."""
     uid = _created(line[1])
     return uid is not None and len(uid) == _HASH_CHARS
 

@@ -114,7 +114,7 @@ async def preview_of(
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:
-    """The preview for the end of the live world line: only files can be restored."""
+    """Return the preview for the end of the live world line: only files can be restored."""
     dropped = DroppedMessages(conversation, len(conversation.context.checkpoints))
     used = conversation.meter.used
     estimated = conversation.meter.is_estimated
@@ -286,7 +286,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return self._entry(number, place - before)
 
     async def begun(self) -> tuple[int, int]:
-        """The number of dropped checkpoints, and of dropped turns: each message of the user that begins one, even before a
+        """Return the number of dropped checkpoints, and of dropped turns: each message of the user that begins one, even before a
         D-Mail that carried it.
         """
         n_checkpoints = n_turns = 0
@@ -309,14 +309,14 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return n_checkpoints, n_turns
 
     def _all_stays(self, start: int, end: int) -> bool:
-        """Whether there are messages between two places, and all of them stay."""
+        """Return whether there are messages between two places, and all of them stay."""
         said = (
             [n for n in range(start, end) if self._kinds[n] not in _ASIDES] if self._stays else []
         )
         return bool(said) and self._stays.issuperset(said)
 
     async def cost(self) -> Cost | None:
-        """The cost of the dropped model calls; None if no prices are set, or if nothing is dropped."""
+        """Return the cost of the dropped model calls; None if no prices are set, or if nothing is dropped."""
         if not self._points:
             return None
         return await self._conversation.ledger.cost_of(self._points, self._index)
@@ -333,10 +333,10 @@ class DroppedMessages(Sequence[DroppedMessage]):
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[number, row] = self._read(number, row)
+            known = self._known[number, row] = self._message_row(number, row)
         return known
 
-    def _read(self, number: int, row: int) -> DroppedMessage:
+    def _message_row(self, number: int, row: int) -> DroppedMessage:
         message = self._message(number)
         kind, n_calls = self._listed[number], self._calls[number]
         order = row - (self._rows[number] - (self._rows[number - 1] if number else 0) - n_calls)

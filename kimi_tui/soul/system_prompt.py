@@ -182,7 +182,7 @@ class _Section(NamedTuple):
     file: str
 
     def text(self) -> str:
-        """The section without the mark of its heading, with the line end before the next one."""
+        """Return the section without the mark of its heading, with the line end before the next one."""
         return prompt(self.file).removeprefix("# ") + "\n"
 
 

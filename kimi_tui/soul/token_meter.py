@@ -398,7 +398,7 @@ def window_parts(
     # Messages that are appended meanwhile are not counted.
     for message in islice(messages, len(messages)):
         whole = message_tokens(message)
-        name = _kind_of(message)
+        name = _part_name(message)
         if n_images := sum(isinstance(part, ImagePart) for part in message.parts):
             words = [part for part in message.parts if not isinstance(part, ImagePart)]
             said = message_tokens(message.model_copy(update={"content": words}))
@@ -428,7 +428,7 @@ def window_parts(
     return [replace(part, tokens=round(part.tokens * scale)) for part in parts]
 
 
-def _kind_of(message: Message) -> str:
+def _part_name(message: Message) -> str:
     if message.role == "tool":
         return "tool results"
     if message.role == "assistant":

@@ -27,7 +27,6 @@ from kimi_tui.tool_cards import (
     BriefBlock,
     CardOf,
     DiffBlock,
-    DiffLine,
     DisplayBlock,
     ImageBlock,
     TodoBlock,
@@ -282,5 +281,4 @@ def diff_block(edit: FileEdit, max_lines: int | None = CARD_LINES) -> DiffBlock:
         max_lines: the largest number of rows to keep; None for all of them.
     """
     diff = diff_lines(edit.before or "", edit.after, max_lines)
-    rows = tuple(DiffLine(*row) for row in diff.rows)
-    return DiffBlock(edit.path, diff.added, diff.removed, rows, edit.before is None)
+    return DiffBlock(edit.path, diff.added, diff.removed, diff.rows, edit.before is None)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from kimi_tui.agent_parts import Mode
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.request import plain_schema
 from kimi_tui.prompts import prompt
@@ -34,8 +35,6 @@ Params = TypeVar("Params")
 Model = TypeVar("Model", bound=BaseModel)
 
 
-Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
-"""The approval modes; each asks for less than the one before. In plan mode nothing may be changed."""
 Changes = Literal["nothing", "order", "edits", "anything"]
 """The changes that the calls of a tool may make:
 

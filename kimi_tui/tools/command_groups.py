@@ -257,7 +257,7 @@ def _check_word(
 
 
 def _is_of_repository(target: ResolvedPath) -> bool:
-    """Whether the path is one of a version control system's own files: addresses in them may have passwords."""
+    """Return whether the path is one of a version control system's own files: addresses in them may have passwords."""
     if any(folded(part) in _REPOSITORIES for part in target.real.relative_to(target.root).parts):
         return True
     above = (one for one in target.real.parents if one.is_relative_to(target.root))
@@ -461,7 +461,7 @@ def _recognised(command: str) -> list[str]:
 
 
 def _parsed(command: str, shfmt: str) -> list[str]:
-    """The words as shfmt finds them."""
+    """Return the words as shfmt finds them."""
     try:
         run = subprocess.run(
             [shfmt, "-ln=bash", "--to-json"],
@@ -490,7 +490,7 @@ _CALL = frozenset({"Type", "Pos", "End", "Args"})
 
 
 def _words_of(file: object) -> list[str]:
-    """The words of a tree of shfmt's, in which nothing may stand that is not known here."""
+    """Return the words of a tree of shfmt's, in which nothing may stand that is not known here."""
     tree = _node(file, {"Type", "Pos", "End", "Stmts"})
     (statement,) = cast("list[object]", tree["Stmts"])
     call = _node(_node(statement, _STATEMENT)["Cmd"], _CALL)

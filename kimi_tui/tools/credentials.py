@@ -170,7 +170,7 @@ _LONG_JOINED = 40
 
 
 def is_key(text: str) -> bool:
-    """Whether a text, as a user types or pastes it, is a key: one word in a known form, or a long random word.
+    """Return whether a text, as a user types or pastes it, is a key: one word in a known form, or a long random word.
 
     A word with a dot, slash, colon or at sign is an address or a name, unless it has a known form.
     """
@@ -191,7 +191,7 @@ def is_key(text: str) -> bool:
 
 
 def may_begin_key(text: str) -> bool:
-    """Whether a text is one word that begins as keys of known servers do."""
+    """Return whether a text is one word that begins as keys of known servers do."""
     return _BEGUN.fullmatch(text) is not None
 
 

@@ -97,7 +97,7 @@ def _why_lost(target: ResolvedPath, content: Content | None, env: ToolEnv) -> st
 
 
 def _is_beyond_snapshots(content: Content) -> bool:
-    """Whether the file is too large for snapshots."""
+    """Return whether the file is too large for snapshots."""
     return content.stat.st_size > Limits().max_file_bytes
 
 

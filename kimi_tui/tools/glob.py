@@ -79,11 +79,11 @@ class Pattern:
         return self._open(reached)
 
     def matched(self, state: frozenset[int]) -> bool:
-        """Whether the names so far are a match."""
+        """Return whether the names so far are a match."""
         return len(self.parts) in state
 
     def goes_on(self, state: frozenset[int]) -> bool:
-        """Whether a path below can match."""
+        """Return whether a path below can match."""
         return any(position < len(self.parts) for position in state)
 
     def _open(self, positions: set[int]) -> frozenset[int]:

@@ -451,7 +451,7 @@ class Grep(TypedTool[GrepParams]):
                 shut = await asyncio.to_thread(shut_below, target.real, env.environ)
         with contextlib.ExitStack() as opened:
             folder = await asyncio.to_thread(opened.enter_context, searched(target, cwd))
-            outcome, linked = await _found(
+            outcome, linked = await _search_result(
                 params, env, file_filter, (root, cwd, before_paths), folder, shut
             )
         if linked:
@@ -459,7 +459,7 @@ class Grep(TypedTool[GrepParams]):
         return outcome
 
 
-async def _found(
+async def _search_result(
     params: GrepParams,
     env: ToolEnv,
     file_filter: GlobFilter,
@@ -582,7 +582,7 @@ class GlobFilter:
         )
 
     def takes(self, path: bytes) -> bool:
-        """Whether a found file (its path from the folder in which the search ran) is meant."""
+        """Return whether a found file (its path from the folder in which the search ran) is meant."""
         path = path.removeprefix(b"./")
         if self.is_secret is not None and self.is_secret(path):
             return False
@@ -839,7 +839,7 @@ class _Records:
         return found.st_nlink if stat.S_ISREG(found.st_mode) else 0
 
     def _is_settled(self, parts: tuple[str, ...]) -> bool:
-        """Whether no name was created, removed or replaced in a folder, and in those above it, since the search began.
+        """Return whether no name was created, removed or replaced in a folder, and in those above it, since the search began.
 
         The kernel notes the time of such changes (ctime), which no program can set.
         """

@@ -77,7 +77,7 @@ class Job:
 
     @property
     def how_it_ended(self) -> str:
-        """How the command ended, in one sentence; empty while it runs."""
+        """Return how the command ended, in one sentence; empty while it runs."""
         return self.outcome.message if self.outcome is not None else ""
 
     @property
@@ -118,7 +118,7 @@ class Jobs:
         return tuple(job for job in self._jobs.values() if not job.ended)
 
     def get(self, job_id: int) -> Job | None:
-        """The job with a number."""
+        """Return the job with a number."""
         return self._jobs.get(job_id)
 
     def check_room(self) -> None:

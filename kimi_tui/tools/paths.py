@@ -224,7 +224,7 @@ def holds_secrets(
     *,
     is_folder: bool = False,
 ) -> bool:
-    """Whether this file or folder holds keys or other secrets. It lists folders, so call it in a thread.
+    """Return whether this file or folder holds keys or other secrets. It lists folders, so call it in a thread.
 
     Args:
         target: the file or folder.
@@ -241,7 +241,7 @@ def holds_secrets(
 def is_secret_by_name(
     target: ResolvedPath, environ: Mapping[str, str], *, is_folder: bool = False
 ) -> bool:
-    """Whether its own name or place says so; such a file is in no snapshot."""
+    """Return whether its own name or place says so; such a file is in no snapshot."""
     rules = secrets()
     return any(
         rules.rule_in(names, is_folder=is_folder) for names in _names(target, environ)
@@ -266,7 +266,7 @@ def _guarded_link(target: ResolvedPath, rules: NameList, links: Sequence[Guarded
 
 
 def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
-    """Whether the settings of the repository around the file name it, or a folder above it, as a file that git runs or reads."""
+    """Return whether the settings of the repository around the file name it, or a folder above it, as a file that git runs or reads."""
     if not target.inside:
         return False
     root = str(target.root)
@@ -314,7 +314,7 @@ def secrets_below(
 
 
 def _runs_other(target: ResolvedPath, before: str | None, after: str) -> bool:
-    """Whether a change of a file such as `package.json` affects the commands that package managers run."""
+    """Return whether a change of a file such as `package.json` affects the commands that package managers run."""
     name = target.real.name
     old, new = run_values(name, before or ""), run_values(name, after)
     return old is None or new is None or old != new
@@ -379,7 +379,7 @@ def _is_in(path: Path, root: Path, places: Iterable[Path]) -> bool:
 
 
 def _within_work_folder(parts: list[str], root: Path) -> bool:
-    """Whether the place contains the work folder (in a demo or a test), which would otherwise be protected as a whole."""
+    """Return whether the place contains the work folder (in a demo or a test), which would otherwise be protected as a whole."""
     work = [folded(part) for part in root.parts]
     return work[: len(parts)] == parts
 

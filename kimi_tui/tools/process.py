@@ -319,7 +319,7 @@ class _Supervised:
 
 
 def _is_report(line: str) -> bool:
-    """Whether a line has the form of a report; a command outside the sandbox can write other lines into the pipe."""
+    """Return whether a line has the form of a report; a command outside the sandbox can write other lines into the pipe."""
     kind, _, rest = line.partition(" ")
     number = rest.partition(" ")[0].removeprefix("-")
     return kind in ("X", "E", "L") and number.isdecimal() and len(number) <= _LONGEST_NUMBER
@@ -417,7 +417,7 @@ Ending = Literal["exited", "timeout", "stopped", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a command ended: its exit code or the reason why it was stopped, and its output.
+    """The end of a command: its exit code or the reason why it was stopped, and its output.
 
     Attributes:
         ending: the way it ended: by itself, by its timeout, stopped on request, or by `RunningCommand.end`.

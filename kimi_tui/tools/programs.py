@@ -61,7 +61,7 @@ def trusted_path(environ: Mapping[str, str], *work_dirs: Path) -> str:
 
 
 def is_planted(program: str, environ: Mapping[str, str], *work_dirs: Path) -> bool:
-    """Whether commands in the sandbox can change a program, or a link that leads to it, or could once."""
+    """Return whether commands in the sandbox can change a program, or a link that leads to it, or could once."""
     return not _is_kept(program, written_roots(environ, *work_dirs))
 
 

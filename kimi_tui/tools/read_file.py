@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import stat
 
+import aiofiles
 from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -73,27 +73,30 @@ class ReadFile(TypedTool[ReadFileParams]):
         target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
         n_links = 1 if target.inside else await asyncio.to_thread(_n_links, target)
         await ask_to_read(target, env, n_links=n_links)
-        file, found = await _opened(target)
+
+        def opener(path: str, flags: int) -> int:
+            return open_for_reading(target)[0]
+
         try:
-            if found.st_nlink > n_links:
-                await ask_to_read(target, env, n_links=found.st_nlink)
-            source = await _Source.of(file, found)
-            start = await source.read_at(0, PROBE_BYTES)
-            if is_image(start) and env.sees:
-                return await _image_outcome(target, source, env)
-            if kind := binary_kind(start):
-                facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
-                if is_image(start):
-                    blind = f"{facts}, and you do not see images."
-                    return failure(blind, brief="this model sees no images")
-                return failure(f"{facts}.", brief="binary")
-            format_facts = await source.as_lines(params.path)
-            limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
-            window, numbered_from = await _read(source, params, limit)
+            async with aiofiles.open(target.real, "rb", opener=opener) as file:
+                found = os.fstat(file.fileno())
+                if found.st_nlink > n_links:
+                    await ask_to_read(target, env, n_links=found.st_nlink)
+                source = await _Source.of(file, found)
+                start = await source.read_at(0, PROBE_BYTES)
+                if is_image(start) and env.sees:
+                    return await _image_outcome(target, source, env)
+                if kind := binary_kind(start):
+                    facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
+                    if is_image(start):
+                        blind = f"{facts}, and you do not see images."
+                        return failure(blind, brief="this model sees no images")
+                    return failure(f"{facts}.", brief="binary")
+                format_facts = await source.as_lines(params.path)
+                limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
+                window, numbered_from = await _read_window(source, params, limit)
         except OSError as error:
             raise refused(error, params.path) from error
-        finally:
-            await file.close()
         env.versions.saw(target.real, source.version)
         return _outcome(target, params, source, window, numbered_from, format_facts)
 
@@ -120,24 +123,6 @@ async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) ->
     made = "" if image.data == data else f", of a file of {format_size(source.size)}"
     facts = f"An image, {size}, {format_size(len(image.data))}{made}. It follows the results."
     return ToolOutcome(message=facts, brief=size, images=(image,))
-
-
-async def _opened(target: ResolvedPath) -> tuple[AsyncBufferedReader, os.stat_result]:
-    """Open the file in a thread; if the caller is cancelled meanwhile, the file is closed again."""
-    opening = asyncio.ensure_future(asyncio.to_thread(open_for_reading, target))
-    try:
-        descriptor, found = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close_again)
-        raise
-    # `open` of a descriptor touches no disk, so it runs here, where no cancellation can come between.
-    file = io.BufferedReader(io.FileIO(descriptor), _BLOCK_BYTES)
-    return AsyncBufferedReader(file, loop=asyncio.get_running_loop(), executor=None), found
-
-
-def _close_again(opening: asyncio.Future[tuple[int, os.stat_result]]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        os.close(opening.result()[0])
 
 
 class _Source:
@@ -192,7 +177,7 @@ def _room_for_lines(room_chars: int) -> int:
     return min(WINDOW_BYTES, max(400, room_chars * 3 // 4))
 
 
-async def _read(
+async def _read_window(
     source: _Source, params: ReadFileParams, limit_bytes: int
 ) -> tuple[LineWindow, int | None]:
     """Return the window, and the number of its line 1 in the file (None: unknown, so lines are numbered from the end)."""

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.app_paths import home_of
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
 from kimi_tui.tool_cards import ShellBlock
@@ -344,7 +345,7 @@ async def _prepared(
         return start
     if planted := await asyncio.to_thread(planted_in, command, environ, env.work_dir):
         home = home_of(env.environ)
-        named = _named([with_tilde(Path(one), home) for one in planted])
+        named = some_of([with_tilde(Path(one), home) for one in planted], _MOST_NAMED)
         start = start._replace(warning=f"; runs {named}, which sandboxed commands could change")
     verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
     if env.reads_only and verdict.kind == "project":
@@ -392,14 +393,16 @@ def _of_sandbox(
             f"The user can show it to every command with `{hidden.setting}` in the section `[sandbox]` of the configuration."
         )
     if hidden.secret:
-        named = _named([with_tilde(Path(path), home) for path in hidden.secret])
+        named = some_of([with_tilde(Path(path), home) for path in hidden.secret], _MOST_NAMED)
         facts.append(f"Credentials are kept in {named}: that is not for you to read.")
     more_facts, more_brief = _noticed(confined, watched, watch)
     facts += more_facts
     brief += more_brief
     if replaced := confined.policy.replaced():
         start = f"{confined.policy.work}/"
-        named = _named([with_tilde(Path(path.removeprefix(start)), home) for path in replaced])
+        named = some_of(
+            [with_tilde(Path(path.removeprefix(start)), home) for path in replaced], _MOST_NAMED
+        )
         facts.append(
             f"Replaced by another program while it ran, and open to it from then on: {named}. Tell the user so."
         )
@@ -414,7 +417,7 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
     facts: list[str] = []
     brief = ""
     if watched.undone:
-        named = _named(watched.undone)
+        named = some_of(watched.undone, _MOST_NAMED)
         facts.append(
             f"Undone, because the user's own git could have run other programs by it: {named}. Tell the user so."
         )
@@ -424,22 +427,17 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
     found = confined.policy.watch
     if changed := found.changed():
         watch.has_named(changed)
-        named = _named(changed)
+        named = some_of(changed, _MOST_NAMED)
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
     if filled := sorted({*found.memory.unseen} - {*found.unseen}):
-        named = _named([os.path.relpath(path, found.work) for path in filled])
+        named = some_of([os.path.relpath(path, found.work) for path in filled], _MOST_NAMED)
         facts.append(
             f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
             "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."
         )
         brief += f" · too many files: {named}"
     return facts, brief
-
-
-def _named(paths: Sequence[str]) -> str:
-    n_more = len(paths) - _MOST_NAMED
-    return ", ".join(paths[:_MOST_NAMED]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def command_that_ran(asked_for: str, message: str) -> str:

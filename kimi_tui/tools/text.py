@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from kimi_tui.display_names import counted
 from kimi_tui.text_encoding import UTF8, encoding_name, encoding_of
 from kimi_tui.tools.outcome import ToolProblem
 
@@ -250,11 +251,6 @@ def _n_equal(some: list[str], others: list[str]) -> int:
     """Return the number of equal lines from the start on."""
     pairs = enumerate(zip(some, others, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(some), len(others)))
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 line`, `1,998 lines`."""
-    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def format_size(n_bytes: int) -> str:

@@ -99,7 +99,7 @@ class Toolset:
         return Toolset(few or self._tools.values(), lean=True)
 
     def accepts(self, name: str, arguments: str) -> bool:
-        """Whether there is a tool with this name, and the arguments (JSON text) fit its parameters."""
+        """Return whether there is a tool with this name, and the arguments (JSON text) fit its parameters."""
         tool = self._tools.get(name)
         if tool is None:
             return False
@@ -131,9 +131,9 @@ class Toolset:
             # Parsing thousands of edits in one call takes tens of milliseconds.
             is_long = len(arguments or "") > _LONG_CHARS
             values = (
-                await asyncio.to_thread(_read, tool, arguments)
+                await asyncio.to_thread(_parameters_of, tool, arguments)
                 if is_long
-                else _read(tool, arguments)
+                else _parameters_of(tool, arguments)
             )
             ask = tool.question(values, env)
             if ask is not None:
@@ -162,12 +162,12 @@ class Toolset:
         )
 
 
-def _read(tool: AnyTool, arguments: str | None) -> Any:
+def _parameters_of(tool: AnyTool, arguments: str | None) -> Any:
     return tool.parse(parsed(arguments))
 
 
 def default_toolset() -> Toolset:
-    """All built-in tools."""
+    """Return all built-in tools."""
     return Toolset(
         [
             ReadFile(),

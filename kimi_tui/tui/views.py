@@ -5,7 +5,7 @@ Timeline and gauge are imported when first shown, after the first paint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import Report, each, report_of
@@ -95,12 +95,6 @@ class Views:
         """A checkpoint of the live line, as the timeline knows it; None where there is none."""
         live = self.timeline.model.tree.live
         return next((point for point in live if point.id == checkpoint_id), None)
-
-    def mark(self, bookmarks: Mapping[str, str], pins: frozenset[tuple[str, int]]) -> None:
-        """Show which checkpoints bear names, and where messages are pinned."""
-        self.timeline.model.mark(bookmarks, frozenset(uid for uid, _ in pins))
-        self.timeline.changed(motion=False)
-        self._transcript.pins = pins
 
     def show_prospect(self, prospect: Prospect | None) -> None:
         """Show a prospect: in grey what would be dropped from the chat, and on the gauge the window after it; None ends it."""

@@ -36,13 +36,15 @@ from kimi_tui.tool_cards import (
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
-# By field: the first eleven have no name at kimi-cli, the last four have an empty payload there.
+# By field: the first thirteen have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         ev.ToolStarted,
         ev.ToolOutput,
         ev.ModeChanged,
+        ev.TitleChanged,
+        ev.ModelChanged,
         ev.ToolsChanged,
         ev.JobsChanged,
         ev.PromptProgress,
@@ -73,6 +75,8 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
 _ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
 _OURS_ALONE = (ev.CheckpointCreated, ev.ContextReverted, ev.LineChanged)
 """Events that kimi-cli does not have. A fork's last one has no number, as kimi-cli's events have none."""
+_BESIDE = "SubagentEvent"
+"""The type of an event of an agent beside the session's own; its payload contains that event."""
 _STATUS_FIELDS = tuple(name for name in ev.StatusUpdate._fields if name not in {"used", "limit"})
 
 
@@ -83,12 +87,12 @@ _MAX_COUNTED = 100
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    """Whether the value is a whole number within ±2^53."""
+    """Return whether the value is a whole number within ±2^53."""
     return type(value) is int and -_MAX_WHOLE <= value <= _MAX_WHOLE
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether the value is a number within ±2^53, and not NaN."""
+    """Return whether the value is a number within ±2^53, and not NaN."""
     return _is_whole(value) or (isinstance(value, float) and -_MAX_WHOLE <= value <= _MAX_WHOLE)
 
 
@@ -146,12 +150,22 @@ def _encode(event: Event) -> tuple[str, Json]:
                 "response": _ANSWERS[answer],
                 "feedback": feedback,
             }
+        case ev.MarksChanged(names, pins):
+            return "MarksChanged", {
+                "names": [list(one) for one in names],
+                "pins": [list(one) for one in pins],
+            }
         case ev.FilesAttached(number, files, images):
             return "FilesAttached", _with_images({"number": number, "files": list(files)}, images)
-        case ev.SteerQueued(steer_id, text, images):
-            return "SteerQueued", _with_images({"id": steer_id, "text": text}, images)
-        case ev.SteerTaken(steer_id, text, withdrawn, number, images):
+        case ev.SteerQueued(steer_id, text, images, when):
+            payload = {"id": steer_id, "text": text}
+            if when != "now":
+                payload["when"] = when
+            return "SteerQueued", _with_images(payload, images)
+        case ev.SteerTaken(steer_id, text, withdrawn, number, images, handed_back):
             payload = {"user_input": text, "id": steer_id, "number": number}
+            if handed_back:
+                payload["handed_back"] = True
             name = "SteerWithdrawn" if withdrawn else "SteerInput"
             return name, _with_images(payload, images)
         case _:
@@ -171,7 +185,10 @@ def _with_images(payload: Json, images: Sequence[ImageBlock]) -> Json:
 def encode_record(record: EventRecord) -> Json:
     """Return a whole line of `wire.jsonl` as an object."""
     name, payload = _encode(record.event)
-    message = {"type": name, "payload": payload}
+    message: Json = {"type": name, "payload": payload}
+    if record.source:
+        # kimi-cli's shape for an agent beside the session's, which readers that know of one agent alone pass over.
+        message = {"type": _BESIDE, "payload": {"agent_id": record.source, "event": message}}
     return {"timestamp": record.at, "seq": record.seq, "message": message}
 
 
@@ -270,13 +287,15 @@ class Decoder:
         self._last_key = ""
         self._arguments: dict[str, list[str]] = {}
         self._status = ev.StatusUpdate(0, 0, 0)
+        self._beside: dict[str, Decoder] = {}
+        """By the name of an agent beside that of the session: its calls and figures are its own."""
 
     def decode_record(self, line: Mapping[str, Any], seq: int) -> EventRecord | None:
         """Decode one line of `wire.jsonl`; `seq` is its number if it has none itself."""
         message = line.get("message")
         if not isinstance(message, dict):
             return None
-        event = self.decode(cast("Mapping[str, Any]", message))
+        event, source = self._decode_sourced(cast("Mapping[str, Any]", message))
         if event is None:
             return None
         at, own_seq = line.get("timestamp"), line.get("seq")
@@ -285,7 +304,19 @@ class Decoder:
             _seconds_of(at),
             event,
             foreign="seq" not in line and not isinstance(event, _OURS_ALONE),
+            source=source,
         )
+
+    def _decode_sourced(self, message: Mapping[str, Any]) -> tuple[Event | None, str]:
+        """One event, and the name of the agent to which it happened; empty for that of the session."""
+        if message.get("type") != _BESIDE:
+            return self.decode(message), ""
+        payload = lenient_json.mapping(message.get("payload"))
+        source = _text(payload, "agent_id")[:MAX_WORD]
+        if not source:
+            return None, ""
+        decoder = self._beside.setdefault(source, Decoder())
+        return decoder.decode(lenient_json.mapping(payload.get("event"))), source
 
     def decode(self, message: Mapping[str, Any]) -> Event | None:
         """Decode one event; None if it is unknown or invalid."""
@@ -422,6 +453,11 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             if answer is None or not request_id:
                 return None
             return ev.ApprovalResolved(request_id, answer, _text(data, "feedback"))
+        case "MarksChanged":
+            return ev.MarksChanged(
+                tuple(_pairs(data.get("names"), _is_text)),
+                tuple(_pairs(data.get("pins"), _is_whole)),
+            )
         case "FilesAttached":
             number, files = data.get("number"), data.get("files")
             if not (_is_whole(number) and isinstance(files, list)):
@@ -432,7 +468,8 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             steer_id, text = data.get("id"), data.get("text")
             if not (isinstance(steer_id, str) and isinstance(text, str)):
                 return None
-            return ev.SteerQueued(steer_id, text, images_of(data.get("images")))
+            when = "after the turn" if data.get("when") == "after the turn" else "now"
+            return ev.SteerQueued(steer_id, text, images_of(data.get("images")), when)
         case "SteerInput" | "SteerWithdrawn":
             said = data.get("user_input")
             return ev.SteerTaken(
@@ -441,6 +478,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
                 name == "SteerWithdrawn",
                 number if _is_whole(number := data.get("number")) else 0,
                 images_of(data.get("images", said)),
+                data.get("handed_back") is True,
             )
         case _:
             kind = _STORED_BY_FIELD.get(name)
@@ -574,6 +612,16 @@ _STATUS = tuple(_status_fields())
 
 def _text(data: Mapping[str, Any], key: str) -> str:
     return lenient_json.text(data.get(key))
+
+
+def _pairs(value: object, fits: _Fits) -> Iterator[tuple[str, Any]]:
+    """The pairs of a text and of what fits that a list holds."""
+    for one in lenient_json.listing(value):
+        match lenient_json.listing(one):
+            case [str(name), found] if fits(found):
+                yield name, found
+            case _:
+                pass
 
 
 def _joined_text(value: object) -> str:

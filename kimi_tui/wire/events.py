@@ -13,12 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from kimi_tui.agent_parts import Mode
+from kimi_tui.display_names import some_of
 from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
+When = Literal["now", "after the turn"]
+"""When a message that the user says goes in: before the next step, or in a turn of its own."""
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
 """The operations that make another world line live."""
 SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
@@ -362,18 +366,24 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """Text typed while the agent works, with the images pasted into it; it goes in before the next step."""
+    """A message, or a command, that the user said and that waits, with the images pasted into it.
+
+    "now" it goes in before the next step, or begins a turn when nothing runs; "after the turn" it begins one behind that. The
+    wire tells late subscribers of what still waits.
+    """
 
     id: str
     text: str
     images: tuple[ImageBlock, ...] = ()
+    when: When = "now"
 
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do.
+    """What waited went in, as message `number` behind the newest checkpoint, as pins count; `images` are as in `TurnBegin`.
 
-    `images` are as in `TurnBegin`.
+    `withdrawn`: it does not wait any more, and did not go in. The user took it back, a turn begins with it (`TurnBegin` follows), or
+    the engine gives it back unasked (`handed_back`): what it was for was stopped, or it cannot be said.
     """
 
     id: str
@@ -381,6 +391,7 @@ class SteerTaken:
     withdrawn: bool = False
     number: int = 0
     images: tuple[ImageBlock, ...] = ()
+    handed_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,9 +481,7 @@ def toll_words(
     what += f" ({name})" if name else ""
     if not files:
         return what
-    named = ", ".join(files[:_MOST_NAMED])
-    more = f" and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
-    return f"{what}; {named}{more} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
+    return f"{what}; {some_of(files, _MOST_NAMED)} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
 
 
 DISK_TOPIC = "disk"
@@ -502,9 +511,50 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class ModeChanged:
-    """What is asked from now on is another thing, by an answer to a plan. Of this run alone, and not recorded."""
+    """The approval mode is another one, whoever changed it. Of this run of the program alone, and not recorded."""
 
-    mode: str
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class TitleChanged:
+    """The session is called `title` from now on. Where nobody named it (`named` is false), that is how it began; until one
+    of these comes, it is called as the first message in it begins."""
+
+    title: str
+    named: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChanged:
+    """The model in use is another one, or something else is known of it or asked of it.
+
+    Attributes:
+        name: as its server calls it; empty while none is set.
+        window: its context size in tokens.
+        thinking: how it is asked to think: `on`, an effort, or empty where it is not.
+        choices: the settings of thinking that it takes.
+        setting: the setting that the user made; empty for none.
+    """
+
+    name: str
+    window: int = 0
+    thinking: str = ""
+    choices: tuple[str, ...] = ()
+    setting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarksChanged:
+    """All names and pins of the session, by the uids that checkpoints have now and by those that they had first.
+
+    Attributes:
+        names: each as a checkpoint's uid and its name, which is also that of a world line.
+        pins: the pinned messages, each as a checkpoint's uid and its number behind that.
+    """
+
+    names: tuple[tuple[str, str], ...] = ()
+    pins: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,11 +566,13 @@ class ToolsChanged:
             empty in a record; only an event with an added or removed tool is recorded.
         added: the tools that were added to the session, by name.
         removed: the tools that were removed. A tool in both was replaced by another with the same name.
+        names: all tools of the session, also while they are off. Like `form` it concerns this run only.
     """
 
     form: Literal["", "on", "lean", "off"] = ""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,6 +610,9 @@ Event = (
     | FilesRestored
     | LineChanged
     | ModeChanged
+    | TitleChanged
+    | ModelChanged
+    | MarksChanged
     | ToolsChanged
     | JobsChanged
     | PromptProgress
@@ -565,6 +620,8 @@ Event = (
 )
 
 
+SESSION_FACTS = TitleChanged | ModelChanged | MarksChanged
+"""Events that tell of the whole session and are recorded wherever it stands: they belong to no step."""
 STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
 """Events that only bring more of a text: there are many per second while an answer is written or a tool runs."""
 
@@ -576,12 +633,14 @@ class EventRecord(NamedTuple):
         seq: counts from 1 within a session.
         at: seconds since 1970.
         foreign: whether another program (kimi-cli) recorded it; such records have no events of checkpoints.
+        source: the name of the agent whose event it is, for an agent beside the session's own; empty for the session's own.
     """
 
     seq: int
     at: float
     event: Event
     foreign: bool = False
+    source: str = ""
 
 
 def iso_seconds(iso: str, otherwise: float = 0.0) -> float:

@@ -16,6 +16,8 @@ from kimi_tui.wire.events import (
     EventRecord,
     Notice,
     StatusUpdate,
+    SteerQueued,
+    SteerTaken,
     TurnEnd,
     continues,
     text_of,
@@ -48,7 +50,8 @@ class Subscription:
         if self._pending:
             last = self._pending[-1]
             # A call that begins is an event of its own, although its arguments continue in others.
-            if type(last.event) is type(event) and continues(last.event, event):
+            is_more = type(last.event) is type(event) and last.source == record.source
+            if is_more and continues(last.event, event):
                 before = text_of(last.event)
                 if len(before) < _MERGED_CHARS:
                     whole = with_text(event, before + text_of(event))
@@ -100,13 +103,29 @@ class Wire:
         # The unsolved notices by topic, and the notices that were published while there was no listener.
         self._unsolved: dict[str, EventRecord] = {}
         self._missed_notices: list[EventRecord] = []
+        # What the user said and waits, by its id.
+        self._queued: dict[str, EventRecord] = {}
 
-    def publish(self, event: Event) -> EventRecord:
-        """Queue the event for every subscriber; returns it with its number and time."""
-        record = EventRecord(self._next_seq, time.time(), event)
+    @property
+    def newest_seq(self) -> int:
+        """The number of the newest event that was published, or of what was recorded before."""
+        return self._next_seq - 1
+
+    def publish(self, event: Event, source: str = "") -> EventRecord:
+        """Queue the event for every subscriber; returns it with its number and time.
+
+        Args:
+            event: what happened.
+            source: the name of the agent beside that of the session to which it happened; empty for the session's own.
+        """
+        record = EventRecord(self._next_seq, time.time(), event, source=source)
         self._next_seq += 1
         if isinstance(event, Notice):
             self._remember(event, record)
+        elif isinstance(event, SteerQueued):
+            self._queued[event.id] = record
+        elif isinstance(event, SteerTaken):
+            self._queued.pop(event.id, None)
         for subscription in self._subscriptions:
             subscription.put(record)
         return record
@@ -114,10 +133,10 @@ class Wire:
     def subscribe(
         self, wake: Callable[[Event], None] | None = None, *, records: bool = False
     ) -> Subscription:
-        """A new subscription to what is published from now on.
+        """Return a new subscription to what is published from now on.
 
-        It also gets the notices that are not solved yet, and those published while nobody listened: trouble that begins
-        before a screen listens must not be lost.
+        It also gets what the user said and waits, the notices that are not solved yet, and those published while nobody
+        listened: trouble that begins before a screen listens must not be lost.
 
         Args:
             wake: called on the loop with the event when the queue was empty, or held nothing but `StatusUpdate` until then, and
@@ -129,7 +148,11 @@ class Wire:
         if not records:
             self._n_listeners += 1
             subscription.listens = True
-            missed = [*self._unsolved.values(), *self._missed_notices]
+            missed = [
+                *self._queued.values(),
+                *self._unsolved.values(),
+                *self._missed_notices,
+            ]
             self._missed_notices.clear()
             for record in sorted(missed, key=lambda one: one.seq):
                 subscription.put(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from support.conversation import Conversation
+from support.conversation import Conversation, pinned
 
 from kimi_tui.projection.blocks import AgentBlock, Block, CompactionBlock, DMailBlock, NoticeBlock
 from kimi_tui.projection.transcript import TranscriptModel
@@ -90,7 +90,7 @@ def test_what_is_pinned_stands_before_the_letter_under_its_checkpoint() -> None:
         (1, "new", 2),
     ]
     assert not card.pinned
-    model.set_pins(frozenset({("new", 2)}))
+    model.apply(pinned(("new", 2)))
     assert [block.pinned for block in model.blocks] == [False, False, False, True]
 
 
@@ -175,7 +175,7 @@ def test_what_stays_does_not_dim_while_the_rest_goes() -> None:
     model = played(talk)
     flow = Flow(ROOM)
     flow.update(model.blocks, 0)
-    model.set_pins(frozenset({(uid_of(talk, 1), 0)}))
+    model.apply(pinned((uid_of(talk, 1), 0)))
     arrive(talk, letter(0, 2, uid_of(talk, 1)))
     played(talk, model)
     motion = revert_animation_of(flow, 0, 0, 40, model.blocks)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from support.conversation import named
 from support.story import TRIGGER, Teller, until_arrived, whole_story
 
 from kimi_tui.projection.timeline import TimelineModel
@@ -386,7 +387,7 @@ def test_a_bookmark_stays_with_its_checkpoint_on_whatever_line() -> None:
     t.step()
     uid = t.line[1][0]
     model = model_of(t)
-    model.mark({uid: "Here it worked"}, frozenset())
+    model.apply(named((uid, "Here it worked")))
     told = len(t.records)
     t.rewind(1)
     for record in t.records[told:]:
@@ -394,12 +395,12 @@ def test_a_bookmark_stays_with_its_checkpoint_on_whatever_line() -> None:
     line = model.tree.lines[1]
     assert [p.bookmark for p in line.checkpoints] == ["Here it worked"]
     # A line is found by its name, too.
-    model.mark({line.mark: "The  long way"}, frozenset())
+    model.apply(named((line.mark, "The  long way")))
     model.rows.filter("long way")
     assert [(row.kind, row.line) for row in model.rows] == [("line", line)]
     assert model.line_name(1) == "The long way"
     assert [p.bookmark for p in line.checkpoints] == [""]
-    model.mark({}, frozenset())
+    model.apply(named())
     assert len(model.rows) == 0
 
 

@@ -8,7 +8,14 @@ from typing import TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fields, slow_import
+from support.conversation import (
+    LETTER,
+    TOKENIZER_DIFF,
+    Conversation,
+    pinned,
+    quoted_fields,
+    slow_import,
+)
 
 from kimi_tui.projection.blocks import (
     AgentBlock,
@@ -502,7 +509,7 @@ def test_steers_wait_at_the_end_until_they_go_in() -> None:
     assert isinstance(steer, UserBlock)
     assert (steer.text, steer.queued) == ("And tabs", False)
     # A pin means this message, and not the answer that began the step.
-    assert model.set_pins(frozenset({(steer.uid, 2)})).first is not None
+    assert model.apply(pinned((steer.uid, 2))).first is not None
     assert [block for block in model.blocks if block.pinned] == [steer]
 
 

@@ -14,7 +14,7 @@ from kimi_tui.soul.approval import Approval, Mode, QuestionNotShown
 from kimi_tui.tool_cards import DisplayBlock
 from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, TO_RUN, ApprovalQuestion
 from kimi_tui.tools.outcome import FileEdit, ToolProblem, ToolRejected
-from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved, ModeChanged
 from kimi_tui.wire.queue import Subscription, Wire
 
 RUN = ApprovalQuestion(TO_RUN, "Run this command?", "make test")
@@ -158,7 +158,7 @@ async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     request = await asked(heard)
     approval.set_mode("all")
     approval.set_mode("all")
-    assert heard.drain() == []
+    assert [record.event for record in heard.drain()] == [ModeChanged("all")]
     assert not waiting.done()
     assert approval.answer(request.id, "no")
     with pytest.raises(ToolRejected):
@@ -268,7 +268,7 @@ async def test_a_mode_that_covers_a_question_while_its_diff_is_made(
     monkeypatch.setattr(approvals, "diffs_of", change_the_mode)
     heard = wire.subscribe()
     await ask(approval, EDIT)
-    assert heard.drain() == []
+    assert [record.event for record in heard.drain()] == [ModeChanged("edits")]
 
 
 async def test_a_question_that_cannot_be_shown_is_a_no_and_the_next_is_put(

@@ -14,6 +14,9 @@ from support.chat_server import call, say
 from support.soul import Stage, Tool, stage, until_end
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ThoughtBlock, ToolBlock
+from kimi_tui.projection.comparison import number_of
+from kimi_tui.projection.session_model import reduce
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
@@ -28,7 +31,6 @@ from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tui.replay.source import read
-from kimi_tui.tui.state import MainState, reduce
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
@@ -105,11 +107,11 @@ async def test_a_call_that_ran_when_the_program_was_killed_is_a_stopped_one(
             if opening:
                 await soul.travel.rewind(Target(1))
                 compared = await soul.lines.compare(1)
-                left = [m for m in compared.other if m.kind == "tool"]
-                assert [(m.name, m.target, m.text) for m in left] == [
-                    ("Shell", "sleep 300", INTERRUPTED)
-                ]
-                assert left[0].failed
+                (left,) = shown([*compared.other])
+                assert (left.tool, left.target, left.message) == ("Shell", "sleep 300", INTERRUPTED)
+                assert left.state == "stopped"
+                # There is no result: what called is sent.
+                assert number_of(left, [left]) == left.number
                 (left_card,) = shown(await soul.lines.read(1))
                 assert left_card.state == "stopped"
         finally:
@@ -164,7 +166,7 @@ def test_an_answer_that_was_cut_off_is_not_still_written(end: tuple[Event, ...],
     records = recorded(*BEGUN, *end)
     records += closing_events(records)
     assert closing_events(records) == []
-    transcript, timeline, state = TranscriptModel(), TimelineModel(), MainState()
+    transcript, timeline, state = TranscriptModel(), TimelineModel(), SessionState()
     for record in records:
         transcript.apply(record)
         timeline.apply(record)

@@ -1,4 +1,4 @@
-"""Many small cases of one test, gone through in one item.
+"""Runs many small cases of one test in one item.
 
 Each item is collected by every worker and reported by one, which takes longer than most cases of a table: those that need nothing
 made for them share an item.
@@ -16,7 +16,7 @@ import pytest
 
 
 def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Run a test, a coroutine function or not, with all cases, and tell with the error which one it was that failed.
+    """Return a decorator that runs a test, coroutine function or not, with all cases; an error names the case that failed.
 
     Its other arguments are fixtures, which are the same for all cases.
 
@@ -74,7 +74,7 @@ def _named(case: dict[str, Any]) -> Iterator[None]:
 
 
 def _as(test: Callable[..., Any], run: Callable[..., Any], given: list[str]) -> Callable[..., Any]:
-    """Give what runs a test the name of it, and its fixtures alone."""
+    """Give the function that runs a test the test's name, and its fixtures alone."""
     wanted = inspect.signature(test).parameters
     assert wanted.keys() >= {*given}, given
     functools.update_wrapper(run, test)

@@ -22,10 +22,10 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 import kimi_tui.tui
+from kimi_tui.projection import session_model as main_model
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui import state as main_model
 from kimi_tui.tui.faults import Callbacks, each, reported, run_detached
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.cases import each
 
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
     HeaderText,
@@ -17,7 +18,7 @@ from kimi_tui.tui.frame import (
 )
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
-from kimi_tui.tui.state import MODE_WORDS, MainState
+from kimi_tui.tui.state import MODE_WORDS
 
 HEADING = HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
 
@@ -91,7 +92,7 @@ def test_a_model_that_is_a_path_is_named_by_its_last_part(model: str, name: str)
 
 @given(st.integers(0, 120))
 def test_the_footer_shows_whole_pairs_only(width: int) -> None:
-    pairs = hints("prompt", MainState(running=True), {}, UNICODE, 0.0)
+    pairs = hints("prompt", SessionState(running=True), {}, UNICODE, 0.0)
     shown = fit_hints(pairs, width)
     assert [pair for pair in shown if pair[0] != "Esc"] == [
         pair for pair in pairs if pair[0] != "Esc"
@@ -101,7 +102,7 @@ def test_the_footer_shows_whole_pairs_only(width: int) -> None:
 
 @pytest.mark.parametrize("width", [9, 20, 56, 76, 116])
 def test_the_footer_names_the_way_out_before_anything_else(width: int) -> None:
-    pairs = hints("timeline", MainState(), {}, UNICODE, 0.0)
+    pairs = hints("timeline", SessionState(), {}, UNICODE, 0.0)
     assert ("Esc", "close") in fit_hints(pairs, width)
     assert fit_hints((("Enter", "send"),), 3) == ()
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from rich.cells import cell_len
 from support.cases import each
 
-from kimi_tui.tui.state import MainState, reduce, settled
+from kimi_tui.projection.session_model import reduce, settled
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -30,10 +31,10 @@ from kimi_tui.wire.events import (
     TurnEnd,
 )
 
-BEGIN = MainState()
+BEGIN = SessionState()
 
 
-def after(*events: Event, state: MainState = BEGIN) -> MainState:
+def after(*events: Event, state: SessionState = BEGIN) -> SessionState:
     """The state after some events, a second apart."""
     for number, event in enumerate(events, 1):
         state = reduce(state, EventRecord(number, 1000.0 + number, event))
@@ -73,7 +74,7 @@ def test_since_when_an_answer_is_waited_for() -> None:
 def test_the_title_is_the_first_thing_said() -> None:
     assert after(TurnBegin("one"), TurnBegin("two")).title == "one"
     assert cell_len(after(TurnBegin("x" * 500)).title) <= 60
-    assert after(TurnBegin("\x1b[2Jhi"), state=MainState()).title == "hi"
+    assert after(TurnBegin("\x1b[2Jhi"), state=SessionState()).title == "hi"
 
 
 @each(

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimi_tui.agent_parts import Mode
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session import schema
 from kimi_tui.tool_cards import (
@@ -108,6 +109,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "tuple[ImageBlock, ...]": st.lists(IMAGES, max_size=3).map(tuple),
     "CheckpointKind": st.sampled_from(get_args(ev.CheckpointKind)),
     "Operation": st.sampled_from(get_args(ev.Operation)),
+    "When": st.sampled_from(get_args(ev.When)),
     "ApprovalAnswer": st.sampled_from(get_args(ev.ApprovalAnswer)),
     "FailureKind": st.sampled_from(get_args(ev.FailureKind)),
     "Literal['done', 'interrupted', 'rejected', 'error']": st.sampled_from(
@@ -116,6 +118,9 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "Literal['info', 'warning', 'error']": st.sampled_from(["info", "warning", "error"]),
     "Literal['agent', 'person']": st.sampled_from(["agent", "person"]),
     "Literal['', 'on', 'lean', 'off']": st.sampled_from(["", "on", "lean", "off"]),
+    "Mode": st.sampled_from(get_args(Mode)),
+    "tuple[tuple[str, str], ...]": st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
+    "tuple[tuple[str, int], ...]": st.lists(st.tuples(TEXT, COUNT), max_size=3).map(tuple),
     "RequestKind": st.sampled_from(get_args(RequestKind)),
     "Card | None": st.none() | CARDS,
 }
@@ -146,8 +151,11 @@ def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> No
     event = data.draw(events_of(kind))
     if isinstance(event, ev.ToolCall | ev.ToolResult) and event.id == event.key:
         return  # stored once, and an id of its own is not needed then
-    line = json.loads(json.dumps(encode_record(ev.EventRecord(7, 12.5, event))))
-    assert Decoder().decode_record(line, 1) == ev.EventRecord(7, 12.5, event)
+    source = data.draw(st.sampled_from(["", "reviewer"]))
+    record = ev.EventRecord(7, 12.5, event, source=source)
+    line = json.loads(json.dumps(encode_record(record)))
+    assert ("reviewer" in str(line)) == bool(source)
+    assert Decoder().decode_record(line, 1) == record
 
 
 # As large as JSON allows, which is larger than any float, and what Python's reader takes for numbers besides.

@@ -1061,7 +1061,7 @@ def _begin_bubblewrap(
             os.close(errors)
             return
         os.close(errors)
-        said = _said(heard)
+        said = _until_started(heard)
         _remove_mount_points(covered, paths["write"])
         if said.split(b"\n")[-2:] == [STARTED.encode(), b""]:
             stay(child, True)
@@ -1101,7 +1101,7 @@ def begin_behind(arguments: list[str]) -> None:
         os._exit(127)
 
 
-def _said(heard: int) -> bytes:
+def _until_started(heard: int) -> bytes:
     """Return the bytes from a pipe up to the line `STARTED`, or to its end."""
     said = b""
     while not said.endswith(f"{STARTED}\n".encode()) and len(said) < _MOST_SAID:

@@ -86,7 +86,7 @@ def _with_links(git: str, name: str) -> Iterator[str]:
 
 
 def _leads_back(tree: str, git: str) -> bool:
-    """Whether the settings of a linked working tree are those of its repository, as far as they are written yet."""
+    """Return whether the settings of a linked working tree are those of its repository, as far as they are written yet."""
     path = os.path.join(tree, "commondir")
     try:
         status = os.lstat(path)
@@ -122,7 +122,7 @@ def inner_repositories(git: str) -> Iterator[str]:
 
 
 def is_of_objects(place: str, name: str) -> bool:
-    """Whether a folder is one of the thousands that hold objects, named by the beginnings of their hashes.
+    """Return whether a folder is one of the thousands that hold objects, named by the beginnings of their hashes.
 
     Args:
         place: the path of the folder above it.

@@ -105,7 +105,7 @@ class HomeView:
     readable: tuple[str, ...] = ()
 
     def hides(self, path: str) -> bool:
-        """Whether a real path is missing for commands, according to this view."""
+        """Return whether a real path is missing for commands, according to this view."""
         if not is_under(path, self.emptied) or is_under(path, self.shown):
             return False
         there = (*self.shown, *(one for one, _ in (*self.links, *self.texts)))
@@ -194,7 +194,7 @@ def setting_for(paths: Iterable[str], view: HomeView) -> str:
 
 
 def is_secret_place(path: str, environ: Mapping[str, str]) -> bool:
-    """Whether a real path below the home folder is known to hold credentials, by its place or its names."""
+    """Return whether a real path below the home folder is known to hold credentials, by its place or its names."""
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     names = os.path.relpath(path, home).split("/")
     rules = protected_names.secrets()
@@ -372,7 +372,7 @@ class _Found:
         return found, end
 
     def _is_plain(self, place: str) -> bool:
-        """Whether a path in an emptied folder has no link in it; most have none, and share the folders above them."""
+        """Return whether a path in an emptied folder has no link in it; most have none, and share the folders above them."""
         if place in self._plain:
             return True
         folder, name = os.path.split(place)

@@ -197,10 +197,10 @@ def once_writable(environ: Mapping[str, str]) -> Iterator[str]:
     Paths are as named, not real ones, and need not exist.
     """
     yield from app_paths.home_places(environ, _CACHE, "Library/Caches", ".npm", *_TOOLS, *_PRIVATE)
-    yield from _named(environ).values()
+    yield from _caches_of_variables(environ).values()
 
 
-def _named(environ: Mapping[str, str]) -> dict[str, str]:
+def _caches_of_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the caches that the user's variables name."""
     return {
         variable: os.path.join(named, below) if below else named
@@ -249,7 +249,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
         usable(os.path.join(place, name)) for place, _ in caches for name in (*_CACHES, *used)
     ]
     missing: dict[str, str] = {}
-    named = _named(environ)
+    named = _caches_of_variables(environ)
     overlaid += [end for end in map(usable, named.values()) if end and not is_under(work, (end,))]
     for name, variable in _TOOLS.items():
         places = [named[variable]] if variable in named else places_of(name)

@@ -175,7 +175,7 @@ class Policy:
         return [path for path, was in self.held.items() if now.get(path, was) != was]
 
     def may_write(self, path: str) -> bool:
-        """Whether a command may change the file or folder at this path."""
+        """Return whether a command may change the file or folder at this path."""
         real = os.path.realpath(os.path.join(self.work, path))
         if _under(real, (*self.kept, *self.hidden, *self.sockets)):
             return False
@@ -187,7 +187,7 @@ class Policy:
         return not _under(os.path.realpath(os.path.join(self.work, path)), self.pinned)
 
     def refuses_read(self, path: str, *, is_for_writing: bool) -> bool:
-        """Whether the sandbox keeps a command from reading this path: it is hidden, and exists.
+        """Return whether the sandbox keeps a command from reading this path: it is hidden, and exists.
 
         Args:
             path: the path as the command names it.
@@ -206,7 +206,7 @@ class Policy:
         return os.path.realpath(os.path.join(self.work, path))
 
     def hides(self, real: str) -> bool:
-        """Whether a real path is hidden from a command, or missing for it."""
+        """Return whether a real path is hidden from a command, or missing for it."""
         if _under(real, (*self.hidden, *self.sockets)):
             return True
         return self.home.hides(real) and not _under(real, self.writable)
@@ -364,7 +364,7 @@ def policy_for(
 
 
 def _is_there(path: str, view: HomeView, roots: Sequence[str]) -> bool:
-    """Whether a hidden path has to be covered: it is not in an emptied folder, or is below a shown or writable path."""
+    """Return whether a hidden path has to be covered: it is not in an emptied folder, or is below a shown or writable path."""
     if not _under(path, view.emptied):
         return True
     return _under(os.path.dirname(path), view.shown) or _under(path, roots)
@@ -482,7 +482,7 @@ class _Held(NamedTuple):
     text: str | None
 
     def runs_other(self, path: str) -> bool:
-        """Whether the programs that the file names have changed since, or may have."""
+        """Return whether the programs that the file names have changed since, or may have."""
         now = _held(path)
         if now.stamp == self.stamp:
             return False
@@ -728,7 +728,7 @@ def _look(
 
 
 def _is_git_too(folder: str, name: str) -> bool:
-    """Whether this is `.git` under another spelling, which file systems that ignore case accept."""
+    """Return whether this is `.git` under another spelling, which file systems that ignore case accept."""
     if name.isascii() and not name.startswith("."):
         return False
     return folded(name) == ".git" and os.path.lexists(os.path.join(folder, ".git"))
@@ -1030,7 +1030,7 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
 
 
 def _has_own_settings(git: str) -> bool:
-    """Whether a repository has settings of its own for each working tree."""
+    """Return whether a repository has settings of its own for each working tree."""
     try:
         text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="replace")
     except OSError:
@@ -1200,7 +1200,7 @@ def shared_repository(folder: str) -> str:
 
 
 def is_own_repository(folder: str) -> bool:
-    """Whether the files that git would show for a folder are the folder's own, as far as its repository does not name another's.
+    """Return whether the files that git would show for a folder are the folder's own, as far as its repository does not name another's.
 
     A file `.git` counts if the repository that it names lies in the folder, or names the folder.
     """
@@ -1219,7 +1219,7 @@ def is_own_repository(folder: str) -> bool:
 
 
 def has_parts_elsewhere(git: str) -> bool:
-    """Whether a repository takes commits, refs or settings from somewhere else."""
+    """Return whether a repository takes commits, refs or settings from somewhere else."""
     return any(os.path.lexists(os.path.join(git, name)) for name in _GIT_ELSEWHERE) or any(
         os.path.islink(os.path.join(git, name)) for name in _GIT_OWN
     )

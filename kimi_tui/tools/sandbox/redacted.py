@@ -97,7 +97,7 @@ def _left_out(name: str, text: str) -> set[int]:
 
 
 def _holds(line: str, is_of_curl: bool) -> bool:
-    """Whether a line, without the space around it, sets a value with the name of a credential, or an address with a password."""
+    """Return whether a line, without the space around it, sets a value with the name of a credential, or an address with a password."""
     if line.startswith("["):
         return False
     lower = line.lower()
@@ -113,7 +113,7 @@ def _holds(line: str, is_of_curl: bool) -> bool:
 
 
 def _has_value(behind: str) -> bool:
-    """Whether the text after a word gives it a value: `_name = x`, `": "x"`."""
+    """Return whether the text after a word gives it a value: `_name = x`, `": "x"`."""
     name_end = next((at for at, char in enumerate(behind) if char in _SEPARATORS), -1)
     value = behind[name_end:].strip(_SEPARATORS) if name_end >= 0 else ""
     # An empty text in quotes is no value; three quotes begin one.
@@ -121,7 +121,7 @@ def _has_value(behind: str) -> bool:
 
 
 def _has_user(line: str) -> bool:
-    """Whether an address in a line names a user who may have a password."""
+    """Return whether an address in a line names a user who may have a password."""
     for behind in line.split("://")[1:]:
         server = behind.split("/", 1)[0].split(None, 1)
         user, found, _ = server[0].rpartition("@") if server else ("", "", "")
@@ -131,14 +131,14 @@ def _has_user(line: str) -> bool:
 
 
 def _has_anaconda_token(line: str) -> bool:
-    """Whether an address has a token in its path, as those of Anaconda (`/t/TOKEN/channel`)."""
+    """Return whether an address has a token in its path, as those of Anaconda (`/t/TOKEN/channel`)."""
     return any(
         len(behind.split("/", 1)[0]) >= _FEWEST_OF_ANACONDA for behind in line.split("/t/")[1:]
     )
 
 
 def _goes_on(line: str) -> bool:
-    """Whether the value that begins in a line may end in another line that is not indented: a text in three quotes, or an
+    """Return whether the value that begins in a line may end in another line that is not indented: a text in three quotes, or an
     unclosed one.
     """
     return any(line.count(quotes) % 2 for quotes in ('"""', "'''"))

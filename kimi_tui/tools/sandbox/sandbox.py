@@ -606,9 +606,9 @@ def _trouble(confined: Confined, work: Path) -> str:
             orders = reports = -1
             try:
                 assert process.stdout is not None
-                said = _read(process.stdout.fileno(), deadline).strip()
+                said = _read_pipe(process.stdout.fileno(), deadline).strip()
                 os.write(end, b"KQ")
-                report = _read(heard, deadline)
+                report = _read_pipe(heard, deadline)
                 process.wait(max(deadline - time.monotonic(), 0))
             except (TimeoutError, subprocess.TimeoutExpired):
                 with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -629,7 +629,7 @@ def _trouble(confined: Confined, work: Path) -> str:
     return said or why or "the trial could not be run"
 
 
-def _read(descriptor: int, deadline: float) -> str:
+def _read_pipe(descriptor: int, deadline: float) -> str:
     """Read a pipe until its other end is closed, at most `_MOST_BYTES`.
 
     Raises:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.keyboard import SeenQuestion
@@ -29,21 +29,20 @@ from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.slices import in_slices
-from kimi_tui.tui.state import MainState, Queued, title_of
 
 if TYPE_CHECKING:
     from kimi_tui.agent_parts import PartName
     from kimi_tui.config.settings import Config
     from kimi_tui.demo import Demo
     from kimi_tui.images import Image
-    from kimi_tui.llm.provider import ChatProvider, ModelInfo
     from kimi_tui.soul.approval import Mode
+    from kimi_tui.soul.inbox import Inbox, Said
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
-    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
+    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ModelChanged, Notice, When
 
 
 OPENING = "opening"
@@ -65,7 +64,6 @@ class ConversationController:
         launch: how to start a session that is begun from this one.
         state: the state of the session for header, prompt and footer.
         allows_all: whether the mode that allows everything was set by name, and so is among those that a key goes through.
-        follow_ups: the messages that wait for the end of the turn, oldest first.
         drafts: stores text that was written and not sent; None before the session is open.
         kept: after the end, a sentence on the files of the demo that are kept; empty for none.
         unsent_text: after the end, the text that could be neither sent nor stored, with the reason; empty for none.
@@ -82,17 +80,10 @@ class ConversationController:
     class StateChanged(Message, bubble=False):
         """The state that the frame shows has changed."""
 
-        def __init__(self, old: MainState, new: MainState) -> None:
+        def __init__(self, old: SessionState, new: SessionState) -> None:
             super().__init__()
             self.old = old
             self.new = new
-
-    class FollowUpDue(Message, bubble=False):
-        """A message that waited for the end of the turn is to be sent now."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
 
     class Suggested(Message, bubble=False):
         """The demo suggests the next message; empty at its end."""
@@ -112,23 +103,20 @@ class ConversationController:
         self._feed: Feed | None = None
         """The events of the open session; None before."""
         self._drawing: asyncio.Task[None] | None = None
-        self._early: list[Queued] = []
-        """Said before the session was open."""
-        self._n_early = 0
+        self._inbox: Inbox | None = None
         self._has_said = False
         """Whether a message was sent in this session."""
         self.drafts: Drafts | None = None
-        self.follow_ups: list[str] = []
+        self._giving_back: asyncio.Task[None] | None = None
         self._is_open = asyncio.Event()
         self._live = False
         self._n_told = 0
         """Events of the history that the session had."""
-        self._turn: asyncio.Task[None] | None = None
         self._order = asyncio.Lock()
-        """One message after another is read, stored and said."""
+        """The images of one message after another are read."""
         self._n_coming = 0
-        """So many messages are on their way to the agent."""
-        self.state = MainState(mode=launch.mode)
+        """So many messages wait for their images, or for the images of one before."""
+        self.state = SessionState(mode=launch.mode)
         self.allows_all = launch.mode == "all"
         # What the screen was told last: of a history only the end is worth telling.
         self._told = self.state
@@ -142,9 +130,6 @@ class ConversationController:
         self._session_id = ""
         """Of a session in which something was said."""
         self._opened: Opened | None = None
-        self._provider: ChatProvider | None = None
-        self._thinking = ""
-        """What `/thinking` set in this run."""
         self._listed: tuple[str, ...] = ()
         """The models that the server lists."""
         self._asked_for_models: ModelChoice | None = None
@@ -157,6 +142,16 @@ class ConversationController:
     def running(self) -> bool:
         """Whether a turn or an operation is under way."""
         return self.soul is not None and self.soul.running
+
+    @property
+    def inbox(self) -> Inbox:
+        """What the user said and the context does not hold yet, from before the session is open."""
+        if self._inbox is None:
+            # Not before the first paint, with modules of the engine.
+            from kimi_tui.soul.inbox import Inbox
+
+            self._inbox = Inbox()
+        return self._inbox
 
     async def open(self) -> Opened:
         """Open the session and begin to show it.
@@ -180,7 +175,9 @@ class ConversationController:
         from kimi_tui.tui.transcript.transcript import import_for
 
         try:
-            opened = await open_session(self.launch, self._found, self._wants_fork, import_for)
+            opened = await open_session(
+                self.launch, self._found, self._wants_fork, import_for, self.inbox
+            )
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -188,23 +185,21 @@ class ConversationController:
         self.soul = opened.soul
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
-        self._provider = opened.provider
         self._bench.prompt.area.past = PromptHistory(opened.past)
-        self._change(
-            self.state._replace(
-                title=_title(opened),
-                model=model_words(opened.provider),
-                mode=opened.soul.mode,
-                tools=opened.soul.tools_form,
-                parts=parts_of(opened.soul),
-            )
-        )
-        self._bench.start(self._prepare(opened.soul, opened.provider))
+        from kimi_tui.projection.session_model import reduce
+        from kimi_tui.wire.events import EventRecord
+
+        state = self.state._replace(parts=parts_of(opened.soul))
+        # The header need not wait for a long history.
+        for fact in opened.soul.facts:
+            state = reduce(state, EventRecord(0, 0.0, fact))
+        self._change(state)
+        self._bench.start(self._prepare_model(opened.soul))
         self._bench.start(self._learn_folder(opened.soul))
         from kimi_tui.tui.main.drafts import Drafts
 
         self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
-        self._bench.start(self.drafts.give_back(lambda: self._has_said))
+        self._giving_back = self._bench.start(self.drafts.give_back(lambda: self._has_said))
         self._n_told = len(opened.history)
         self._feed = Feed(opened.soul.wire, opened.history, self._bench.tasks)
         self._drawing = self._bench.start(self._draw_events(self._feed))
@@ -231,7 +226,7 @@ class ConversationController:
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title or 'the session'}{count}"
-        self._show_waiting(self._early)
+        self._show_waiting()
 
     async def _wants_fork(self, held: EarlierSession) -> bool:
         """Ask whether to go on in a fork of a session that another program has open; the question goes when this is cancelled."""
@@ -248,20 +243,18 @@ class ConversationController:
         finally:
             question.dismiss(None)
 
-    def _show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
-        """Show the messages that wait for the session to be open at the end of the chat."""
-        if not waiting and not gone:
+    def _show_waiting(self, gone: Sequence[Said] = ()) -> None:
+        """Show at the end of the chat what waits for the session to be open; its events are drawn behind the history."""
+        if self._live or not (self.inbox.waiting or gone):
             return
-        from kimi_tui.projection.blocks import UserBlock
-        from kimi_tui.wire.events import EventRecord, SteerQueued, SteerTaken
+        from kimi_tui.wire.events import EventRecord, SteerTaken
 
-        transcript, now = self._bench.transcript, time.time()
-        shown = {block.steer for block in transcript.blocks if isinstance(block, UserBlock)}
-        events = [
+        now = time.time()
+        events = (
             *(SteerTaken(one.id, one.text, withdrawn=True) for one in gone),
-            *(SteerQueued(one.id, one.text) for one in waiting if one.id not in shown),
-        ]
-        transcript.apply([EventRecord(0, now, event) for event in events])
+            *(one.queued for one in self.inbox.waiting),
+        )
+        self._bench.transcript.apply([EventRecord(0, now, event) for event in events])
 
     async def opened(self, needs: PartName | None = None, *, quietly: bool = False) -> KimiSoul:
         """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`.
@@ -288,25 +281,19 @@ class ConversationController:
         """Update the completions and the hint over the prompt."""
         self._bench.prompt.area.post_message(PromptArea.OffersChanged())
 
-    async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
-        """Import what requests need and probe the server for facts about the model; the size of the window may change by that."""
-        for words in await provider.prepare():
+    async def _prepare_model(self, soul: KimiSoul) -> None:
+        """Have the server of the model asked for facts about it; the size of the window may change by that."""
+        choice = self.launch.choice
+        for words in await soul.prepare_model():
             self._bench.tell(words, level="warning")
-        if self._provider is provider:
-            soul.model_known()
-            self._show_model()
-        choice, info = self.launch.choice, provider.info
-        if isinstance(choice, ModelChoice) and not (info.window_estimated or choice.window):
+        info = await soul.model_info()
+        is_told = info is not None and not info.window_estimated
+        if isinstance(choice, ModelChoice) and info is not None and is_told and not choice.window:
             from kimi_tui.config.learned_windows import note_window
 
             await asyncio.to_thread(
                 note_window, data_dir(), choice.base_url, info.model, info.window
             )
-
-    def _show_model(self) -> None:
-        """Update the model's name in the header, which includes thinking and what the server has refused."""
-        if self._provider is not None:
-            self._change(self.state._replace(model=model_words(self._provider)))
 
     async def _learn_folder(self, soul: KimiSoul) -> None:
         facts = await soul.files_ready()
@@ -327,20 +314,14 @@ class ConversationController:
         soul = await self.opened()
         from kimi_tui.soul.opening import provider_of
 
-        if thinking is not None:
-            self._thinking = thinking
-            self._keep_thinking(thinking)
-        launch = self.launch = self._thinking_likewise(launch)
+        launch = self.launch = self._thinking_likewise(launch, thinking)
         provider = await provider_of(launch, soul.session.id)
         self._forget_form()
-        soul.set_provider(provider)
-        self._provider = provider
-        self._change(self.state._replace(model=model_words(provider), tools=soul.tools_form))
+        soul.set_provider(provider, thinking)
         name = provider.info.model
         later = f"The agent uses {name} from its next call on."
         self._bench.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
-        await self._prepare(soul, provider)
-        self._tell_other_thinking(provider)
+        await self._prepare_model(soul)
         if "image_in" not in provider.info.capabilities and self._bench.transcript.has_images:
             self._bench.tell(
                 f"{name} sees no images: it is told of those in this conversation by name.",
@@ -354,23 +335,13 @@ class ConversationController:
 
         self._bench.chat_pane.dismiss(FORM_TOPIC)
 
-    def _thinking_likewise(self, launch: Launch) -> Launch:
-        """The launch with the present thinking setting."""
-        before, choice = self.launch.choice, launch.choice
-        if not isinstance(before, ModelChoice) or not isinstance(choice, ModelChoice):
+    def _thinking_likewise(self, launch: Launch, setting: str | None = None) -> Launch:
+        """The launch with a setting of thinking; without one, with the present one."""
+        choice = launch.choice
+        if not isinstance(choice, ModelChoice):
             return launch
-        return launch._replace(choice=choice._replace(thinking=before.thinking))
-
-    def _tell_other_thinking(self, provider: ChatProvider) -> None:
-        """Show a notice where the model does not support the thinking setting that was made for the one before."""
-        from kimi_tui.llm.dialects import OFF, ON
-        from kimi_tui.llm.errors import LLMError
-
-        if self._thinking in (ON, OFF) and self._provider is provider:
-            try:
-                provider.set_thinking(self._thinking)
-            except LLMError as error:
-                self._bench.tell(f"Thinking: {error.message}", level="warning")
+        setting = self.thinking[0] if setting is None else setting
+        return launch._replace(choice=choice._replace(thinking=setting))
 
     def use_config(self, config: Config) -> None:
         """Apply a changed configuration, as far as it can change within a session."""
@@ -384,21 +355,15 @@ class ConversationController:
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
-        thinking = self._provider.thinking_choices if self._provider is not None else ()
-        return Values((*models, *listed), thinking)
-
-    async def model_info(self) -> ModelInfo | None:
-        """What is known of the model in use, once its server has been asked; None where there is none."""
-        if self._provider is None:
-            return None
-        await self._provider.prepare()
-        return self._provider.info
+        return Values((*models, *listed), self.thinking[1])
 
     @property
     def thinking(self) -> tuple[str, tuple[str, ...]]:
-        """The thinking setting (empty: none was made), and the settings that the model supports."""
-        choice = self.launch.choice
-        return choice.thinking if isinstance(choice, ModelChoice) else "", self.values.thinking
+        """The setting of thinking (empty: none was made), and the settings that the model takes."""
+        choice, model = self.launch.choice, self.state.model
+        if model is not None:
+            return model.setting, model.choices
+        return choice.thinking if isinstance(choice, ModelChoice) else "", ()
 
     def learn_models(self) -> None:
         """Ask the server in the background which models it has; once, as long as it can be asked at all."""
@@ -452,12 +417,8 @@ class ConversationController:
             self._naming.cancel()
         if self.drafts is not None:
             await self.drafts.close()
-        if not self.launch.demo:
-            from kimi_tui.tui.main.drafts import words_not_kept
-
-            early = [queued.text for queued in self._early]
-            self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
         lost = await self._release()
+        self._note_unsent()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
         if demo is not None and demo is not goes_on:
@@ -468,24 +429,27 @@ class ConversationController:
         """Store the draft, and set `unsent_text` to what could not be stored. For a thread, when the event loop hangs."""
         if self.launch.demo:
             return
-        from kimi_tui.tui.main.drafts import words_not_kept
-
         if self.drafts is not None:
             self.drafts.keep_at_once()
-        early = [queued.text for queued in self._early]
-        self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
+        self._note_unsent()
         if self._session_id and self.soul is not None:
             self.resume_hint = resume_hint(self.state.title, self._session_id)
+
+    def _note_unsent(self) -> None:
+        """Set `unsent_text` to what could not be stored."""
+        if not self.launch.demo:
+            from kimi_tui.tui.main.drafts import words_not_kept
+
+            waiting = self._inbox.unkept if self._inbox is not None else ()
+            draft = self._bench.prompt.area.draft
+            self.unsent_text = words_not_kept(waiting, draft, self.drafts)
 
     async def _release(self) -> str:
         """Stop what runs, save and let go of the engine; returns a sentence on what could not be saved."""
         soul, self.soul = self.soul, None
         lost = ""
         if soul is not None:
-            try:
-                await soul.interrupt()
-            finally:
-                await soul.aclose()
+            await soul.aclose()
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
                 self.resume_hint = ""  # there is nothing to go on with
@@ -494,75 +458,48 @@ class ConversationController:
 
     # --- what the user does
 
-    def say(self, text: str) -> None:
-        """Send a message to the agent: as a new turn, or as a steer of the running one. Before the session is open it waits."""
-        soul, self._has_said = self.soul, True
-        if self.demo is not None:
-            self.demo.suggestions.said(text)
-        if soul is None or not self._live:
-            self._n_early += 1
-            self._early.append(Queued(f"early-{self._n_early}", text))
-            self._show_waiting(self._early)
-            self._bench.screen.post_message(self.OpenWanted())
-        elif soul.takes_steers and not in_text(text) and not self._n_coming:
-            soul.steer(text)
-        else:
-            is_first = not soul.running and not self._n_coming
+    def say(self, text: str, when: When = "now") -> None:
+        """Send a message to the agent: as a new turn, or into the running one; before the session is open it waits."""
+        self._has_said = True
+        if in_text(text) or self._n_coming:
             self._n_coming += 1
-            saying = self._bench.start(self._say(soul, text))
-            self._turn = saying if is_first else self._turn
+            self._bench.start(self._say_with_images(text, when))
+        else:
+            self._say(text, (), when)
 
-    async def _say(self, soul: KimiSoul, text: str) -> None:
-        """Run a turn with a message and the images whose chips it holds; a refused message goes back into the prompt.
-
-        Reading and storing images takes a while: messages sent meanwhile come after this one, in order.
-        """
+    def _say(self, text: str, images: Sequence[Image], when: When) -> None:
+        """Say something at once; what the model cannot take goes back into the prompt."""
         from kimi_tui.llm.errors import ModelCannotSee
-        from kimi_tui.soul.kimisoul import TURN_ERRORS
 
-        has_begun = False
-        with contextlib.ExitStack() as coming:
-            coming.callback(self._came)
-            await self._order.acquire()
-            coming.callback(self._order.release)
+        try:
+            self._queue_up(text, images, when)
+        except ModelCannotSee:
+            self._bench.keep(text)
 
-            def begins() -> None:
-                nonlocal has_begun
-                has_begun = True
-                coming.close()
-                if not soul.running:
-                    self._turn = asyncio.current_task()
+    def _queue_up(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        work: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> None:
+        if not self._live:
+            self._bench.screen.post_message(self.OpenWanted())
+        says = self.soul.say if self.soul is not None else self.inbox.say
+        says(text, images, when, work)
+        self._show_waiting()
 
-            images = await self._images_of(text) if in_text(text) else ()
-            if images is None:
-                self._bench.keep(text)
-                return
-            try:
-                if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
-                    # Another began a moment before: the text goes into that one.
-                    soul.steer(text, images)
-            except ModelCannotSee:
-                self._bench.keep(text)
-            except TURN_ERRORS:
-                if not has_begun:
+    async def _say_with_images(self, text: str, when: When) -> None:
+        """Say a message with the images whose chips it holds; what is said while they are read comes after it."""
+        try:
+            async with self._order:
+                images = await self._images_of(text)
+                if images is None:
                     self._bench.keep(text)
-                    raise
-
-    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, object]]) -> bool:
-        """Wait for a running operation to end, then run a turn; False where another turn is running."""
-        from kimi_tui.soul.errors import SoulBusy
-
-        while True:
-            await soul.settled()
-            try:
-                await turn()
-            except SoulBusy:
-                if soul.takes_steers:
-                    return False
-                if not soul.running:
-                    raise
-            else:
-                return True
+                else:
+                    self._say(text, images, when)
+        finally:
+            self._n_coming -= 1
 
     async def _images_of(self, text: str) -> tuple[Image, ...] | None:
         """The images behind the chips of a message; None where one is missing, which a notice has said then."""
@@ -592,51 +529,24 @@ class ConversationController:
         image = self._bench.images.by_hash(facts.sha256) or await self._stored_image(facts)
         return image.data if image is not None else None
 
-    def _came(self) -> None:
-        self._n_coming -= 1
+    def run_command(self, command: str, text: str, *, told: bool) -> None:
+        """Run a shell command of the user's own when it has its turn, which they wrote as `text`."""
 
-    def run_command(self, command: str, *, told: bool) -> None:
-        """Run a shell command of the user's own."""
-        self._bench.start(self._run_command(command, told=told))
+        async def run() -> object:
+            return await (await self.opened()).run_command(command, told=told)
 
-    async def _run_command(self, command: str, *, told: bool) -> None:
-        soul = await self.opened()
-        async with self._order:
-            # What was said before begins before.
-            pass
-        from kimi_tui.soul.kimisoul import TURN_ERRORS
+        self.carry_out(text, run)
 
-        with contextlib.suppress(*TURN_ERRORS):
-            if not await self._began(soul, partial(soul.run_command, command, told=told)):
-                self.follow_up(f"{'!' if told else '!!'}{command}")
-
-    def follow_up(self, text: str) -> None:
-        """Queue a message that is sent when the running turn has ended."""
-        self.follow_ups.append(text)
-        self._follow_ups_changed()
-
-    def _follow_ups_changed(self) -> None:
-        self._prompt_changed()
-        self._keep_waiting()
-
-    def _keep_waiting(self) -> None:
-        """Store the messages that wait, for a program that is killed."""
-        if self.drafts is not None:
-            self.drafts.waiting = self.waiting
-            self._bench.start(self.drafts.keep_follow_ups())
-
-    def _give_back_follow_ups(self) -> bool:
-        """Put the queued follow-ups back into the prompt; False where there are none."""
-        texts, self.follow_ups = self.follow_ups, []
-        if texts:
-            self._bench.give_back(texts)
-            self._follow_ups_changed()
-        return bool(texts)
+    def carry_out(
+        self, text: str, work: Callable[[], Coroutine[Any, Any, object]], when: When = "now"
+    ) -> None:
+        """Have a command, which the user wrote as `text`, carried out when it has its turn: behind what runs, and what was said before."""
+        self._queue_up(text, (), when, work)
 
     @property
-    def waiting(self) -> tuple[str, ...]:
-        """The messages that were sent and are not in the context yet: steers and follow-ups."""
-        return (*(queued.text for queued in self.state.queued), *self.follow_ups)
+    def follow_ups(self) -> tuple[str, ...]:
+        """What waits for the end of the turn, oldest first."""
+        return tuple(queued.text for queued in self.state.queued if queued.is_later)
 
     def go_on(self) -> None:
         """Retry at once where a retry waits; else have the agent continue without a new message."""
@@ -648,7 +558,7 @@ class ConversationController:
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
-            self._turn = self._bench.start(self._resume(soul))
+            self._bench.start(self._resume(soul))
 
     async def _resume(self, soul: KimiSoul) -> None:
         """Start a turn without a new message; what ends it, its last event tells."""
@@ -674,113 +584,90 @@ class ConversationController:
         """Start a turn without a new message, as after a D-Mail; do nothing while one is running."""
         soul = self.soul
         if soul is not None and not soul.running:
-            self._turn = self._bench.start(self._resume(soul))
+            self._bench.start(self._resume(soul))
 
     async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
         """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
         soul = await self.opened()
         self._forget_form()
         soul.use_tools(wish, added)
-        self._change(self.state._replace(tools=soul.tools_form))
         if wish == "off" and self.state.can_resume and not soul.running:
             self.go_on()
 
     async def set_thinking(self, word: str) -> None:
         """Set whether and how much the model thinks from the next call on; without a word, show the current setting."""
         soul = await self.opened()
-        provider = self._provider
-        if provider is None:
-            return
-        from kimi_tui.llm.dialects import DEFAULT, UNSET, thinking_in_words
+        from kimi_tui.llm.dialects import thinking_in_words
         from kimi_tui.llm.errors import LLMError
 
         # The server may say what its model takes; mostly it has answered by now.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_S):
-                await provider.prepare()
+                await soul.model_info()
+        if not soul.model_name:
+            return
         try:
             if word:
                 soul.set_thinking(word)
         except LLMError as error:
             self._bench.tell(error.message, level="warning")
             return
-        if word:
-            self._thinking = word.strip().lower()
-            if self._thinking == DEFAULT:
-                self._thinking = UNSET
-            self._keep_thinking(self._thinking)
-            self._show_model()
-        info = provider.info
+        model = soul.model_facts
+        name, effort = model_name(model.name), model.thinking.removeprefix("on")
         self._bench.tell(
-            thinking_in_words(
-                model_name(info.model), info.thinking, info.effort, provider.thinking_choices
-            ),
-            advice=await self._thinking_kept() if word else "",
+            thinking_in_words(name, bool(model.thinking), effort, model.choices),
+            advice=await self._thinking_kept(model.setting) if word else "",
         )
 
-    async def _thinking_kept(self) -> str:
+    async def _thinking_kept(self, setting: str) -> str:
         """Keep for this folder what was set of thinking; a sentence on for how long it holds."""
         from kimi_tui.config.model_choice import keep_folder_thinking
 
         if self.launch.demo:
             return ""
         try:
-            await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, self._thinking)
+            await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, setting)
         except OSError as error:
             return f"It could not be saved, and holds for this session: {error.strerror or error}."
         return "It holds in this folder from now on."
 
-    def _keep_thinking(self, word: str) -> None:
-        """Set the launch so that a session begun from this one has the same thinking setting."""
-        choice = self.launch.choice
-        if isinstance(choice, ModelChoice):
-            changed = choice._replace(thinking=word)
-            self.launch = self.launch._replace(choice=changed)
-
     def stop(self) -> bool:
-        """Stop the running turn or operation, or return queued follow-ups; False where there is neither."""
+        """Stop the running turn or operation, or put what waits back into the prompt; False where there is neither."""
         soul = self.soul
-        if soul is None or not soul.running:
-            return self._give_back_follow_ups()
-        self._bench.start(soul.interrupt())
-        return True
+        if soul is not None and soul.running:
+            self._bench.start(soul.interrupt())
+            return True
+        return soul is not None and self.give_back()
 
     async def compact(self, instructions: str) -> None:
         """Compact now, or when the running turn has ended."""
         soul = await self.opened()
         if soul.running:
             self._bench.tell("The conversation is compacted when this turn ends.")
-        await self._turn_ended()
-        await soul.compact(instructions)
-
-    async def _turn_ended(self) -> None:
-        """Wait until the engine can start something else, which is a moment after the event of the turn's end."""
-        if self._turn is not None:
-            await asyncio.wait([self._turn])
+        await soul.compact(instructions, waits=True)
 
     def take_back(self) -> str | None:
-        """The last queued message, no longer queued; None where there is none."""
-        if self.follow_ups:
-            text = self.follow_ups.pop()
-            self._follow_ups_changed()
-            return text
-        if self._early:
-            last = self._early.pop()
-            self._show_waiting(self._early, (last,))
-            return last.text
-        return self._take_back_steer()
-
-    def _take_back_steer(self) -> str | None:
-        soul = self.soul
-        if soul is None:
+        """The last message that waits, which waits no longer; None where there is none."""
+        said = self.inbox.take_back_last()
+        if said is None:
             return None
-        for queued in reversed(self.state.queued):
-            if (taken := soul.withdraw_steer(queued.id)) is not None:
-                # The event comes later; asked again before it, the next one is meant.
-                left = tuple(other for other in self.state.queued if other.id != queued.id)
-                self._change(self.state._replace(queued=left))
-                return taken.text
-        return None
+        self._show_waiting((said,))
+        if self.drafts is not None:
+            self.drafts.returned((said.text,))
+        return said.text
+
+    def give_back(self) -> bool:
+        """Put all that waits back into the prompt; False where nothing does."""
+        taken = self.inbox.take_back_all()
+        self._show_waiting(taken)
+        if taken:
+            self._put_back([said.text for said in taken])
+        return bool(taken)
+
+    def _put_back(self, texts: Sequence[str]) -> None:
+        self._bench.give_back(texts)
+        if self.drafts is not None:
+            self.drafts.returned(texts)
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str) -> None:
         """Answer an approval request."""
@@ -788,17 +675,17 @@ class ConversationController:
             self.soul.answer(request_id, answer, feedback)
 
     async def rename(self, title: str) -> str:
-        """Set and show the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
+        """Set the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
 
         Raises:
             StorageTrouble: it could not be written; the old title stays.
         """
-        title = await (await self.opened()).rename(title)
-        self._show_title(title)
-        return title
+        return await (await self.opened()).rename(title)
 
-    def _show_title(self, title: str) -> None:
-        self._change(self.state._replace(title=title))
+    @property
+    def mode(self) -> Mode:
+        """The approval mode, also where the event that tells of it is not drawn yet."""
+        return self.state.mode if self.soul is None else self.soul.mode
 
     @property
     def next_mode(self) -> Mode:
@@ -809,12 +696,8 @@ class ConversationController:
         if self.allows_all:
             modes.append("all")
         modes.append("plan")
-        mode = self.state.mode
+        mode = self.mode
         return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
-
-    def set_mode(self, mode: Mode) -> None:
-        """Show a mode."""
-        self._change(self.state._replace(mode=mode))
 
     @property
     def demo(self) -> Demo | None:
@@ -823,7 +706,7 @@ class ConversationController:
 
     def new_launch(self) -> Launch:
         """The launch of a new session in the same folder."""
-        return self.launch._replace(
+        return self._thinking_likewise(self.launch)._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
@@ -837,7 +720,7 @@ class ConversationController:
         """
         # It looks the same as what it was made from, so it is said.
         words = f"{FORKED}{more}"
-        return self.launch._replace(
+        return self._thinking_likewise(self.launch)._replace(
             resume=session_id,
             fork=False,
             in_demo=self.demo,
@@ -873,7 +756,7 @@ class ConversationController:
             self._report(error)
 
     def _show(self, records: Sequence[EventRecord]) -> None:
-        from kimi_tui.tui.state import reduce
+        from kimi_tui.projection.session_model import reduce
         from kimi_tui.wire.events import (
             FORM_TOPIC,
             STREAMED,
@@ -901,6 +784,7 @@ class ConversationController:
         if self._since is not None:
             self._since += records
         state, ended, usage = self.state, None, None
+        handed_back: list[str] = []
         for record in records:
             if not self._live and isinstance(record.event, StatusUpdate):
                 # Every third record of a history, of which the last one counts.
@@ -916,17 +800,22 @@ class ConversationController:
                 continue
             if isinstance(record.event, TurnEnd):
                 ended = record.event
-            elif isinstance(record.event, TurnBegin) and self.state.has_messages:
-                # It was to be read by now.
-                bench.chat_pane.dismiss(FORM_TOPIC)
+            elif isinstance(record.event, SteerTaken) and record.event.handed_back:
+                handed_back.append(record.event.text)
+            elif isinstance(record.event, TurnBegin):
+                if self.state.has_messages:
+                    # It was to be read by now.
+                    bench.chat_pane.dismiss(FORM_TOPIC)
+                if self.demo is not None and not record.event.resumed:
+                    self.demo.suggestions.said(record.event.text)
             elif isinstance(record.event, Notice):
                 self._notify(record.event)
-            elif isinstance(record.event, StatusUpdate) and self._provider is not None:
-                state = state._replace(model=model_words(self._provider))
         if not self._live:
             self.state = state if usage is None else state._replace(usage=usage)
             return
         self._change(state)
+        if handed_back:
+            self._put_back(handed_back)
         if ended is not None:
             if self._is_unnamed and ended.reason == "done" and not state.own_command:
                 self._is_unnamed = False
@@ -936,13 +825,6 @@ class ConversationController:
             if not state.can_resume:
                 # Where a turn can be gone on with, Enter in the empty prompt is for that.
                 self._suggest()
-            if state.queued:
-                self._bench.start(self._deliver(said_all=ended.reason == "done"))
-            elif self.follow_ups and ended.reason == "done":
-                self._bench.start(self._say_follow_up())
-            if ended.reason in ("interrupted", "rejected"):
-                # After an error Enter tries again, and what waits comes after that.
-                self._give_back_follow_ups()
 
     async def _name(self) -> None:
         """Have the model name the session; where it does not, the title stays the beginning of the first message."""
@@ -951,8 +833,6 @@ class ConversationController:
         title = await self.soul.name_session()
         # A turn that stopped it is followed by another chance.
         self._is_unnamed = title is None
-        if title:
-            self._show_title(title)
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
@@ -964,53 +844,27 @@ class ConversationController:
         topic = "" if notice.solved else notice.topic
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
-    async def _deliver(self, *, said_all: bool) -> None:
-        """Send what was queued too late for the turn; after a stop or an error it goes back into the prompt."""
-        await self._turn_ended()
-        texts: list[str] = []
-        while (text := self._take_back_steer()) is not None:
-            texts.insert(0, text)
-        if texts and said_all:
-            self.say("\n\n".join(texts))
-        elif texts:
-            self._bench.give_back(texts)
-
-    async def _say_follow_up(self) -> None:
-        await self._turn_ended()
-        if self.follow_ups and not self.running:
-            text = self.follow_ups.pop(0)
-            self._follow_ups_changed()
-            self._bench.screen.post_message(self.FollowUpDue(text))
-
     def _caught_up(self) -> None:
         """Called when the history has been shown: later events are live."""
         from kimi_tui.own_process import trim_heap
-        from kimi_tui.tui.state import settled
+        from kimi_tui.projection.session_model import settled
 
         self._live = True
         COLLECTOR.release(self._n_told)
         self._bench.views.history_told()
         self._bench.start(asyncio.to_thread(trim_heap))
         self._change(settled(self.state, running=self.running))
-        if self._early:
-            # Behind the commands that wait, as they were given.
-            self._bench.start(self._say_early())
-        elif self._began_early and (suggestion := self._suggestion):
+        self._bench.start(self._attend())
+        if self._began_early and not self.inbox.waiting and (suggestion := self._suggestion):
             self.say(suggestion)
-        else:
+        elif not self.inbox.waiting:
             self._suggest()
 
-    async def _say_early(self) -> None:
-        early, self._early = self._early, []
-        self._show_waiting((), early)
-        self.say("\n\n".join(queued.text for queued in early))
-
-    def give_back_early(self) -> None:
-        """Put messages that waited for the session to open back into the prompt."""
-        early, self._early = self._early, []
-        self._show_waiting((), early)
-        if early:
-            self._bench.give_back([queued.text for queued in early])
+    async def _attend(self) -> None:
+        """Have what is said begin turns, once what a killed program left has been given back."""
+        if self.soul is not None and self._giving_back is not None:
+            await asyncio.wait([self._giving_back])
+            await self.soul.attend()
 
     @property
     def _suggestion(self) -> str:
@@ -1048,15 +902,18 @@ class ConversationController:
         finally:
             self._since = None
 
-    def _change(self, state: MainState) -> None:
+    def _change(self, state: SessionState) -> None:
         old, self.state, self._told = self._told, state, state
-        if old.queued != state.queued and self.drafts is not None and self.drafts.is_given_back:
-            self._keep_waiting()
+        if old.queued != state.queued and self.drafts is not None:
+            self._bench.start(self.drafts.keep_images())
+            self._prompt_changed()
         if old == state:
             return
         bench = self._bench
         bench.prompt.state = state
-        model = f"{state.model}{_TOOLS_WORDS[state.tools]}" if state.model else ""
+        model = ""
+        if state.model is not None and state.model.name:
+            model = f"{model_words(state.model)}{_TOOLS_WORDS[state.tools]}"
         bench.header.heading = bench.header.heading._replace(
             title=state.title or ("" if state.ready else bench.opening),
             mode=state.mode,
@@ -1076,12 +933,6 @@ def _is_same_server(choice: ModelChoice, other: ModelChoice | None) -> bool:
     )
 
 
-def _title(opened: Opened) -> str:
-    """The title: the user's, else the beginning of the first message, which after a compaction only the record has."""
-    session = opened.soul.session
-    return session.state.title or title_of(opened.history) or session.title
-
-
 def resume_hint(title: str, session_id: str) -> str:
     """One line for the terminal on how to resume a session."""
     from kimi_tui.foreign_text import one_line
@@ -1092,8 +943,7 @@ def resume_hint(title: str, session_id: str) -> str:
     return f'go on with "{name}": {command}' if name else f"go on: {command}"
 
 
-def model_words(provider: ChatProvider) -> str:
+def model_words(model: ModelChanged) -> str:
     """The model as the header names it."""
-    info = provider.info
-    name = model_name(info.model)
-    return f"{name} thinking {info.effort}".rstrip() if info.thinking else name
+    thinking = f" thinking {model.thinking.removeprefix('on')}".rstrip() if model.thinking else ""
+    return f"{model_name(model.name)}{thinking}"

@@ -318,7 +318,7 @@ async def listed_models(
 
 
 def has_no_list(error: LLMError) -> bool:
-    """Whether a server answered that it has no list of models, so that a name has to be typed."""
+    """Return whether a server answered that it has no list of models, so that a name has to be typed."""
     from kimi_tui.llm.errors import APIStatusError
     from kimi_tui.llm.models import NO_LIST_STATUSES
 

@@ -73,7 +73,7 @@ ROWS = 12
 
 
 def can_be_taken(text: str) -> bool:
-    """Whether a pasted text is a key or an address, each of which has a field of its own."""
+    """Return whether a pasted text is a key or an address, each of which has a field of its own."""
     from kimi_tui.tools.credentials import is_key
 
     return is_web_address(text.strip()) or is_key(text)
@@ -140,7 +140,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
         self._status = Static(id="status", markup=False)
         self._models_list = PickList(self.seen, rows=6, widget_id="models")
-        self._name = _field("the model's name at this server", "name")
+        self._model_name = _field("the model's name at this server", "name")
         self._models: Sequence[FoundModel] = ()
         self._checked: tuple[str, str] | None = None
         self._length = len(key)
@@ -168,7 +168,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             yield Horizontal(
                 _label("Model"), self._models_list, classes="row picks", id="models-row"
             )
-            yield Horizontal(_label("Model"), self._name, classes="row", id="name-row")
+            yield Horizontal(_label("Model"), self._model_name, classes="row", id="name-row")
             yield Static(Content.styled(saved, "$ink-quiet"), classes="title")
         yield Footer()
 
@@ -317,7 +317,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self.query_one("#name-row").display = False
 
     def _takes_address(self, value: str) -> bool:
-        """Whether the text in the key's field is an address, which is moved to its own field."""
+        """Return whether the text in the key's field is an address, which is moved to its own field."""
         if not is_web_address(value.strip()):
             return False
         with self.prevent(Input.Changed):
@@ -349,7 +349,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self.run_worker(work, group="check", exclusive=True)
 
     def _is_sound(self, url: str) -> bool:
-        """Whether this can be a server's URL; if not, its field says so."""
+        """Return whether this can be a server's URL; if not, its field says so."""
         if is_url(url):
             return True
         self._say("The base URL must begin with https:// or http://.", "", bad=True)
@@ -408,7 +408,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     def _ask_for_name(self) -> None:
         self.query_one("#name-row").display = True
-        self.set_focus(self._name)
+        self.set_focus(self._model_name)
 
     def _say(self, words: str, advice: str, *, bad: bool) -> None:
         style = "$kind-error" if bad else "$ink"
@@ -431,7 +431,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     @on(Input.Submitted, "#name")
     def _name_given(self) -> None:
-        name = self._name.value.strip()
+        name = self._model_name.value.strip()
         if name and self._check_failed and name != self._insisted:
             self._insisted = name
             words = f'"{name}" at {self._base_url} was not found: no models are listed there.'
@@ -617,7 +617,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         self._show_thinking()
 
     def _used(self) -> int:
-        """The index of the model in use; -1 if it is not in the list."""
+        """Return the index of the model in use; -1 if it is not in the list."""
         now = self._launch.choice
         places = {
             (there.model, there.base_url): index
@@ -676,7 +676,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
     # --- thinking
 
     def _steps(self) -> tuple[str, ...]:
-        """The thinking settings of the chosen model, the least first; the first leaves it to the model."""
+        """Return the thinking settings of the chosen model, the least first; the first leaves it to the model."""
         option = self._option
         if option is None:
             return ()
@@ -686,7 +686,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         return ("", *sorted(taken, key=lambda word: word != "off")) if taken else ()
 
     def _set(self) -> str:
-        """The setting of the chosen model."""
+        """Return the setting of the chosen model."""
         option = self._option
         word = self._wanted.get(option.name, self._now) if option is not None else ""
         return word if word in self._steps() else ""

@@ -56,10 +56,10 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[StartOption, ...]:
         local = "none found of Ollama, llama.cpp, LM Studio, vLLM"
     elif loading := [server for server in servers if server.loading]:
         others = tuple(server for server in servers if not server.loading)
-        found = f"found: {_found(others)}; " if others else ""
+        found = f"found: {_found_words(others)}; " if others else ""
         local = f"{found}{where(loading[0])} is loading its model"
     else:
-        local = f"found: {_found(servers)}"
+        local = f"found: {_found_words(servers)}"
     return (
         StartOption("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter, others"),
         StartOption("Use a local server", local),
@@ -67,7 +67,7 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[StartOption, ...]:
     )
 
 
-def _found(servers: tuple[LocalServer, ...]) -> str:
+def _found_words(servers: tuple[LocalServer, ...]) -> str:
     """Describe one server with its port; several by their names alone, so that all of them fit into the line."""
     first, *others = servers
     names = ", ".join(server.name for server in servers) if others else where(first)
@@ -82,7 +82,7 @@ class StartModel(RowModel):
         self.options = ways(None)
 
     def __len__(self) -> int:
-        """The number of ways."""
+        """Return the number of ways."""
         return len(self.options)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
@@ -135,7 +135,7 @@ class Greeting(Widget):
         self._words = words
 
     def render(self) -> Content:
-        """The rows."""
+        """Return the rows."""
         lines = [Content.styled(text, style) for text, style in self._words]
         lines = lines or drawing(glyphs_of(self))
         return Content("\n").join(lines)

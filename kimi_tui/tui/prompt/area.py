@@ -20,17 +20,16 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
-from textual.widgets import TextArea
 
 from kimi_tui.tui.api_key_mask import ApiKeyMask
 from kimi_tui.tui.formatting import counted, grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.widgets import PatchedTextArea
 from kimi_tui.tui.transcript.transcript import copy_selection
 
 if TYPE_CHECKING:
-    from textual._text_area_theme import TextAreaTheme
-    from textual.document._document import Location
+    from textual.widgets.text_area import EditResult, Location, TextAreaTheme
 
     from kimi_tui.tui.prompt.completion import Offered, PromptCompletion, Written
     from kimi_tui.tui.prompt.history import PromptHistory
@@ -67,7 +66,7 @@ def _line_count(text: str) -> int:
 
 
 def chip_of(text: str, number: int = 1) -> str:
-    """The chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
+    """Return the chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
     further = f", {number}" if number > 1 else ""
     return f"[Pasted {counted(_line_count(text), 'line')}{further}]"
 
@@ -82,7 +81,7 @@ _LONGEST_PATHS = 8_000
 
 
 def may_be_path(text: str) -> bool:
-    """Whether a text may be the path of an image, as terminals write it for a dragged file; the file's contents decide."""
+    """Return whether a text may be the path of an image, as terminals write it for a dragged file; the file's contents decide."""
     if len(text) > _LONGEST_PATHS:
         return False
     from kimi_tui.foreign_text import without_invisible
@@ -97,7 +96,7 @@ def _tokens_of(pasted: str) -> int:
     return text_tokens(pasted)
 
 
-class PromptArea(TextArea):
+class PromptArea(PatchedTextArea):
     """The text field of the prompt.
 
     Args:
@@ -292,7 +291,7 @@ class PromptArea(TextArea):
         room = room if words else 0
         if room != self._room:
             self._room = room
-            self._rewrap_and_refresh_virtual_size()
+            self.rewrap()
         if words != self._beside:
             self._beside = words
             self.refresh(Region(0, 0, self.size.width, 1))
@@ -303,14 +302,15 @@ class PromptArea(TextArea):
         self._styled = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region. Styles are cached: Textual would compute them again for each frame and key."""
-        if self._styled is not self._theme:
-            self._theme.apply_css(self)
-            self._styled = self._theme
+        """Return the rows of a region. Styles are cached: Textual would compute them again for each frame and key."""
+        theme = self.styled_theme
+        if self._styled is not theme:
+            theme.apply_css(self)
+            self._styled = theme
         return Widget.render_lines(self, crop)
 
     def render_line(self, y: int) -> Strip:
-        """A row of the field."""
+        """Return a row of the field."""
         strip = super().render_line(y)
         if y or not self._beside:
             return strip
@@ -325,7 +325,7 @@ class PromptArea(TextArea):
         return self._masks_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
-        """A line of the text as it is drawn."""
+        """Return a line of the text as it is drawn."""
         line = super().get_line(line_index)
         if not self._hides_keys:
             return line
@@ -415,7 +415,7 @@ class PromptArea(TextArea):
         self.mode_changed()
 
     def _takes_vim(self, event: events.Key) -> bool:
-        """Whether a key is a command of vim, and was carried out."""
+        """Return whether a key is a command of vim, and was carried out."""
         vim = self._vim
         if vim is None:
             return False
@@ -525,7 +525,8 @@ class PromptArea(TextArea):
             self.past.rewind()
         return text
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
+        """Do what a key means here; Textual writes what is left."""
         # Textual reports the letter of Alt+D as its character, but it is not typed.
         is_chord = event.key.startswith(CHORDS)
         writes = event.is_printable and not is_chord
@@ -575,16 +576,14 @@ class PromptArea(TextArea):
             event.prevent_default()
             row, column = self.selection.end
             if joins_letters(self.document.get_line(row)[:column][-1:]):
-                self._replace_via_keyboard(event.character, *self.selection)
-            return
-        await super()._on_key(event)
-        event.prevent_default()
+                self._type(event.character, *self.selection)
 
     def _ends_offers(self, key: str) -> bool:
-        """Whether a key that is bound by the screen ends the search or closes the menu."""
+        """Return whether a key that is bound by the screen ends the search or closes the menu."""
         return key == "escape" and (self.is_searching or self._is_choosing)
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    async def on_paste(self, event: events.Paste) -> None:
+        """Write a pasted text as it is read here: cleaned, a long one as a chip."""
         from kimi_tui.foreign_text import clean_pasted
 
         event.prevent_default()
@@ -601,10 +600,16 @@ class PromptArea(TextArea):
             self._pasted_head, self._pasted_at = text, event.time
         self._put_pasted(text)
 
+    def _type(self, text: str, start: Location, end: Location) -> EditResult | None:
+        """Replace a part of the text as keys do: the cursor goes behind it. None where the field is only read."""
+        if self.read_only:
+            return None
+        return self.replace(text, start, end, maintain_selection_offset=False)
+
     def _put_pasted(self, text: str) -> None:
         if not self._is_answer and _line_count(text) > LONG_PASTE:
             text = self._new_chip(text)
-        if result := self._replace_via_keyboard(text, *self.selection):
+        if result := self._type(text, *self.selection):
             self.move_cursor(result.end_location)
             self.focus()
 
@@ -662,7 +667,7 @@ class PromptArea(TextArea):
         return self.images.around(line, column) if self.images is not None else None
 
     def _takes_chip(self, key: str, *, writes: bool) -> bool:
-        """Whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
+        """Return whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
         row, column = self.selection.end
         # Deleting to the right begins at the cursor.
         is_delete = key in ("delete", "ctrl+d")
@@ -671,27 +676,27 @@ class PromptArea(TextArea):
             return False
         chip, start, end = found
         if key == "backspace" or (is_delete and column < end):
-            self._delete_via_keyboard((row, start), (row, end))
+            self._type("", (row, start), (row, end))
             return True
         if column < end and key in ("enter", "space") and chip not in self._pastes:
             self.post_message(self.ImageOpened(chip))
             return True
         if column < end and key in ("enter", "space"):
-            self._replace_via_keyboard(self._pastes[chip], (row, start), (row, end))
+            self._type(self._pastes[chip], (row, start), (row, end))
             return True
         if column < end and writes:
             self.move_cursor((row, end))
         return False
 
     def get_cursor_left_location(self) -> Location:
-        """Where the cursor is after moving left by one displayed character, such as an emoji with a skin colour."""
+        """Return the place of the cursor after moving left by one displayed character, such as an emoji with a skin colour."""
         row, column = self.cursor_location
         if column == 0:
             return super().get_cursor_left_location()
         return row, grapheme_before(self.document.get_line(row), column)
 
     def get_cursor_right_location(self) -> Location:
-        """Where the cursor is after moving right by one displayed character."""
+        """Return the place of the cursor after moving right by one displayed character."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if column >= len(line):
@@ -725,7 +730,7 @@ class PromptArea(TextArea):
     def action_newline(self) -> None:
         """Begin a new line."""
         start, end = self.selection
-        self._replace_via_keyboard("\n", start, end)
+        self._type("\n", start, end)
 
     def action_kill_word_left(self) -> None:
         """Cut the word before the cursor, with the blanks behind it; a chip as one."""
@@ -780,7 +785,7 @@ class PromptArea(TextArea):
 
     def action_yank(self) -> None:
         """Insert the text that was cut last at the cursor."""
-        self._replace_via_keyboard(self._killed, *self.selection)
+        self._type(self._killed, *self.selection)
 
     def _kill(self, to: Location) -> None:
         """Cut from the cursor to a location, or the selection; successive cuts are yanked as one text."""
@@ -795,7 +800,7 @@ class PromptArea(TextArea):
             self._killed = self._killed + text if last != end else text + self._killed
         else:
             self._killed = text
-        self._delete_via_keyboard(first, last)
+        self._type("", first, last)
         self._killed_where = (self.text, self.selection.end)
 
     def action_earlier(self) -> None:
@@ -881,7 +886,7 @@ class PromptArea(TextArea):
 
     @property
     def offered(self) -> Offered:
-        """What Enter, Tab, Esc and the arrows act on while the completion menu is shown."""
+        """Return the menu's state, on which Enter, Tab, Esc and the arrows act while it is shown."""
         return self.completion.offered if self.completion is not None else ""
 
     @property

@@ -13,11 +13,11 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.formatting import clock, cut, line_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.state import MainState
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -44,8 +44,8 @@ SHOWN_AFTER_S = 5.0
 """Seconds after which the row says that nothing of an answer has come yet."""
 
 
-def _activity_of(state: MainState) -> tuple[object, ...]:
-    """The fields of a state that are drawn beside the field, except those drawn by the clock."""
+def _activity_of(state: SessionState) -> tuple[object, ...]:
+    """Return the fields of a state that are drawn beside the field, except those drawn by the clock."""
     return (
         state.running,
         state.step,
@@ -62,11 +62,11 @@ class PromptNotes(Widget):
     rows: reactive[tuple[str, ...]] = reactive((), layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def render(self) -> Content:
-        """The rows, each shortened if it is too long."""
+        """Return the rows, each shortened if it is too long."""
         glyphs = glyphs_of(self)
         width = self.content_size.width
         return Content.styled(
@@ -84,7 +84,7 @@ class PromptBar(Widget):
         area: the text field.
     """
 
-    state: reactive[MainState] = reactive(MainState(), repaint=False)
+    state: reactive[SessionState] = reactive(SessionState(), repaint=False)
     reading: reactive[int] = reactive(0)
     """The number of the world line that is read, during which nothing can be typed; 0 for none."""
 
@@ -104,7 +104,7 @@ class PromptBar(Widget):
         self._beat = 0
 
     def compose(self) -> ComposeResult:
-        """The field; sign and clock are drawn around it."""
+        """Return the field; sign and clock are drawn around it."""
         yield self.area
 
     def show_above(self, waiting: Sequence[str], writing: str = "") -> None:
@@ -132,7 +132,7 @@ class PromptBar(Widget):
             self._above.rows = rows
             self.refresh()
 
-    def watch_state(self, old: MainState, new: MainState) -> None:
+    def watch_state(self, old: SessionState, new: SessionState) -> None:
         """Update the placeholder and the clock for a new state of the session."""
         self._choose_words()
         busy = new.running or new.compacting
@@ -186,7 +186,7 @@ class PromptBar(Widget):
         return max(WAITING_ROOM if waits else CLOCK_ROOM, CLOCK_ROOM + cell_len(words))
 
     def _waiting_words(self, now: float) -> str:
-        """The part of the answer for which the agent waits, if that takes more than a few seconds; else empty."""
+        """Return the part of the answer for which the agent waits, if that takes more than a few seconds; else empty."""
         state = self.state
         is_wide = self.size.width >= WIDE_FROM
         if 0 <= state.prompt_read < 1:
@@ -206,7 +206,7 @@ class PromptBar(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """The sign, and the clock if the field is hidden."""
+        """Return the sign, and the clock if the field is hidden."""
         glyphs = glyphs_of(self)
         sign = Content.styled(glyphs.prompt, "$accent" if self.area.has_focus else "$ink-quiet")
         right = words = Content("")
@@ -219,7 +219,7 @@ class PromptBar(Widget):
         return Content.assemble(above, sign, words, " " * max(0, room), right)
 
     def _reading_words(self, width: int) -> str:
-        """The sentence about the world line on view, in at most `width` cells; its name is shortened if it does not fit."""
+        """Return the sentence about the world line on view, in at most `width` cells; its name is shortened if it does not fit."""
         room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
         name = self.line_name if room > 1 else ""
         wanted = min(cell_len(name), LEAST_NAME)

@@ -55,7 +55,7 @@ _PLAIN_PATH = re.compile(r"[^\s\"\\#]+")
 
 
 def typed_mention(before: str) -> tuple[int, str] | None:
-    """The path that is being typed after an `@`: the index of the `@` in the line and the path; None for none.
+    """Return the path that is being typed after an `@`: the index of the `@` in the line and the path; None for none.
 
     Args:
         before: the line up to the cursor.
@@ -67,7 +67,7 @@ def typed_mention(before: str) -> tuple[int, str] | None:
 
 
 def mention(path: str) -> str:
-    """A path as it is written in the prompt; quoted where a blank or a sign in it would end it."""
+    """Return a path as it is written in the prompt; quoted where a blank or a sign in it would end it."""
     if _PLAIN_PATH.fullmatch(path):
         return f"@{path}"
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
@@ -75,7 +75,7 @@ def mention(path: str) -> str:
 
 
 def _is_meant(first: Command | MenuOffer, text: str) -> bool:
-    """Whether Enter acts on the first row before the arrows have chosen one.
+    """Return whether Enter acts on the first row before the arrows have chosen one.
 
     It does not after a lone slash: the first row is then the command used last, which may have ended or undone something.
     """
@@ -131,7 +131,7 @@ class FolderFiles:
         self._scans = False
 
     def matching(self, query: str, count: int) -> list[str]:
-        """The best matches for a typed path; the folder is listed again in the background where it may have changed.
+        """Return the best matches for a typed path; the folder is listed again in the background where it may have changed.
 
         Args:
             query: the path so far.
@@ -267,7 +267,7 @@ class PromptCompletion:
         return is_first
 
     def _commands_for(self, text: str) -> tuple[Sequence[Command], bool]:
-        """The commands to offer for a text; while an argument is typed, its command with the values.
+        """Return the commands to offer for a text; while an argument is typed, its command with the values.
 
         Returns:
             the commands, and whether they only show the usage of one, with nothing to choose.
@@ -279,9 +279,9 @@ class PromptCompletion:
         return entries or (begun,), not entries
 
     def offers(self, written: Written) -> Sequence[MenuOffer] | None:
-        """The files or sent messages that the menu offers; None where it offers commands."""
+        """Return the files or sent messages that the menu offers; None where it offers commands."""
         if written.is_looked_for:
-            found = self._found(written.text, written.sent)
+            found = self._matching_messages(written.text, written.sent)
             self._finds = bool(found)
             return found
         is_message = "@" in written.text and not written.text.startswith("!")
@@ -349,14 +349,14 @@ class PromptCompletion:
         self._others = others
 
     def search_words(self, text: str) -> str:
-        """The row above the field while the history is searched for a text."""
+        """Return the row above the field while the history is searched for a text."""
         if self._finds:
             return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
         if text.strip():
             return "Nothing that was sent has these words; Esc goes back"
         return "Nothing was sent yet; Esc goes back"
 
-    def _found(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
+    def _matching_messages(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
         from kimi_tui.tui.prompt.menu import MenuOffer
 
         words = query.lower().strip()

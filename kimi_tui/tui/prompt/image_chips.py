@@ -36,7 +36,7 @@ class ImageChips:
         self._known: dict[str, Chip] = {}
 
     def add(self, image: Image) -> str:
-        """The chip of an image; of one that is known already, the same one again."""
+        """Return the chip of an image; of one that is known already, the same one again."""
         from kimi_tui.tool_cards import ImageBlock
 
         facts = ImageBlock.of(image)
@@ -82,7 +82,7 @@ class ImageChips:
         return chip
 
     def with_chips(self, text: str, images: Sequence[ImageBlock]) -> str:
-        """A message of the session with a chip for each image that was pasted into it: those of its text, or new ones.
+        """Return a message of the session with a chip for each image that was pasted into it: those of its text, or new ones.
 
         Images that another program wrote and that could not be stored have no chip, as they cannot be sent.
         """
@@ -101,21 +101,21 @@ class ImageChips:
         return "\n".join([text, *more] if text else more)
 
     def __getitem__(self, chip: str) -> Chip:
-        """The image of a chip."""
+        """Return the image of a chip."""
         return self._known[chip]
 
     def by_hash(self, sha256: str) -> Image | None:
-        """An image that is held here; None where only the session has it."""
+        """Return an image that is held here; None where only the session has it."""
         held = (one.image for one in self._known.values() if one.facts.sha256 == sha256)
         return next((image for image in held if image is not None), None)
 
     def of(self, text: str) -> dict[str, Chip]:
-        """The known chips in a text, in their order."""
+        """Return the known chips in a text, in their order."""
         found = in_text(text)
         return {chip: self._known[chip] for chip in found if chip in self._known}
 
     def tokens_in(self, text: str) -> int:
-        """The estimated tokens of the images in a text."""
+        """Return the estimated tokens of the images in a text."""
         chips = self.of(text)
         if not chips:
             return 0
@@ -124,11 +124,11 @@ class ImageChips:
         return sum(image_tokens(one.facts.width, one.facts.height) for one in chips.values())
 
     def lost(self, text: str) -> list[str]:
-        """The chips in a text whose image is unknown: they were written in another run, and never sent."""
+        """Return the chips in a text whose image is unknown: they were written in another run, and never sent."""
         return [chip for chip in in_text(text) if chip not in self._known]
 
     def around(self, line: str, column: int) -> tuple[str, int, int] | None:
-        """The chip that contains a column of a line or ends before it, with its begin and end in the line; None for none."""
+        """Return the chip that contains a column of a line or ends before it, with its begin and end in the line; None for none."""
         if CHIP_START not in line:
             return None
         for found in CHIP.finditer(line):
@@ -138,14 +138,14 @@ class ImageChips:
 
 
 def in_text(text: str) -> list[str]:
-    """The texts that have the form of a chip in a text, each once."""
+    """Return the texts that have the form of a chip in a text, each once."""
     return (
         list(dict.fromkeys(found[0] for found in CHIP.finditer(text))) if CHIP_START in text else []
     )
 
 
 def _begins(facts: ImageBlock) -> str:
-    """The beginning of the chip of an image."""
+    """Return the beginning of the chip of an image."""
     shown = one_line(facts.name).replace("[", "(").replace("]", ")").strip()
     name = f"{cut(shown, _NAME_CELLS)} " if shown else ""
     return f"{CHIP_START}{name}{facts.width}x{facts.height} "

@@ -15,12 +15,12 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from kimi_tui.tui.formatting import cut, path, spans_width
+from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.keyboard import LineField, key_of
 from kimi_tui.tui.prompt.command import Command, CommandTable
 from kimi_tui.tui.row_list import Look, RowList, RowModel
-from kimi_tui.tui.rows import Line, Span
+from kimi_tui.tui.rows import Line, Span, spans_width
 from kimi_tui.tui.screens import AnswersOnce, sheets
 
 NAME_CELLS = 25

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from textual import events
-    from textual.document._document import Location
     from textual.widgets import TextArea
+    from textual.widgets.text_area import Location
 
 
 Mode = Literal["insert", "replace", "normal", "visual", "lines"]
@@ -84,7 +84,7 @@ class _Change:
     in_lines: bool = False
 
     def more(self, times: int) -> str:
-        """The text that is inserted after the first time."""
+        """Return the text that is inserted after the first time."""
         return (("\n" if self.in_lines else "") + self.typed[1]) * (times - 1)
 
 
@@ -362,7 +362,7 @@ class Vim:
     # --- motions
 
     def _vertical(self, count: int) -> int | None:
-        """The place so many lines below, or above; None where there is no such line."""
+        """Return the place so many lines below, or above; None where there is no such line."""
         line = self._in.line_of(self.at)
         last = self.text.count("\n")
         target = min(max(0, line + count), last)
@@ -396,7 +396,7 @@ class Vim:
         return key in "hljkwbeWBE0^$gGfFtT;,%{} " or key == "backspace"
 
     def _motion(self, key: str, more: str, count: int | None, op: str = "") -> TextRange | None:
-        """The target of a motion from the cursor; None where it fails.
+        """Return the target of a motion from the cursor; None where it fails.
 
         Args:
             key: the key of the motion.
@@ -465,7 +465,7 @@ class Vim:
                 return None
 
     def _space(self, count: int, op: str) -> TextRange | None:
-        """The place so many characters further, across lines."""
+        """Return the place so many characters further, across lines."""
         at = self.at
         for _ in range(count):
             if self._in.is_end(at) or (self._in.is_end(at + 1) and not op):
@@ -485,7 +485,7 @@ class Vim:
         return self._ended(to, reached, op, "exclusive")
 
     def _ended(self, to: int, reached: bool, op: str, kind: Kind) -> TextRange | None:
-        """The range of a word motion; one that ends behind the last character of a line includes that character instead."""
+        """Return the range of a word motion; one that ends behind the last character of a line includes that character instead."""
         is_visual = self.mode in ("visual", "lines")
         if to > self.at and not is_visual and self._in.is_end(to) and to > self._in.start_of(to):
             return TextRange(to - 1, "inclusive")
@@ -507,7 +507,7 @@ class Vim:
     # --- operators
 
     def _region(self, move: TextRange, op: str) -> _Region:
-        """The region of an operator with a motion."""
+        """Return the region of an operator with a motion."""
         origin = self.at if move.start is None else move.start
         start, end = sorted((origin, move.to))
         if move.kind == "lines":
@@ -746,7 +746,7 @@ class Vim:
         return self.mode in ("insert", "replace")
 
     def _at_most(self, change: _Change) -> int:
-        """The number of repetitions of inserted text, limited so that the text does not grow beyond `MOST`."""
+        """Return the number of repetitions of inserted text, limited so that the text does not grow beyond `MOST`."""
         return min(change.count or 1, MOST // (len(change.typed[1]) + 1))
 
     def _write(self, text: str) -> None:
@@ -770,7 +770,7 @@ class Vim:
             self._remember()
 
     def _counted(self, key: str) -> Generator[None, str, tuple[int | None, str]]:
-        """A count, if one begins here, and the key behind it."""
+        """Yield a count, if one begins here, and the key behind it."""
         digits = ""
         while key.isascii() and key.isdigit() and (digits or key != "0"):
             digits += key
@@ -1050,7 +1050,7 @@ _WITH_NAME = ('"', "'", "`", "m", "z", "Z")
 
 
 def _swapped(text: str) -> str:
-    """A text with the other case of each letter that has one of the same length."""
+    """Return a text with the other case of each letter that has one of the same length."""
     return "".join(other if len(other := char.swapcase()) == 1 else char for char in text)
 
 
@@ -1193,7 +1193,7 @@ class VimKeys:
         return text
 
     def _written(self, text: str) -> str:
-        """The text of the editor with its chips."""
+        """Return the text of the editor with its chips."""
         for chip, char in self._wholes.items():
             text = text.replace(char, chip)
         return text

@@ -78,7 +78,7 @@ class SessionCatalog:
         self._former: dict[str, bool] = {}
 
     def folders(self, *, everywhere: bool) -> list[Path]:
-        """The folders of the sessions, the newest first: of all of them, or of those of the work folder.
+        """Return the folders of the sessions, the newest first: of all of them, or of those of the work folder.
 
         The latter are followed by those of a missing folder that may be the work folder under a former name.
         """
@@ -92,7 +92,7 @@ class SessionCatalog:
         ]
 
     def described(self, folders: Sequence[Path]) -> list[SessionRow]:
-        """A row for each session in these folders that is not empty."""
+        """Return a row for each session in these folders that is not empty."""
         return [row for folder in folders if (row := self._row(folder)) is not None]
 
     def _row(self, folder: Path) -> SessionRow | None:
@@ -135,7 +135,7 @@ class SessionCatalog:
 
     @staticmethod
     def search(rows: Sequence[SessionRow], parts: Sequence[str]) -> list[SessionRow]:
-        """The rows that contain each of these words, in lower case, in their name or in the user's messages."""
+        """Return the rows that contain each of these words, in lower case, in their name or in the user's messages."""
         found: list[SessionRow] = []
         for row in rows:
             if row.words is None:
@@ -146,12 +146,12 @@ class SessionCatalog:
 
     @staticmethod
     def last_said(row: SessionRow) -> list[PreviewMessage]:
-        """The last messages of a session."""
+        """Return the last messages of a session."""
         return last_said(row.folder, PREVIEWED)
 
     @staticmethod
     def holder(row: SessionRow) -> str:
-        """The process that has a session open now; empty for none."""
+        """Return the process that has a session open now; empty for none."""
         return holder_of(row.folder) or ""
 
     def rename(self, row: SessionRow, title: str) -> None:

@@ -85,21 +85,21 @@ class SessionModel(RowModel):
         self.empty_words = ""
 
     def __len__(self) -> int:
-        """The number of sessions that match."""
+        """Return the number of sessions that match."""
         return len(self.shown)
 
     def heading(self, look: Look) -> str:
-        """The names of the columns."""
+        """Return the names of the columns."""
         head = self._facts(look, "age", "messages", "folder")
         return " " * max(0, look.width - 2 - cell_len(head)) + head if self.shown else ""
 
     def empty(self, look: Look) -> Sequence[Line]:
-        """The reason why there are no sessions, below the names of the columns."""
+        """Return the reason why there are no sessions, below the names of the columns."""
         words = wrap_words(self.empty_words, max(16, look.width - 6))
         return [BLANK, *(plain(f"    {row}", "quiet") for row in words)]
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """A row for each session: its sign and title, and its facts in columns."""
+        """Return a row for each session: its sign and title, and its facts in columns."""
         return [[self._row(self.shown[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
 
     def _facts(self, look: Look, age: str, messages: str, folder: str) -> str:
@@ -367,9 +367,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
     # --- reading
 
     def _list(self) -> None:
-        self.run_worker(reported(self, self._read), group="read", exclusive=True)
+        self.run_worker(reported(self, self._read_sessions), group="read", exclusive=True)
 
-    async def _read(self) -> None:
+    async def _read_sessions(self) -> None:
         """List the sessions in batches, the newest first."""
         catalog = await self._opened()
         here = await asyncio.to_thread(catalog.folders, everywhere=False)
@@ -568,7 +568,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self._leave_for(row, row.id)
 
     async def _is_free(self, row: SessionRow) -> bool:
-        """Whether no process has a session open now; else a notice names the one that has."""
+        """Return whether no process has a session open now; else a notice names the one that has."""
         catalog = await self._opened()
         row.held = await asyncio.to_thread(catalog.holder, row)
         if row.held:

@@ -42,7 +42,7 @@ def warm_up() -> None:
 
 @lru_cache(maxsize=64)
 def lexer_for(language: str) -> Lexer | None:
-    """The lexer for the name of a language as it follows a fence; None where there is none."""
+    """Return the lexer for the name of a language as it follows a fence; None where there is none."""
     name = language.strip().split(" ")[0].split(",")[0].strip("{}.").lower()
     if not name or name in {"text", "txt", "plain", "plaintext", "output", "console-output"}:
         return None
@@ -88,7 +88,7 @@ def _put(line: list[Span], text: str, style: str) -> None:
 
 
 def is_short(lines: Sequence[str]) -> bool:
-    """Whether a code block is short enough to be highlighted as a whole."""
+    """Return whether a code block is short enough to be highlighted as a whole."""
     return (
         len(lines) <= RELEX_LINES
         and sum(len(line) for line in lines) <= RELEX_CHARS
@@ -124,7 +124,7 @@ def _blame(language: str) -> None:
 
 
 def _keeps_context(lexer: Lexer) -> bool:
-    """Whether a lexer (of YAML, Ruby) needs more than a stack of states, so that it cannot be run line by line."""
+    """Return whether a lexer (of YAML, Ruby) needs more than a stack of states, so that it cannot be run line by line."""
     extended = import_module("pygments.lexer").ExtendedRegexLexer
     return isinstance(lexer, extended)
 

@@ -168,7 +168,7 @@ class CopyMode:
                 self._go(min(turn, self._flow.height - 1), 0)
 
     def _beside(self, row: int, column: int, step: int) -> int:
-        """The column of the next character (`step` 1), or the one before (-1), that has a cell of its own."""
+        """Return the column of the next character (`step` 1), or the one before (-1), that has a cell of its own."""
         text = self._line(row).text
         start, end = self._extent(row)
         at = column + step
@@ -177,12 +177,12 @@ class CopyMode:
         return at
 
     def _kind(self, row: int, column: int) -> str:
-        """The kind of the character at a position; `blank` at the end of a row."""
+        """Return the kind of the character at a position; `blank` at the end of a row."""
         start, end = self._extent(row)
         return kind_of(self._line(row).text[column]) if start <= column < end else "blank"
 
     def _step(self, row: int, column: int, step: int) -> tuple[int, int] | None:
-        """The next position (`step` 1), or the one before (-1), also in another row; None at the end of the text."""
+        """Return the next position (`step` 1), or the one before (-1), also in another row; None at the end of the text."""
         start, end = self._extent(row)
         if start <= column + step < end:
             return row, column + step

@@ -25,17 +25,7 @@ from kimi_tui.projection.blocks import (
 )
 from kimi_tui.tool_cards import DiffBlock, ImageBlock, TodoBlock
 from kimi_tui.tui.faults import log_fault
-from kimi_tui.tui.formatting import (
-    MINUS,
-    both_sizes,
-    change,
-    counted,
-    cut,
-    duration,
-    path,
-    spans_width,
-    tokens,
-)
+from kimi_tui.tui.formatting import MINUS, both_sizes, change, counted, cut, duration, path, tokens
 from kimi_tui.tui.rows import (
     HIT_FOLD,
     LEAST_NAME,
@@ -57,6 +47,7 @@ from kimi_tui.tui.rows import (
     plain_rows,
     prose_width,
     ranges,
+    spans_width,
     title_row,
 )
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
@@ -333,7 +324,7 @@ def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
 
 
 def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
-    """What the rows of a text leave out, as `+192 lines`; of a single line the characters."""
+    """Return the words for what the rows of a text leave out, such as `+192 lines`; for a single line, its characters."""
     wholly = sum(not goes_on for _, goes_on in rows)
     lines = text.count("\n") + 1
     if lines > 1:
@@ -346,7 +337,7 @@ def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a thought: folded one as `Thought for 6 s  +12 lines`, unfolded all of it in italics."""
     width = prose_width(room.width)
     count = block.stream.line_ends + 1 + block.stream.size // (width * 2)
-    words = "Thinking" if block.open else f"Thought for {_whole(block.seconds)}"
+    words = "Thinking" if block.open else f"Thought for {_whole_seconds(block.seconds)}"
     head = [INDENT, Span(words, "quiet/i")]
     if not block.unfolded:
         # The rows of a very long thought are only estimated.
@@ -400,7 +391,7 @@ class ThoughtStream:
         return first
 
 
-def _whole(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     """A duration in whole seconds, in words."""
     return f"{max(1, round(seconds))} s" if seconds < 9.5 else duration(seconds)
 
@@ -542,12 +533,13 @@ def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) ->
     steps = counted(block.steps, "step")
     calls = block.tool_calls
     folded = f"{counted(calls, 'tool call')} folded away" if calls else "Folded away"
+    sign = "" if not block.folded else room.glyphs.minus if block.unfolded else "+"
     spans = [
         edge,
         Span("   "),
         Span(folded, "quiet"),
         Span("  "),
-        Span(f"{room.glyphs.minus if block.unfolded else '+'}{steps}", "ink"),
+        Span(f"{sign}{steps}", "ink"),
     ]
     if block.kept:
         edits = sum(count for _, count in block.kept)
@@ -559,7 +551,7 @@ def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) ->
             kept = [Span("kept: ", "quiet"), Span(name, "ink"), Span(fact, "quiet")]
             pad(spans, max(spans_width(spans) + 3, room.width - RIGHT - 2 - spans_width(kept)))
             spans.extend(kept)
-    return Line(tuple(spans), fill=ground, hit=HIT_FOLD)
+    return Line(tuple(spans), fill=ground, hit=HIT_FOLD if block.unfolds else "")
 
 
 def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:

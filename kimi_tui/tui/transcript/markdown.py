@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kimi_tui.foreign_text import clean, expand_tabs
-from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import (
     BLANK,
@@ -27,6 +26,7 @@ from kimi_tui.tui.rows import (
     Span,
     cells,
     prose_width,
+    spans_width,
     wrap,
 )
 from kimi_tui.tui.transcript.code import INK, colour

@@ -104,7 +104,7 @@ class Piece:
         self.n_marks += marks_in(line) + 1 + ENTRY_COST * _entries_in(line)
 
     def copy(self) -> Piece:
-        """A copy, of which the lines can grow independently."""
+        """Return a copy, of which the lines can grow independently."""
         return Piece(
             self.kind,
             list(self.lines),
@@ -188,7 +188,7 @@ class Splitter:
             self._close()
 
     def ahead(self) -> list[Piece]:
-        """The open piece and those after it, as they would be if the unfinished line ended here."""
+        """Return the open piece and those after it, as they would be if the unfinished line ended here."""
         other = Splitter()
         known: Piece | None = None
         if self.open is not None:
@@ -204,7 +204,7 @@ class Splitter:
         return [piece for piece in other.pieces if piece is not known]
 
     def starts_fence(self) -> bool:
-        """Whether the unfinished line may become the beginning of a fence, so that it should not be shown as prose."""
+        """Return whether the unfinished line may become the beginning of a fence, so that it should not be shown as prose."""
         if self._fence or self._within or self._tail_size > INFO_LIMIT:
             return False
         line = self.partial
@@ -217,7 +217,7 @@ class Splitter:
         return marks >= (1 if text[0] == "`" else 2) and plain
 
     def ends_fence(self) -> bool:
-        """Whether the unfinished line may become the end of the open fence."""
+        """Return whether the unfinished line may become the end of the open fence."""
         if not self._fence or self._tail_size > INFO_LIMIT:
             return False
         mark = self.partial.strip()
@@ -360,14 +360,14 @@ class Splitter:
 
 
 def marks_in(text: str) -> int:
-    """The cost of the marks in a text, in marks of emphasis."""
+    """Return the cost of the marks in a text, in marks of emphasis."""
     # This runs three times for every line; a loop over the costs takes twice as long.
     n_of = text.count
     return n_of("*") + n_of("_") + n_of("~") + n_of("`") + 2 * n_of("[") + 3 * n_of("<")
 
 
 def _entries_in(line: str) -> int:
-    """The number of list entries that a line begins, also within quotes and other entries."""
+    """Return the number of list entries that a line begins, also within quotes and other entries."""
     found = at = 0
     while at < len(line):
         mark, end = line[at], at + 1
@@ -387,7 +387,7 @@ def _entries_in(line: str) -> int:
 
 
 def _longest(line: str) -> int:
-    """The most characters of a line that a piece may begin with."""
+    """Return the most characters of a line that a piece may begin with."""
     end = min(len(line), PIECE_LIMIT)
     if marks_in(line[:end]) > PIECE_MARKS:
         left = PIECE_MARKS
@@ -399,7 +399,7 @@ def _longest(line: str) -> int:
 
 
 def fence_of(line: str) -> tuple[int, str, str] | None:
-    """The indent, the marks and the info string of a line that opens a fence; None for any other line."""
+    """Return the indent, the marks and the info string of a line that opens a fence; None for any other line."""
     text = line.lstrip(" ")
     indent = len(line) - len(text)
     if indent > 3 or not text.startswith(("```", "~~~")):
@@ -411,7 +411,7 @@ def fence_of(line: str) -> tuple[int, str, str] | None:
 
 
 def is_rule(line: str) -> bool:
-    """Whether a line is a thematic break: three or more of one mark, and blanks."""
+    """Return whether a line is a thematic break: three or more of one mark, and blanks."""
     if len(line) - len(line.lstrip(" ")) > 3:
         return False
     marks = line.replace(" ", "").replace("\t", "")
@@ -419,7 +419,7 @@ def is_rule(line: str) -> bool:
 
 
 def unclosed_fence(piece: Piece) -> str:
-    """The line that opens a fence within an item or a quote, where the piece ends before that does; else nothing."""
+    """Return the line that opens a fence within an item or a quote, where the piece ends before that does; else nothing."""
     opener, marks = "", ""
     for line in piece.lines:
         text = line.lstrip(" >")
@@ -569,7 +569,7 @@ class MarkdownStream:
         return len(self._unseen)
 
     def is_late(self, row: int) -> bool:
-        """Whether a row belongs to a piece with empty rows."""
+        """Return whether a row belongs to a piece with empty rows."""
         return bisect_right(self._starts, row) - 1 in self._unseen
 
     def show(self, start: int, end: int, limit: float = inf) -> list[Shown]:
@@ -590,11 +590,11 @@ class MarkdownStream:
         return self._lay_out_again(chosen)
 
     def is_late_in(self, start: int, end: int) -> bool:
-        """Whether any row from `start` to `end` (exclusive) belongs to a piece with empty rows."""
+        """Return whether any row from `start` to `end` (exclusive) belongs to a piece with empty rows."""
         return next(self._late_in(start, end), None) is not None
 
     def _late_in(self, start: int, end: int) -> Iterator[int]:
-        """The indices of the pieces with empty rows between `start` and `end` (exclusive)."""
+        """Return the indices of the pieces with empty rows between `start` and `end` (exclusive)."""
         if not self._unseen or start >= end:
             return iter(())
         low = max(0, bisect_right(self._starts, start) - 1)
@@ -606,7 +606,7 @@ class MarkdownStream:
         return self._lay_out_again([min(self._unseen)])
 
     def _context_behind(self, piece: Piece) -> _Context | None:
-        """The context of the piece after this one, if it is known without laying this one out; else None."""
+        """Return the context of the piece after this one, if it is known without laying this one out; else None."""
         is_part = piece.continued or piece.joint is not None
         if not self._is_late or is_part or any("]:" in line for line in piece.lines):
             return None
@@ -745,7 +745,7 @@ class MarkdownStream:
     def _laid_out(
         self, piece: Piece, text: str, before: _Context, *, keep: bool
     ) -> tuple[list[Line], _Context]:
-        """The rows of a piece, and the context for the next one. A fault is logged, and the piece is plain text."""
+        """Return the rows of a piece, and the context for the next one. A fault is logged, and the piece is plain text."""
         self.spent += len(text) + PIECE_COST
         try:
             elements, context = self._elements(piece, text, before, keep=keep)
@@ -790,7 +790,7 @@ class MarkdownStream:
     def _more_of_item(
         self, elements: tuple[Element, ...], before: _Context
     ) -> tuple[tuple[Element, ...], _Context]:
-        """The elements of the continuation of a list entry, which has blanks in place of its marker."""
+        """Return the elements of the continuation of a list entry, which has blanks in place of its marker."""
         first = elements[0] if elements else None
         if isinstance(first, Items):
             entry = first.items[0]
@@ -799,7 +799,7 @@ class MarkdownStream:
         return elements, _Context(before.number, before.marker)
 
     def _joint(self, last: Element, source: str, context: _Context) -> _Context:
-        """The context for the next piece, if that continues this one."""
+        """Return the context for the next piece, if that continues this one."""
         if isinstance(last, Paragraph):
             return context._replace(is_text=True)
         if isinstance(last, Table):
@@ -925,7 +925,7 @@ class _OpenFence:
         out.extend(self._long.settled())
 
     def last_rows(self) -> list[Line]:
-        """The rows at the end that are made anew with more text."""
+        """Return the rows at the end that are made anew with more text."""
         if self._long is not None:
             return [self._long.last_row()]
         return code_rows(self._stream.peek(self._short), self._width) if self._short else []
@@ -942,7 +942,7 @@ class _OpenFence:
 
 
 def _number(before: int, written: int) -> int:
-    """The number of a list entry: as written, but greater than that of the entry before."""
+    """Return the number of a list entry: as written, but greater than that of the entry before."""
     return before + 1 if before and written <= before else written
 
 
@@ -964,7 +964,7 @@ def _numbered(elements: tuple[Element, ...], before: int) -> tuple[tuple[Element
 
 
 def whole_answer(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
-    """The rows of a complete answer."""
+    """Return the rows of a complete answer."""
     layout = MarkdownStream(width, glyphs)
     layout.feed(text)
     layout.finish()

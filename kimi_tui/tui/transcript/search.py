@@ -97,7 +97,7 @@ Match = tuple[Part, ...]
 
 
 def pattern_of(query: str) -> Pattern | None:
-    """The regular expression of a query: in either case, with any blanks for its blanks; None for an empty query."""
+    """Return the regular expression of a query: in either case, with any blanks for its blanks; None for an empty query."""
     words = query[:QUERY_LIMIT].split()
     if not words:
         return None
@@ -106,12 +106,12 @@ def pattern_of(query: str) -> Pattern | None:
 
 
 def matches(lines: Sequence[Line], pattern: Pattern) -> list[Match]:
-    """All matches in the rows of a block, from the top."""
+    """Return all matches in the rows of a block, from the top."""
     return [match for found in matches_by_line(lines, pattern) for match in found]
 
 
 def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Match]]:
-    """The matches of each line of text in turn; of a line of more than `ROWS_AT_ONCE` rows in several lists."""
+    """Yield the matches of each line of text in turn; of a line of more than `ROWS_AT_ONCE` rows in several lists."""
     first = 0
     while first < len(lines):
         # `part` and `column` are the end of the rows to search and the place in the first row where the last earlier match ended.
@@ -131,7 +131,7 @@ def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Ma
 
 
 def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[Part]:
-    """The parts of matches that are in a row."""
+    """Yield the parts of matches that are in a row."""
     first = last = row
     while first > max(0, row - _NEAR) and lines[first - 1].goes_on:
         first -= 1
@@ -144,7 +144,7 @@ def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[
 def _in_line(
     lines: Sequence[Line], first: int, last: int, pattern: Pattern, column: int = 0
 ) -> list[Match]:
-    """The matches in the rows of one wrapped line, from a character of its first row on."""
+    """Return the matches in the rows of one wrapped line, from a character of its first row on."""
     texts: list[str] = []
     gutters: list[int] = []
     offsets: list[int] = []
@@ -198,7 +198,7 @@ def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts of at most about `CHARS_AT_ONCE` characters, none cut within a character reference."""
+    """Yield the text in parts of at most about `CHARS_AT_ONCE` characters, none cut within a character reference."""
     start = 0
     while start < len(text):
         end = start + CHARS_AT_ONCE
@@ -234,7 +234,7 @@ def _of_tool(block: ToolBlock) -> Iterable[str]:
 
 
 def unfolded_rows(block: Block, room: LayoutRoom) -> Generator[None, None, list[Line]]:
-    """All rows of a block as if it were unfolded. Yields often; returns the rows."""
+    """Yield all rows of a block as if it were unfolded. Yields often; returns the rows."""
     if not isinstance(block, AgentBlock):
         return (yield from rows_in_slices(replace(block, unfolded=True), room))
     answer = MarkdownStream(room.width, room.glyphs, late=True)
@@ -311,7 +311,7 @@ class Finder:
         self.match: Match = ()
 
     def refined(self, query: str) -> Finder:
-        """A search for another query; where that begins with the present one, blocks without a match are not searched again."""
+        """Return a search for another query; where that begins with the present one, blocks without a match are not searched again."""
         made = Finder(query)
         if self._pattern is not None and query.lower().startswith(self.query.lower()):
             made._room = self._room
@@ -379,7 +379,7 @@ class Finder:
         return found
 
     def next(self, blocks: Sequence[Block], step: int) -> FoundMatch | None:
-        """The match after (`step` 1) or before (-1) the current one, from the last to the first; None where there is none."""
+        """Return the match after (`step` 1) or before (-1) the current one, from the last to the first; None where there is none."""
         counts = self._counts
         held = [block.key for block in blocks if (n := counts.get(block.key)) is not None and n[1]]
         if not held:
@@ -398,7 +398,7 @@ class Finder:
         return FoundMatch(key, 0 if step > 0 else self._count(key) - 1)
 
     def count(self, blocks: Sequence[Block]) -> SearchCount:
-        """The present count of matches in these blocks, and the number of the current one."""
+        """Return the present count of matches in these blocks, and the number of the current one."""
         if self._pattern is None:
             return SearchCount()
         counts, current = self._counts, self.current
@@ -417,7 +417,7 @@ class Finder:
         return self._counts.get(key, (0, 0))[1]
 
     def parts(self, key: int, lines: Sequence[Line], row: int) -> list[tuple[Part, bool]]:
-        """The parts of a row to highlight, each with whether it belongs to the current match.
+        """Return the parts of a row to highlight, each with whether it belongs to the current match.
 
         Args:
             key: the key of the block.
@@ -579,7 +579,7 @@ class Search:
             wait_s = AGAIN_S
 
     def _origin_at(self, index: int | None) -> Origin:
-        """The current match as an origin in the block with this index (None: the first block)."""
+        """Return the current match as an origin in the block with this index (None: the first block)."""
         match = self._finder.match if self._finder is not None else ()
         return Origin(index or 0, match[0].row if match else 0)
 
@@ -615,7 +615,7 @@ class Search:
             await in_slices(flow.whole_in_steps(flow.views[index]), SLICE_S)
 
     def blocks_to_toggle(self, place: FoundMatch) -> list[Block]:
-        """The blocks to toggle to show a match: the one unfolded for the match before, and the one that hides this one."""
+        """Return the blocks to toggle to show a match: the one unfolded for the match before, and the one that hides this one."""
         flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is None or index is None:
@@ -652,7 +652,7 @@ class Search:
         return index, finder.match[0].row if finder.match else 0
 
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
-        """Whether a match is not in the rows that its block has now, as in a folded one."""
+        """Return whether a match is not in the rows that its block has now, as in a folded one."""
         pattern = self._finder.pattern if self._finder is not None else None
         flow.lay_out_whole(index)
         view = flow.views[index]
@@ -668,7 +668,7 @@ class Search:
         )
 
     def _match(self, flow: Flow, index: int, place: FoundMatch) -> Match:
-        """The characters of a match in the rows of its block."""
+        """Return the characters of a match in the rows of its block."""
         pattern = self._finder.pattern if self._finder is not None else None
         if pattern is None:
             return ()
@@ -693,7 +693,7 @@ class Search:
     # --- painting
 
     def marked(self, strip: Strip, painter: Painter, view: View, index: int) -> Strip:
-        """The strip of a row with its matches highlighted.
+        """Return the strip of a row with its matches highlighted.
 
         Args:
             strip: the strip without a search.
@@ -767,7 +767,7 @@ class SearchBar(Horizontal):
         self._count = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """The widgets, from the left."""
+        """Return the widgets, from the left."""
         yield Static(Content("  / "), id="search-sign")
         yield self._field
         yield self._count

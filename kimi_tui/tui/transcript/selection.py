@@ -30,7 +30,7 @@ _ENDS_NO_WORD = ".?"
 
 
 def character_at(line: Line, cell: int) -> int:
-    """The index of the character in a cell of a row; the length of the text for a cell behind its end."""
+    """Return the index of the character in a cell of a row; the length of the text for a cell behind its end."""
     text = line.text
     if text.isascii():
         return min(max(0, cell), len(text))
@@ -43,7 +43,7 @@ def character_at(line: Line, cell: int) -> int:
 
 
 def word_at(line: Line, column: int) -> Extent:
-    """The word around a character of a row; around a blank or a sign the run of characters of that kind."""
+    """Return the word around a character of a row; around a blank or a sign the run of characters of that kind."""
     text = line.text
     start, end = extent_of(line)
     if not start <= column < end:
@@ -61,7 +61,7 @@ def word_at(line: Line, column: int) -> Extent:
 
 
 def kind_of(char: str) -> str:
-    """The kind of a character: `word`, `blank` or `sign`."""
+    """Return the kind of a character: `word`, `blank` or `sign`."""
     if char.isalnum() or char in _WORD_SIGNS:
         return "word"
     # Marks and joiners belong to the letter before them.
@@ -125,7 +125,7 @@ class TextSelection:
         return TextPosition(views[0].block.key, 0, 0), end
 
     def span(self, row: int, line: Line) -> tuple[int, int] | None:
-        """The selected characters of a row of the content, as indices (the second exclusive); None where none is selected."""
+        """Return the selected characters of a row of the content, as indices (the second exclusive); None where none is selected."""
         if self.ends is None:
             return None
         start, end = self.ends
@@ -138,7 +138,7 @@ class TextSelection:
         return (low, high) if low < high else None
 
     def piece_at(self, row: int, cell: int, grain: int) -> tuple[TextPosition, TextPosition]:
-        """The first and the last position of the character, word or line in a cell of a row of the content.
+        """Return the first and the last position of the character, word or line in a cell of a row of the content.
 
         Args:
             row: the row of the content; the nearest one is taken where there is no such row.
@@ -185,7 +185,7 @@ class TextSelection:
             self.clear()
 
     def _position(self, mark: TextPosition) -> tuple[int, int, int]:
-        """A key that orders positions as they follow each other in the text."""
+        """Return a key that orders positions as they follow each other in the text."""
         index = self._flow.index_of(mark)
         return (-1 if index is None else index, mark.row, mark.column)
 
@@ -224,7 +224,7 @@ def select_piece(
 def with_selection(
     widget: Widget, painter: Painter, strip: Strip, row: int, text_of: Callable[[int], str]
 ) -> Strip:
-    """The strip of a row with its selected text highlighted; the text is only asked for where some of it is selected.
+    """Return the strip of a row with its selected text highlighted; the text is only asked for where some of it is selected.
 
     Args:
         widget: the widget.
@@ -249,7 +249,7 @@ def with_selection(
 
 
 def selected_text(selection: Selection, text_of: Callable[[int], str]) -> tuple[str, str] | None:
-    """The selected text of one row and its line end, as `Widget.get_selection` returns them; None where nothing is selected.
+    """Return the selected text of one row and its line end, as `Widget.get_selection` returns them; None where nothing is selected.
 
     Args:
         selection: a selection made by `select_piece`.

@@ -22,13 +22,7 @@ from kimi_tui.projection.tool_calls import (
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.diff import band_rows, change_counts, common_indent
-from kimi_tui.tui.formatting import (
-    change,
-    cut,
-    duration,
-    path,
-    spans_width,
-)
+from kimi_tui.tui.formatting import change, cut, duration, path
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import (
     FACT_GAP,
@@ -49,6 +43,7 @@ from kimi_tui.tui.rows import (
     paragraph,
     pin_of,
     prose_width,
+    spans_width,
     title_row,
     wrap,
 )
@@ -244,7 +239,7 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
             is_empty = False
             yield row
     if is_empty:
-        yield from _said(block, room)
+        yield from _output_rows(block, room)
     yield from _allowed_by(block, room)
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"
@@ -265,7 +260,7 @@ def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
                 yield Line((Span(" " * HANGING), *row), margin=HANGING, soft=is_soft)
 
 
-def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a tool's output, complete or so far."""
     own_rows = TAIL_ROWS if room.lowest else OWN_ROWS
     if not block.over:

@@ -47,13 +47,14 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import drained, in_slices
+from kimi_tui.tui.textual_patches.widgets import set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
 
 if TYPE_CHECKING:
-    from textual._types import AnimationLevel, CallbackType
     from textual.screen import Screen
+    from textual.types import AnimationLevel, CallbackType
 
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.transcript import TranscriptModel
@@ -254,7 +255,6 @@ class Transcript(ScrollView, can_focus=True):
         self._is_left = is_left
         self._facts: FolderFacts | None = None
         self._reading = ""
-        self._pins: frozenset[tuple[str, int]] = frozenset()
         self._empty: list[Line] | None = None
         self._empty_size = (0, 0)
         self._is_warm = False
@@ -326,7 +326,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def has_images(self) -> bool:
         """Whether the conversation shown has an image that was sent to the model."""
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         return any(images_of(block) for block in self.blocks)
 
@@ -375,19 +375,6 @@ class Transcript(ScrollView, can_focus=True):
     def hints(self, hints: Sequence[tuple[str, str]]) -> None:
         self._hints = hints
         self._refresh_empty()
-
-    @property
-    def pins(self) -> frozenset[tuple[str, int]]:
-        """The pinned messages, each as its checkpoint's uid and its index after that."""
-        return self._pins
-
-    @pins.setter
-    def pins(self, pins: frozenset[tuple[str, int]]) -> None:
-        self._pins = pins
-        if self._model is not None and (change := self._model.set_pins(pins)).first is not None:
-            self._mark_changed(change.first)
-            self._draw()
-            self.refresh_rows()
 
     @property
     def behind(self) -> bool:
@@ -441,7 +428,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_thumbnails_ready(self, event: Thumbnails.Ready) -> None:
         """Draw the blocks with an image that can be drawn now. The class is imported with the first image."""
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         for index, block in enumerate(self.blocks):
             if event.image in images_of(block):
@@ -541,7 +528,6 @@ class Transcript(ScrollView, can_focus=True):
         self._model = model
         if self._came_from is not None:
             self._came_from = (self._came_from[0], None)
-        model.set_pins(self._pins)
         self._current = self._hovered = None
         # An empty conversation needs no layout, and no import for it.
         if model.blocks or self._viewport is not None:
@@ -724,7 +710,7 @@ class Transcript(ScrollView, can_focus=True):
             if height != self.virtual_size.height and not take_height(self, height, top):
                 size = Size(self.size.width, height)
                 self.set_reactive(cast("Reactive[Size]", ScrollView.virtual_size), size)
-                self._scroll_update(size)
+                set_content_size(self, size)
             # A fraction of a row that was scrolled is kept: slow scrolling consists of such fractions.
             if top != self.top:
                 self.set_reactive(ScrollView.scroll_y, float(top))
@@ -1297,7 +1283,7 @@ class Transcript(ScrollView, can_focus=True):
         if hit.startswith(HIT_LINK):
             self.post_message(self.LinkClicked(hit[len(HIT_LINK) :]))
             return
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         for image in images_of(block):
             if hit == f"{HIT_IMAGE}{image.sha256}":

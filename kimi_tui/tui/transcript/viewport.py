@@ -199,7 +199,7 @@ class Flow:
         return self.start(len(self.views))
 
     def start(self, index: int) -> int:
-        """The first row of a view, its gap included; for the index after the last view the height of all."""
+        """Return the first row of a view, its gap included; for the index after the last view the height of all."""
         starts, views = self._starts, self.views
         if len(starts) != len(views) + 1:
             del starts[len(views) + 1 :]
@@ -211,7 +211,7 @@ class Flow:
         return starts[index]
 
     def turn_row(self, row: int, step: int) -> int:
-        """The row of the user's message before (-1) or after (1) a row; 0 or the height where there is none."""
+        """Return the row of the user's message before (-1) or after (1) a row; 0 or the height where there is none."""
         starts = [
             self.start(index) + view.gap
             for index, view in enumerate(self.views)
@@ -222,14 +222,14 @@ class Flow:
         return min((start for start in starts if start > row), default=self.height)
 
     def find(self, row: int) -> tuple[int, int]:
-        """The index of the view that a row belongs to, and the row within the view, its gap included."""
+        """Return the index of the view that a row belongs to, and the row within the view, its gap included."""
         n_views = len(self.views)
         self.start(n_views)  # the starts of all views before it are valid then
         index = max(0, bisect_right(self._starts, row, 0, n_views) - 1)
         return index, row - self._starts[index]
 
     def index_of(self, mark: TextPosition) -> int | None:
-        """The index of the view of a position; None where its block was removed."""
+        """Return the index of the view of a position; None where its block was removed."""
         views = self.views
         if mark.hint < len(views) and views[mark.hint].block.key == mark.key:
             return mark.hint
@@ -240,7 +240,7 @@ class Flow:
         return None
 
     def index_of_key(self, key: int | None) -> int | None:
-        """The index of the view of the block with this key; None where there is none."""
+        """Return the index of the view of the block with this key; None where there is none."""
         views = self.views
         # An action on a block looks it up several times.
         if self._asked < len(views) and views[self._asked].block.key == key:
@@ -252,12 +252,12 @@ class Flow:
         return None
 
     def row_of(self, mark: TextPosition) -> int | None:
-        """The row of a position; None where its block was removed."""
+        """Return the row of a position; None where its block was removed."""
         index = self.index_of(mark)
         return None if index is None else self.start(index) + self.views[index].gap + mark.row
 
     def position_at(self, row: int) -> TextPosition | None:
-        """The position of the first character of the text in a row; None where there are no blocks."""
+        """Return the position of the first character of the text in a row; None where there are no blocks."""
         if not self.views:
             return None
         index, offset = self.find(row)
@@ -619,11 +619,11 @@ class Flow:
         view.cursor = True
 
     def line(self, row: int) -> Place:
-        """The row at an index of the flow."""
+        """Return the row at an index of the flow."""
         return self.lines(row, row + 1)[0]
 
     def lines(self, start: int, end: int) -> list[Place]:
-        """The rows from `start` to `end` (exclusive).
+        """Return the rows from `start` to `end` (exclusive).
 
         A view that was never laid out is laid out; one that has changed since, or is `behind`, keeps its rows until `lay_out`.
         """
@@ -851,7 +851,7 @@ class Viewport:
     # --- the kept position
 
     def _settled_top(self) -> int:
-        """The first visible row, by the end or the kept position."""
+        """Return the first visible row, by the end or the kept position."""
         last = self.last_top
         if self.follows:
             return last
@@ -872,7 +872,7 @@ class Viewport:
         self._keep(None if self.follows else self.flow.position_at(self.top))
 
     def _visible_blocks(self) -> list[tuple[int, int]]:
-        """The keys of the visible blocks, each with the row of the pane in which it begins."""
+        """Return the keys of the visible blocks, each with the row of the pane in which it begins."""
         flow = self.flow
         if not flow.views:
             return []
@@ -898,11 +898,11 @@ class Viewport:
     # --- targets of keys
 
     def turn_row(self, step: int) -> int:
-        """The row of the user's message before (-1) or after (1) the first visible row."""
+        """Return the row of the user's message before (-1) or after (1) the first visible row."""
         return self.flow.turn_row(self.top, step)
 
     def last_visible(self, unless: int | None) -> int | None:
-        """The key of the last visible block, or `unless` where that is visible; None where there are no blocks."""
+        """Return the key of the last visible block, or `unless` where that is visible; None where there are no blocks."""
         visible = [self.flow.views[index].block.key for index in self.visible]
         return unless if unless in visible else visible[-1] if visible else None
 
@@ -918,7 +918,7 @@ class Viewport:
 
 
 def _in_one_go(part: str) -> str:
-    """The beginning of a part that may be laid out without checking the time."""
+    """Return the beginning of a part that may be laid out without checking the time."""
     while len(part) > 1 and marks_in(part) + LINE_MARKS * part.count("\n") > PART_MARKS:
         part = part[: len(part) // 2]
     return part
@@ -954,7 +954,7 @@ class RevertAnimation:
         return DMAIL_S if self.is_dmail else SHORT_S
 
     def row(self, row: int, progress: float, glyphs: Glyphs) -> Line:
-        """The line in a row at or below `start` at a progress from 0 to 1."""
+        """Return the line in a row at or below `start` at a progress from 0 to 1."""
         index = row - self.start
         count = len(self.rows)
         quiet, dimming = (1 / 6, 5 / 9) if self.is_dmail else (0.0, 0.7)
@@ -974,7 +974,7 @@ class RevertAnimation:
         )
 
     def _closing(self, index: int, share: float, glyphs: Glyphs) -> Line:
-        """The line at an index while the rows close: at a `share` of 0 all are there, at 1 only those of the final state."""
+        """Return the line at an index while the rows close: at a `share` of 0 all are there, at 1 only those of the final state."""
         if 0 <= index < len(self.after):
             return self.after[index]
         left = max(0, len(self.rows) - self.kept - len(self.after)) * (1 - share)
@@ -994,7 +994,7 @@ class RevertAnimation:
 
 
 def faded_span(span: Span) -> Span:
-    """The span in faded colours, without its background; one of an image is returned unchanged."""
+    """Return the span in faded colours, without its background; one of an image is returned unchanged."""
     ink, flags, _ = style_parts(span.style)
     if ink.startswith(COLOUR):
         return span
@@ -1012,7 +1012,7 @@ def _without_first(spans: Sequence[Span]) -> tuple[Span, ...]:
 def revert_animation_of(
     flow: Flow, first: int, top: int, height: int, remains: Sequence[Block]
 ) -> RevertAnimation | None:
-    """The animation of a revert that drops the blocks from `first` on; None where none of their rows is visible.
+    """Return the animation of a revert that drops the blocks from `first` on; None where none of their rows is visible.
 
     Args:
         flow: the rows before the revert.

@@ -16,6 +16,7 @@ from textual.dom import DOMNode
 from textual.selection import SELECT_ALL
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.approval.model import choices
 from kimi_tui.tui.dialogs.help import PLACES, HelpScreen, sections
 from kimi_tui.tui.dialogs.settings import SettingsScreen
@@ -28,7 +29,6 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.model_setup.screens import KeyScreen, LocalScreen, ModelScreen
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.menu import PaletteScreen
-from kimi_tui.tui.state import MainState
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.events import ApprovalRequest
 
@@ -211,21 +211,21 @@ def test_names_of_the_help_are_those_of_actions() -> None:
 
 def test_help_and_footer_follow_the_configuration() -> None:
     keys = {"send": "ctrl+s", "escape": "f9", "chat.fold": "x", "timeline.undo": "z"}
-    idle = dict(hints("prompt", MainState(), keys, UNICODE, 0.0))
+    idle = dict(hints("prompt", SessionState(), keys, UNICODE, 0.0))
     assert (idle["Ctrl+S"], idle["Enter"]) == ("send", "new line")
-    running = dict(hints("prompt", MainState(running=True), keys, UNICODE, 0.0))
+    running = dict(hints("prompt", SessionState(running=True), keys, UNICODE, 0.0))
     assert (running["Ctrl+S"], running["F9"]) == ("steer", "stop")
-    assert dict(hints("chat", MainState(), keys, UNICODE, 0.0))["x"] == "unfold"
-    assert dict(hints("timeline", MainState(), keys, UNICODE, 0.0))["z"] == "undo"
+    assert dict(hints("chat", SessionState(), keys, UNICODE, 0.0))["x"] == "unfold"
+    assert dict(hints("timeline", SessionState(), keys, UNICODE, 0.0))["z"] == "undo"
     said = helped(keys)
     assert said["Prompt"]["Ctrl+S"].startswith("send")
     assert not said["Prompt"].get("Enter", "").startswith("send")
     assert "x" in said["Chat"]
     assert "z, U" in said["Timeline"]
     # Where it does something else, it breaks no line.
-    taken = dict(hints("prompt", MainState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
+    taken = dict(hints("prompt", SessionState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
     assert taken["Ctrl+J"] == "new line"
-    assert dict(hints("prompt", MainState(), {}, UNICODE, 0.0))["Enter"] == "send"
+    assert dict(hints("prompt", SessionState(), {}, UNICODE, 0.0))["Enter"] == "send"
 
 
 async def test_the_help_comes_with_its_own_styles_alone(

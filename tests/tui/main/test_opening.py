@@ -21,6 +21,7 @@ from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul import assembly, opening, rebuilt_history
 from kimi_tui.soul.approval import Mode
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.opening import provider_of
 from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
 from kimi_tui.tui.formatting import session_words
@@ -302,14 +303,13 @@ async def test_the_mode_is_turned_as_often_as_its_key_was_pressed_early(
 ) -> None:
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         modes: list[str] = []
-        conversation = one.desk.screen.conversation
-        show = conversation.set_mode
+        set_mode = KimiSoul.set_mode
 
-        def noted(mode: Mode) -> None:
+        async def noted(soul: KimiSoul, mode: Mode) -> None:
             modes.append(mode)
-            show(mode)
+            await set_mode(soul, mode)
 
-        monkeypatch.setattr(conversation, "set_mode", noted)
+        monkeypatch.setattr(KimiSoul, "set_mode", noted)
         await one.desk.pilot.press("shift+tab", "shift+tab")
         await one.desk.sees("still being opened")
         await one.whole()

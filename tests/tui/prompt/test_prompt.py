@@ -15,12 +15,12 @@ from textual.app import App, ComposeResult
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.foreign_text import clean_source
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.session.prompt_history import append_history, history_file, read_history
 from kimi_tui.tui.prompt.area import HELD_S, LONGEST, PromptArea
 from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
 from kimi_tui.tui.prompt.history import PromptHistory
 from kimi_tui.tui.screens import sheets
-from kimi_tui.tui.state import MainState
 from kimi_tui.tui.theme import KIMI_DARK
 
 
@@ -285,13 +285,13 @@ async def test_the_row_tells_what_the_agent_does() -> None:
     desk = Desk()
     async with desk.run_test(size=(80, 10)) as pilot:
         assert desk.area.placeholder == IDLE_WORDS
-        desk.bar.state = MainState(running=True, turn_at=0.0, step=5)
+        desk.bar.state = SessionState(running=True, turn_at=0.0, step=5)
         await pilot.pause()
         assert desk.area.placeholder == STEER_WORDS
         assert desk.area.render_line(0).text.endswith("step 5")
-        desk.bar.state = MainState(running=True, compacting=True)
+        desk.bar.state = SessionState(running=True, compacting=True)
         assert "compacting" in desk.area.render_line(0).text
-        desk.bar.state = MainState(can_resume=True)
+        desk.bar.state = SessionState(can_resume=True)
         await pilot.pause()
         assert desk.area.placeholder == RESUME_WORDS.format(send="Enter")
         assert desk.bar._timer is None  # pyright: ignore[reportPrivateUsage]
@@ -314,7 +314,7 @@ async def test_the_row_tells_what_of_the_answer_is_waited_for(
     desk = Desk()
     async with desk.run_test(size=(width, 10)) as pilot:
         asked_at = time.time() - ago_s - 0.2
-        desk.bar.state = MainState(
+        desk.bar.state = SessionState(
             running=True, turn_at=asked_at - 60, step=12, asked_at=asked_at, prompt_read=read
         )
         await pilot.pause()
@@ -396,19 +396,19 @@ async def test_the_clock_never_stands_over_the_text(size: tuple[int, int]) -> No
         desk.area.put("w" * 200)
         await pilot.pause()
         rows = desk.area.wrapped_document.height
-        desk.bar.state = MainState(running=True, turn_at=time.time(), step=1234)
+        desk.bar.state = SessionState(running=True, turn_at=time.time(), step=1234)
         await pilot.pause()
         written, clock = desk.area.render_line(0).text.split("  ", 1)
         assert set(written) == {"w"}
         assert clock.endswith("step 1234")
         assert desk.area.wrapped_document.height > rows
-        desk.bar.state = MainState()
+        desk.bar.state = SessionState()
         await pilot.pause()
         assert desk.area.wrapped_document.height == rows
         assert desk.area.render_line(0).text.rstrip().strip("w") == ""
         # Also where the text is typed while the clock runs.
         desk.area.put("w" * (size[0] - 40))
-        desk.bar.state = MainState(running=True, turn_at=time.time(), step=1234)
+        desk.bar.state = SessionState(running=True, turn_at=time.time(), step=1234)
         await pilot.pause()
         assert desk.area.wrapped_document.height == 1
         await pilot.press(*("w" * 28))

@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 import pytest
 from support.chat_app import ChatApp
-from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fields, slow_import
+from support.conversation import (
+    LETTER,
+    TOKENIZER_DIFF,
+    Conversation,
+    pinned,
+    quoted_fields,
+    slow_import,
+)
 from support.pictures import Pictures
 
 from kimi_tui.tool_cards import BriefBlock, ShellBlock
@@ -148,8 +155,8 @@ async def test_compacted(picture: Pictures) -> None:
     for size, theme in ((BESIDE_TIMELINE, "kimi-dark"), (SMALLEST, "kimi-light")):
         app = ChatApp(theme=theme)
         async with app.run_test(size=size) as pilot:
-            app.transcript.apply(compacted().records)
-            app.transcript.pins = frozenset({("uid0-1'", 0)})
+            records = [*compacted().records, pinned(("uid0-1'", 0))]
+            app.transcript.apply(records, live=True)
             await pilot.pause()
             picture(app, theme)
 

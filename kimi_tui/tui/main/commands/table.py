@@ -1,7 +1,7 @@
 """The table of all slash commands: word, key, help, argument, and the function that runs it.
 
-Key bindings, command palette, completion menu, help and footer are made from this table. The functions import what they
-need when they run, so that the table can be loaded before the first paint.
+Key bindings, command palette, completion menu, help and footer are made from this table. The functions import other modules
+when they run, so that the table can be loaded before the first paint.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ COMMANDS = CommandTable(
             ("sandboxed", "Edits in the folder and sandboxed commands run without asking"),
             ("all", "Everything runs without asking but what asks in every mode"),
         ),
-        # A slip must not choose the mode that allows everything.
+        # A typing error must not choose the mode that allows everything.
         exact=True,
     ),
     Command(

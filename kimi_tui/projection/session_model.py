@@ -1,0 +1,146 @@
+"""The reducer of a session's state: the next `SessionState` after an event, for every listener alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kimi_tui.display_names import titled
+from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.session_state import Queued, SessionState
+from kimi_tui.tool_cards import card_of
+from kimi_tui.wire import events as wire
+from kimi_tui.wire.events import EventRecord
+
+_NOT_WAITING: dict[str, Any] = {"asked_at": 0.0, "prompt_read": -1.0}
+"""The fields of a state in which no answer is waited for."""
+TITLE_CHARS = 60
+
+
+def title_from(said: wire.TurnBegin, title: str = "") -> str:
+    """A session's title from the first thing said in it; a command of the user's own names it until something else is said."""
+    text = titled(said.text, [image.name for image in said.images])
+    is_better = not title or (title.startswith("!") and not text.startswith("!"))
+    line = one_line(text)
+    if len(line) > TITLE_CHARS:
+        line = f"{line[: TITLE_CHARS - 1].rstrip()}…"
+    return line or title if is_better else title
+
+
+def title_of(records: Iterable[EventRecord]) -> str:
+    """The title that the first messages of these events make; empty where nothing was said."""
+    title = ""
+    for record in records:
+        if isinstance(record.event, wire.TurnBegin):
+            title = title_from(record.event, title)
+            if title and not title.startswith("!"):
+                break
+    return title
+
+
+def reduce(state: SessionState, record: EventRecord) -> SessionState:
+    """The state after one event."""
+    match record.event:
+        case wire.TextPart() | wire.ThinkPart() | wire.ToolCall():
+            if state.retry_until or state.asked_at or state.prompt_read >= 0:
+                return state._replace(retry_until=0.0, **_NOT_WAITING)
+            return state
+        case wire.CheckpointCreated(kind="step", was=""):
+            return state._replace(asked_at=record.at, prompt_read=-1.0)
+        case wire.CheckpointCreated():
+            return state
+        case wire.PromptProgress(read=read, total=total):
+            return state._replace(prompt_read=read / total if total else -1.0)
+        case wire.TurnBegin() as said:
+            return state._replace(
+                title=state.title if state.is_named else title_from(said, state.title),
+                running=True,
+                turn_at=record.at,
+                step=0,
+                can_resume=False,
+                own_command=False,
+                has_messages=True,
+            )
+        case wire.TurnEnd(reason=reason):
+            return state._replace(
+                running=False,
+                compacting=False,
+                retry_until=0.0,
+                approvals=(),
+                commands=frozenset(),
+                **_NOT_WAITING,
+                can_resume=reason in ("error", "interrupted") and not state.own_command,
+            )
+        case wire.StepBegin(n=n):
+            return state._replace(step=n)
+        case wire.StepRetry(wait_s=wait_s):
+            until = record.at + wait_s
+            return state._replace(retry_until=until, asked_at=until, prompt_read=-1.0)
+        case wire.StepInterrupted():
+            return state._replace(**_NOT_WAITING)
+        case wire.CompactionBegin():
+            return state._replace(compacting=True, **_NOT_WAITING)
+        case wire.CompactionEnd():
+            return state._replace(compacting=False, retry_until=0.0, **_NOT_WAITING)
+        case wire.ContextReverted(reason="rewind", prompt=prompt):
+            return state._replace(can_resume=not prompt)
+        case wire.ContextReverted(reason="dmail", author="person") if not state.running:
+            return state._replace(can_resume=True)
+        case wire.LineChanged(op="undo" | "redo" | "jump" | "clear", is_open=is_open):
+            return state._replace(can_resume=is_open)
+        case wire.StatusUpdate() as usage:
+            return state._replace(usage=usage)
+        case wire.ApprovalRequest() as request:
+            return state._replace(approvals=(*state.approvals, request))
+        case wire.ApprovalResolved(id=request_id):
+            left = tuple(asked for asked in state.approvals if asked.id != request_id)
+            return state._replace(approvals=left)
+        case wire.ModeChanged(mode=mode):
+            return state._replace(mode=mode)
+        case wire.TitleChanged(title=title, named=named):
+            return state._replace(title=title, is_named=named)
+        case wire.ModelChanged() as model:
+            return state._replace(model=model)
+        case wire.MarksChanged() as marks:
+            return state._replace(marks=marks)
+        case wire.SteerQueued(id=said_id, text=text, when=when):
+            if any(one.id == said_id for one in state.queued):
+                return state
+            return state._replace(queued=(*state.queued, Queued(said_id, text, when != "now")))
+        case wire.ToolStarted(key=key, name=name) if card_of(name).is_command:
+            # The agent's come with a step.
+            own = state.own_command or not state.step
+            return state._replace(commands=state.commands | {key}, own_command=own)
+        case wire.ToolResult(key=key) if key in state.commands:
+            return state._replace(commands=state.commands - {key})
+        case wire.ToolsChanged() as changed:
+            kept = (name for name in state.tool_names if name not in changed.removed)
+            names = changed.names or (*kept, *changed.added)
+            return state._replace(tools=changed.form or state.tools, tool_names=names)
+        case wire.JobsChanged(running=jobs):
+            return state._replace(jobs=jobs)
+        case wire.Notice(topic=topic, solved=solved) if topic == wire.DISK_TOPIC:
+            return state._replace(unsaved=not solved)
+        case wire.SteerTaken(id=steer_id):
+            return state._replace(queued=tuple(q for q in state.queued if q.id != steer_id))
+        case _:
+            return state
+
+
+def settled(state: SessionState, *, running: bool) -> SessionState:
+    """The state once the history has been read: what it left open (a killed program) is over."""
+    if running:
+        return state._replace(ready=True, unsaved=False)
+    return state._replace(
+        ready=True,
+        unsaved=False,
+        running=False,
+        compacting=False,
+        retry_until=0.0,
+        can_resume=state.can_resume or (state.running and not state.own_command),
+        queued=(),
+        approvals=(),
+        commands=frozenset(),
+        jobs=0,
+        **_NOT_WAITING,
+    )
