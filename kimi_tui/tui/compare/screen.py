@@ -51,7 +51,8 @@ from kimi_tui.tui.transcript.transcript import LOW_ROWS, LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo
+    from kimi_tui.session.world_lines import WorldLine
+    from kimi_tui.soul.world_line_reader import WorldLineComparison
     from kimi_tui.tool_cards import ImageBlock
 
 
@@ -457,7 +458,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self,
         found: WorldLineComparison,
         comparison: Comparison,
-        info: WorldLineInfo,
+        info: WorldLine,
         *,
         name: str = "",
         used: int,
@@ -533,7 +534,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 f"World line {info.n}",
                 self._line_name,
                 when,
-                formatting.tokens(info.tokens_before) if info.tokens_before else "",
+                formatting.tokens(info.left_by.tokens_before) if info.left_by.tokens_before else "",
                 column,
             ),
             (glyphs.step, "$line"),
