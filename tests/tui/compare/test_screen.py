@@ -53,7 +53,7 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
     async with still_screen(tmp_path) as one:
         one.app.push_screen(page())
         await one.sees("what was then")
-        one.app.screen.query_one("CompareHead").text_select_all()
+        one.app.screen.query_one("#sides-head").text_select_all()
         await one.pilot.press("ctrl+c")
         await one.sees("Copied ")
         assert "Compare" in one.app.clipboard
