@@ -49,7 +49,8 @@ from kimi_tui.tui.transcript.transcript import LOW_ROWS, LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo
+    from kimi_tui.session.world_lines import WorldLine
+    from kimi_tui.soul.world_line_reader import WorldLineComparison
     from kimi_tui.tool_cards import ImageBlock
 
 
@@ -464,7 +465,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self,
         found: WorldLineComparison,
         comparison: Comparison,
-        info: WorldLineInfo,
+        info: WorldLine,
         *,
         name: str = "",
         used: int,
@@ -533,8 +534,9 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             left = sides(left, [Span(shared, "quiet")], width - 2)
         column = (width - 1) // 2
         when = left_when(info, datetime.now(UTC))
+        left_tokens = info.left_by.tokens_before
         divider = Span(glyphs.step, "line")
-        tokens = formatting.tokens(info.tokens_before) if info.tokens_before else ""
+        tokens = formatting.tokens(left_tokens) if left_tokens else ""
         mark = Span(glyphs.lost, "lost")
         other = _side_head(mark, f"World line {info.n}", self._line_name, when, tokens, column)
         mark = Span(glyphs.turn, "accent")
