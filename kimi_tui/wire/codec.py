@@ -1,7 +1,7 @@
 """Encodes events, with the display blocks in them, as the JSON of `wire.jsonl`, and decodes it.
 
 If kimi-cli has a name for an event, its name and keys are used, with our own keys beside them; other events are types of our
-own, stored field by field, which kimi-cli ignores. `encode_record` writes a whole line. A `Decoder` reads both programs'
+own, stored field by field, in lines that kimi-cli skips. `encode_record` writes a whole line. A `Decoder` reads both programs'
 events and trusts nothing: an unknown or invalid event gives None, never an error.
 
 A diff becomes one kimi-cli `diff` block for each group of neighbouring lines; its key `signs` says which line is which, so
@@ -82,6 +82,29 @@ _LEFT_BEHIND = {
 """The fields of `LeftBehind`, which are stored among those of `LineChanged`, by name."""
 _OURS_ALONE = (ev.CheckpointCreated, ev.ContextReverted, ev.LineChanged)
 """Events that kimi-cli does not have. A fork's last one has no number, as kimi-cli's events have none."""
+_KIMI_CLI_NAMES = frozenset(
+    {
+        "TurnBegin",
+        "TurnEnd",
+        "StepBegin",
+        "StepInterrupted",
+        "StepRetry",
+        "SteerInput",
+        "CompactionBegin",
+        "CompactionEnd",
+        "StatusUpdate",
+        "ContentPart",
+        "ToolCall",
+        "ToolCallPart",
+        "ToolResult",
+        "ApprovalRequest",
+        "ApprovalResponse",
+    }
+)
+"""The types of events that kimi-cli has. It refuses to replay or export a session with any other type."""
+_SKIPPED_BY_KIMI_CLI = {"protocol_version": ""}
+"""A line with this key is metadata for kimi-cli (`parse_wire_file_line` in its `wire/file.py`, version 1.52), which it skips
+after the first line."""
 _BESIDE = "SubagentEvent"
 """The type of an event of an agent beside the session's own; its payload contains that event."""
 _STATUS_FIELDS = tuple(name for name in ev.StatusUpdate._fields if name not in {"used", "limit"})
@@ -202,7 +225,8 @@ def encode_record(record: EventRecord) -> Json:
     if record.source:
         # kimi-cli's shape for an agent beside the session's, which readers that know of one agent alone pass over.
         message = {"type": _BESIDE, "payload": {"agent_id": record.source, "event": message}}
-    return {"timestamp": record.at, "seq": record.seq, "message": message}
+    line: Json = {"timestamp": record.at, "seq": record.seq, "message": message}
+    return line if name in _KIMI_CLI_NAMES else line | _SKIPPED_BY_KIMI_CLI
 
 
 # -- kimi-cli's own shapes -----------------------------------------------------------------------------------------

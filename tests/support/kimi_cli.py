@@ -1,18 +1,19 @@
 """What kimi-cli 1.52 reads of a session's folder, as its own classes parse it: which fields it demands, and what it cannot read.
 
-It passes over a line that it cannot read, with a warning. Here that is an error, but for events of a type that it does not know:
-it ends its reading of `wire.jsonl` there, and shows the conversation by `context.jsonl` then.
+It skips a line of `context.jsonl` that it cannot read, with a warning; here that is an error. At an event of a type that it does
+not know it ends its reading of `wire.jsonl`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, TypeAdapter, field_validator
+from pydantic import BaseModel, TypeAdapter, ValidationError, field_validator
 
 Json = dict[str, Any]
 
@@ -249,24 +250,13 @@ _TYPES: dict[str, Any] = {
     "ApprovalResponse": _Answer,
     "SubagentEvent": _Beside,
 }
-_OTHERS = frozenset(
-    {"HookTriggered", "HookResolved", "HookRequest", "MCPLoadingBegin", "MCPLoadingEnd", "BtwEnd"}
-    | {"Notification", "PlanDisplay", "BtwBegin", "ToolCallRequest", "QuestionRequest"}
-    | {"ApprovalRequestResolved"}
-)
-"""Its types of events of which this program has none."""
-
-
-class UnknownEvent(ValueError):
-    """It has no such type of event."""
 
 
 def parse(message: Json) -> Any:
-    """The event of a record, in kimi-cli's terms.
+    """Read the event of a record in kimi-cli's terms.
 
     Raises:
-        UnknownEvent: it has none of that type.
-        ValueError: it has one, and this is none.
+        ValueError: kimi-cli has no such type of event, or refuses its payload.
     """
     kind, payload = message["type"], message["payload"]
     if not isinstance(kind, str) or not isinstance(payload, dict):
@@ -274,11 +264,7 @@ def parse(message: Json) -> Any:
     if kind == "SubagentEvent":
         parse(payload["event"])
     if kind not in _TYPES:
-        raise (
-            ValueError(f"an event of another program: {kind}")
-            if kind in _OTHERS
-            else UnknownEvent(kind)
-        )
+        raise ValueError(f"an event that only another program has: {kind}")
     return TypeAdapter(_TYPES[kind]).validate_python(payload)
 
 
@@ -292,20 +278,31 @@ class _Metadata(BaseModel):
     protocol_version: str
 
 
-def events(file: Path) -> Iterator[Any]:
-    """The events of a `wire.jsonl`: in kimi-cli's terms, and `UnknownEvent`s.
+def parse_line(line: str) -> Any | None:
+    """Read a line of a `wire.jsonl` after the first one: its event in kimi-cli's terms, or None.
+
+    kimi-cli tries to read every line as metadata first, and its replays and exports skip a line that is (its `wire/file.py`).
 
     Raises:
-        ValueError: a record is not what kimi-cli takes it for.
+        ValueError: kimi-cli refuses the line, and with it the rest of the file.
+    """
+    with suppress(ValidationError):
+        _Metadata.model_validate_json(line)
+        return None
+    return parse(_Record.model_validate_json(line).message)
+
+
+def events(file: Path) -> Iterator[Any]:
+    """The events of a `wire.jsonl` in kimi-cli's terms.
+
+    Raises:
+        ValueError: kimi-cli refuses a line.
     """
     first, *lines = file.read_text("utf-8").splitlines()
     _Metadata.model_validate_json(first)
     for line in lines:
-        record = _Record.model_validate_json(line)
-        try:
-            yield parse(record.message)
-        except UnknownEvent as unknown:
-            yield unknown
+        if (event := parse_line(line)) is not None:
+            yield event
 
 
 def title(folder: Path) -> str:
@@ -314,8 +311,6 @@ def title(folder: Path) -> str:
     if state.custom_title:
         return state.custom_title
     for event in events(folder / "wire.jsonl"):
-        if isinstance(event, UnknownEvent):
-            break
         if isinstance(event, _Begin):
             said = event.user_input
             parts = [said] if isinstance(said, str) else [p.text for p in said if p.type == "text"]
