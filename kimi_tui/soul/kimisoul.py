@@ -339,7 +339,7 @@ class KimiSoul:
         return history
 
     async def history(self) -> list[EventRecord]:
-        """The events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
+        """Return the events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
         facts, status, newest, running = self.facts, self.status, self.wire.newest_seq, self.running
         await self._recorder.flush()
         is_followed = running and self._is_recorded
@@ -942,7 +942,7 @@ class _TurnEnded(NamedTuple):
 def _with_facts(
     told: Sequence[EventRecord], facts: Sequence[Event], newest: int = 0
 ) -> list[EventRecord]:
-    """A history with the facts behind it, numbered as its end; they are not stored."""
+    """Return a history with the facts behind it, numbered as its end; they are not stored."""
     newest = max(newest, told[-1].seq if told else 0)
     at = told[-1].at if told else 0.0
     return [*told, *(EventRecord(newest, at, fact) for fact in facts)]

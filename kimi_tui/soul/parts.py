@@ -169,7 +169,7 @@ class Lines:
         return await self._reader.world_lines()
 
     async def read(self, world_line: int) -> list[EventRecord]:
-        """The events of one world line from its first checkpoint on, as a listener should hear them to show it.
+        """Return the events of one world line from its first checkpoint on, as a listener should hear them to show it.
 
         Feed them to new models. D-Mails and summaries on it are among them, without what they undid, and at the end the names
         and pins. At any time.
@@ -183,7 +183,7 @@ class Lines:
         return [*records, end._replace(seq=end.seq + 1, event=self._marks.all)]
 
     async def summaries(self) -> Sequence[StoredSummary]:
-        """The summaries on the live line, oldest first.
+        """Return the summaries on the live line, oldest first.
 
         Raises:
             SoulBusy: something runs.

@@ -109,7 +109,7 @@ class WorldLineReader:
         return await asyncio.to_thread(session.world_lines.list, session.context.world_line)
 
     async def read(self, world_line: int) -> list[EventRecord]:
-        """The events of a world line, as `history` rebuilds them.
+        """Return the events of a world line, as `history` rebuilds them.
 
         Raises:
             KeyError: no such world line.
@@ -146,7 +146,7 @@ class WorldLineReader:
         return await asyncio.to_thread(as_markdown, kept)
 
     async def summaries(self) -> Sequence[StoredSummary]:
-        """The summaries on the live line, oldest first."""
+        """Return the summaries on the live line, oldest first."""
         parts = await asyncio.to_thread(segments, self.session.context.world_line)
         return [
             StoredSummary(part.point.id, part.point.uid, text)

@@ -267,7 +267,7 @@ def bar_spans(
     freed: FreedTokens | None,
     mono: bool,
 ) -> list[Span]:
-    """The spans of the bar.
+    """Return the spans of the bar.
 
     Args:
         status: the state of the window, for segments and the mark of the compaction trigger.
@@ -329,7 +329,7 @@ def figure_spans(
     aside: str = "",
     to_send: int = 0,
 ) -> list[Span]:
-    """The spans of the figures: tokens used, limit, percentage, and one extra where it fits.
+    """Return the spans of the figures: tokens used, limit, percentage, and one extra where it fits.
 
     Where the limit of the window is unknown only the tokens used are shown.
     """
@@ -400,7 +400,7 @@ def _now_words(status: StatusUpdate) -> str:
 def _extras(
     status: StatusUpdate, glyphs: Glyphs, freed: FreedTokens | None, to_send: int
 ) -> list[list[Span]]:
-    """The extra beside the figures in all its wordings, longest first. A forecast includes the text in the prompt."""
+    """Return the extra beside the figures in all its wordings, longest first. A forecast includes the text in the prompt."""
     if freed is not None:
         change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
         fall = change.replace(numbers.MINUS, glyphs.minus)

@@ -140,12 +140,12 @@ def joined(pieces: Iterable[Span]) -> list[Span]:
 
 
 def spans_width(spans: Iterable[Span]) -> int:
-    """How many cells the spans take together."""
+    """Return how many cells the spans take together."""
     return sum(cells(span.text) for span in spans)
 
 
 def fitted(spans: Iterable[Span], width: int) -> list[Span]:
-    """The spans in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
+    """Return the spans in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
     result: list[Span] = []
     used = 0
     for span in spans:
@@ -298,7 +298,7 @@ def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
 
 
 def in_rows(text: str, width: int, most: int, mark: str) -> list[str]:
-    """A text in at most so many rows of whole words; where it is longer the last one ends in the mark."""
+    """Return a text in at most so many rows of whole words; where it is longer the last one ends in the mark."""
     places = list(islice(iter_ranges(text, max(2, width)), most + 1)) if text else []
     rows = [text[start:end] for start, end in places[:most]]
     if len(places) > most > 0:

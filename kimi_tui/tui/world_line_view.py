@@ -99,7 +99,7 @@ class Banner(PaintedRows):
             self.refresh()
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """The name and reason of the line, the keys, and news of the live line."""
+        """Return the name and reason of the line, the keys, and news of the live line."""
         glyphs = glyphs_of(self)
         keys = KEYS if self._is_read else GLANCE_KEYS
         rows = banner_spans(self._info, self._line_name, width, glyphs, datetime.now(UTC), keys)
@@ -171,7 +171,7 @@ def banner_spans(
     now: datetime,
     said: Sequence[tuple[str, str]] = KEYS,
 ) -> tuple[list[Span], list[Span]]:
-    """The two rows over a world line: what it is called and why it was left, and the keys."""
+    """Return the two rows over a world line: what it is called and why it was left, and the keys."""
     edge = Span(f"{glyphs.edge} ", "lost")
     left: list[Span] = [
         edge,
@@ -198,7 +198,7 @@ def banner_spans(
 
 
 def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
-    """A row's spans without those at its end for which there is no room in front of the margin."""
+    """Return a row's spans without those at its end for which there is no room in front of the margin."""
     shown: list[Span] = []
     used = 0
     for span in spans:

@@ -659,7 +659,7 @@ def _text(data: Mapping[str, Any], key: str) -> str:
 
 
 def _pairs(value: object, fits: _Fits) -> Iterator[tuple[str, Any]]:
-    """The pairs of a text and of what fits that a list holds."""
+    """Yield the pairs of a text and of what fits that a list holds."""
     for one in lenient_json.listing(value):
         match lenient_json.listing(one):
             case [str(name), found] if fits(found):

@@ -693,7 +693,7 @@ def with_text(event: Event, text: str) -> Event:
 
 
 def continues(first: Event, second: Event) -> bool:
-    """Whether the second event continues the text of the first one."""
+    """Return whether the second event continues the text of the first one."""
     match second:
         case TextPart() | ThinkPart():
             return type(first) is type(second)

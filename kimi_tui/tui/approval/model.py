@@ -80,7 +80,7 @@ _TOLD = Field("What the agent should know", "Tell the agent this, and go on", "s
 
 
 def field_of(request: ApprovalRequest, writing: Writing) -> Field:
-    """The field for a kind of writing in a request."""
+    """Return the field for a kind of writing in a request."""
     if writing == "why":
         return _REASON
     fields = {"dmail": _LETTER, "plan": _PLAN, "question": _ANSWER, "pause": _TOLD}
@@ -88,7 +88,7 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
 
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
-    """The answers to a request; a yes for the session only where one is offered."""
+    """Return the answers to a request; a yes for the session only where one is offered."""
     is_several = request.kind == "question" and request.multi_select
     offered = tuple(
         Choice(str(number), visible(words), "check" if is_several else "once", words)
@@ -145,14 +145,14 @@ LONGEST_LINE = 2_000
 
 
 def fits_a_field(text: str) -> bool:
-    """Whether a text can be changed in a field."""
+    """Return whether a text can be changed in a field."""
     if len(text) > MOST_CHARS or text.count("\n") >= MOST_LINES:
         return False
     return max(map(len, text.split("\n"))) <= LONGEST_LINE
 
 
 def may_be_changed(request: ApprovalRequest) -> bool:
-    """Whether a request is about a command that can be edited in a field: it has no invisible characters."""
+    """Return whether a request is about a command that can be edited in a field: it has no invisible characters."""
     shown = request.detail.replace("\t", " ")
     return request.changeable and fits_a_field(shown) and visible(shown) == shown
 
@@ -168,7 +168,7 @@ def counts(request: ApprovalRequest) -> tuple[int, int] | None:
 def detail_rows(
     request: ApprovalRequest, width: int, glyphs: Glyphs = UNICODE
 ) -> Iterator[DetailRow]:
-    """All of what will run or be written, in rows of at most `width` cells, one after another."""
+    """Yield all of what will run or be written, in rows of at most `width` cells, one after another."""
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
         shown = visible(request.detail)
@@ -185,7 +185,7 @@ def detail_rows(
 
 
 def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
-    """The texts of a question of the agent: each option with its key and description, and the rest of the question.
+    """Return the texts of a question of the agent: each option with its key and description, and the rest of the question.
 
     Returns:
         one text for each option, and the lines that belong to no option.
@@ -205,7 +205,7 @@ _WORDS = {"yes": "y", "ok": "y", "no": "n"}
 
 
 def answer_of_word(offered: Sequence[Choice], word: str) -> Choice | None:
-    """The answer that a typed word gives; None where it is none: `yes`, `ok`, `no`, or an option's own words.
+    """Return the answer that a typed word gives; None where it is none: `yes`, `ok`, `no`, or an option's own words.
 
     Args:
         offered: the answers of the request.
@@ -227,7 +227,7 @@ SEVERAL = "; "
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
-    """The text to send to the engine after the user could edit one: empty where it is as the agent wrote it."""
+    """Return the text to send to the engine after the user could edit one: empty where it is as the agent wrote it."""
     if request.kind in ("question", "pause"):
         return written.strip()
     return "" if written.strip() == request.detail.strip() else written.strip()
@@ -248,7 +248,7 @@ def _diff_rows(diff: DiffBlock, width: int, glyphs: Glyphs) -> Iterator[DetailRo
 
 
 def _code_pieces(line: str, width: int, glyphs: Glyphs) -> Iterator[str]:
-    """A line of a file in pieces of at most `width` cells; a very long one is laid out part by part."""
+    """Yield a line of a file in pieces of at most `width` cells; a very long one is laid out part by part."""
     rest = ""
     for start in range(0, len(line) or 1, PART_CHARS):
         pieces = wrapped(rest + visible_code(line[start : start + PART_CHARS], glyphs), width)
@@ -257,7 +257,7 @@ def _code_pieces(line: str, width: int, glyphs: Glyphs) -> Iterator[str]:
 
 
 def visible_code(text: str, glyphs: Glyphs = UNICODE) -> str:
-    """A line of a file with its tabs drawn as arrows up to the next stop, all else as `visible` shows it."""
+    """Return a line of a file with its tabs drawn as arrows up to the next stop, all else as `visible` shows it."""
     shown = ""
     for index, part in enumerate(text.split("\t")):
         if index:
@@ -268,7 +268,7 @@ def visible_code(text: str, glyphs: Glyphs = UNICODE) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with every character that cannot be seen written out, also those that no font has (yet)."""
+    """Return the text with every character that cannot be seen written out, also those that no font has (yet)."""
     text = foreign_text.visible(text)
     if text.isprintable():
         return text
@@ -276,7 +276,7 @@ def visible(text: str) -> str:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """The line in pieces of at most `width` cells; nothing is dropped, not even blanks."""
+    """Return the line in pieces of at most `width` cells; nothing is dropped, not even blanks."""
     if cell_len(line) <= width:
         return [line]
     return chop_cells(line, width)
@@ -361,7 +361,7 @@ class Detail:
         self._move(0)
 
     def _offered(self, moved_here: tuple[str, ...]) -> list[DetailRow]:
-        """The rows of a question: what there was no room for, and each answer that has more to it than stands below."""
+        """Return the rows of a question: what there was no room for, and each answer that has more to it than stands below."""
         texts, others = offered_texts(self._request)
         labels = [f"{n}  {visible(label)}" for n, label in enumerate(self._request.options[:9], 1)]
         rows = [
@@ -389,7 +389,7 @@ class Detail:
             self._move(self._answers[at].start - self._top)
 
     def has_shown_answer(self, at: int) -> bool:
-        """Whether one answer of a question, and what is asked, have been on the screen to their last rows."""
+        """Return whether one answer of a question, and what is asked, have been on the screen to their last rows."""
         return self._shown.issuperset((*self._asked, *self._answers.get(at, ())))
 
     def lay_out(self) -> None:
@@ -417,7 +417,7 @@ class Detail:
         return self.n_read < len(self._rows) or not self.is_laid_out
 
     def _broken(self, text: str) -> list[str]:
-        """The rows of a text that came here: prose between words, all else where a row ends."""
+        """Return the rows of a text that came here: prose between words, all else where a row ends."""
         if self._request.kind in _EXACT:
             return wrapped(text, self._width)
         return [text[start:end] for start, end in ranges(text, self._width)]

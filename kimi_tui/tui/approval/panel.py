@@ -121,7 +121,7 @@ def _beside(request: ApprovalRequest, waiting: int, glyphs: Glyphs) -> Content:
 
 
 def detail_row(row: DetailRow, width: int) -> Content:
-    """A row of what will happen, on its own ground."""
+    """Return a row of what will happen, on its own ground."""
     room = width - EDGE - 3 - 2
     # The numbers of a diff stand where they stand in the chat, one cell before what else is shown here.
     text = f" {row.margin}{row.text}" if row.margin else f"  {row.text}"
@@ -164,7 +164,7 @@ def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
 def _answer_rows(
     choice: Choice, width: int, *, chosen: bool, accepts_keys: bool, box: str = "", cut: str = ""
 ) -> list[Content]:
-    """An answer with its key, in as many rows as its words need.
+    """Return an answer with its key, in as many rows as its words need.
 
     Args:
         choice: the answer.
@@ -243,7 +243,7 @@ def keys_row(
     accepts_keys: bool,
     checked: Collection[Choice] = (),
 ) -> Content:
-    """The keys of all answers in one row, with the words of the chosen one; `key_at` finds them in it."""
+    """Return the keys of all answers in one row, with the words of the chosen one; `key_at` finds them in it."""
     key = "bold $accent" if accepts_keys else "$ink-quiet"
     keys = [
         (
@@ -268,7 +268,7 @@ def _box(choice: Choice, checked: Collection[Choice], glyphs: Glyphs) -> str:
 
 
 def key_at(answers: Sequence[Choice], x: int) -> Choice | None:
-    """The answer whose key stands at a cell of the panel, in the row that `keys_row` gives."""
+    """Return the answer whose key stands at a cell of the panel, in the row that `keys_row` gives."""
     start = EDGE + 2
     for one in answers:
         end = start + len(one.key) + 2
@@ -503,7 +503,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._field.display = False
 
     def compose(self) -> ComposeResult:
-        """The field for what is written; all else is drawn."""
+        """Return the field for what is written; all else is drawn."""
         yield self._field
 
     def on_mount(self) -> None:
@@ -559,7 +559,7 @@ class ApprovalPanel(Widget, can_focus=True):
         )
 
     def _accepts(self, at: float) -> bool:
-        """Whether what was pressed then counts; shows when something will where it does not."""
+        """Return whether what was pressed then counts; shows when something will where it does not."""
         self._pressed_at = at
         if self._quiet.accepts(at) and not self._paint.waits:
             return True
@@ -594,7 +594,7 @@ class ApprovalPanel(Widget, can_focus=True):
     # --- keys and clicks
 
     async def intercept(self, event: events.Key) -> bool:
-        """Whether the panel takes a key: a letter answers if it is pressed alone; several in a row are prose for the prompt.
+        """Return whether the panel takes a key: a letter answers if it is pressed alone; several in a row are prose for the prompt.
 
         To be asked before the key is handed on, so that prose keeps its order.
         """
@@ -686,7 +686,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self.post_message(self.KeysChanged())
 
     def _takes_behind(self, key: str) -> bool:
-        """Whether a key is about what is written behind the question."""
+        """Return whether a key is about what is written behind the question."""
         if key == "backspace" and self._prompt is not None:
             self._prompt.action_delete_left()
             self.refresh()
@@ -747,7 +747,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self._turn_to()
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a click on an answer comes too early: by when it was read, and where the rows stood by then.
+        """Return whether a click on an answer comes too early: by when it was read, and where the rows stood by then.
 
         The app asks before it makes a click of it, which is of another time.
         """
@@ -829,7 +829,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self._decide(choice)
 
     def _has_read_answer(self, choice: Choice) -> bool:
-        """Whether it is an answer to a question that the user has read, whatever they read of the others; shows it where not."""
+        """Return whether it is an answer to a question that the user has read, whatever they read of the others; shows it where not."""
         if self.request.kind != "question":
             return False
         if not choice.says:
@@ -841,7 +841,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return self._detail.has_shown_answer(at)
 
     def _has_read(self) -> bool:
-        """Whether the end of what will run was on the screen, and all before it; says so where it was not.
+        """Return whether the end of what will run was on the screen, and all before it; says so where it was not.
 
         Who jumped to the end may say yes all the same, when they have been told.
         """
@@ -945,7 +945,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return len(self._lines(width))
 
     def render(self) -> Content:
-        """All rows, the accent down their edge."""
+        """Return all rows, the accent down their edge."""
         lines = self._lines(self.size.width)
         if self._writing is None and len(lines) < app_of(self).size.height:
             self._detail.note_shown()
@@ -958,7 +958,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return Content("\n").join(edge + line for line in lines)
 
     def _lines(self, width: int) -> list[Content]:
-        """The rows without their edge; notes what a click on each of them does."""
+        """Return the rows without their edge; notes what a click on each of them does."""
         glyphs = glyphs_of(self)
         tall = self._is_tall
         beside = self._fit_detail(width, glyphs, folded=False)

@@ -152,18 +152,18 @@ class ComparisonRows:
         return Cell(rows[offset].shown, index)
 
     def valid_heights(self) -> dict[Key, int]:
-        """The heights that are valid for other rows of the same width: those of all blocks that are not outdated."""
+        """Return the heights that are valid for other rows of the same width: those of all blocks that are not outdated."""
         return {key: height for key, height in self.heights.items() if key not in self.outdated}
 
     def last_row(self, side: Side, index: int) -> int:
-        """The last row of a block."""
+        """Return the last row of a block."""
         return self.starts[side][index] + self.heights[(side, index)] - 1
 
 
 def _behind(
     ends: Mapping[Side, int], next_of: Mapping[Side, int], last_of: Mapping[Side, int]
 ) -> Side | None:
-    """The side to measure next: the shorter one so far, so that both grow evenly; None where both are complete."""
+    """Return the side to measure next: the shorter one so far, so that both grow evenly; None where both are complete."""
     is_other_open, is_live_open = (
         next_of["other"] < last_of["other"],
         next_of["live"] < last_of["live"],
@@ -174,7 +174,7 @@ def _behind(
 
 
 def _rows_of(block: Block, room: LayoutRoom) -> list[Line]:
-    """The rows of a block as in the chat. Folded, an answer has its first ones, and a call without images its title alone."""
+    """Return the rows of a block as in the chat. Folded, an answer has its first ones, and a call without images its title alone."""
     if isinstance(block, AgentBlock):
         return _answer(block, room)
     is_title = isinstance(block, ToolBlock) and not block.unfolded and not images_of(block)
@@ -230,14 +230,14 @@ class FileTable:
             self._middle = self._end - widest - COLUMN_GAP
 
     def head(self) -> list[Span]:
-        """The heading over the columns."""
+        """Return the heading over the columns."""
         title: list[Span] = [Span("  Files", "quiet")]
         if self._files.reason or not self._files.files:
             return title
         return self._row(title, [Span(f"world line {self._line}", "quiet")], [Span("now", "quiet")])
 
     def rows(self, unfolded: frozenset[int]) -> list[tuple[list[Span], int]]:
-        """The rows, each with the index of its file (-1: a row of a diff, or a sentence).
+        """Return the rows, each with the index of its file (-1: a row of a diff, or a sentence).
 
         Args:
             unfolded: the indexes of the files whose diff is shown.
@@ -275,7 +275,7 @@ class FileTable:
         return [Span(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
 
     def _side(self, side: FileSide) -> list[Span]:
-        """The change of a file on one side, in a few words."""
+        """Return the change of a file on one side, in a few words."""
         if side.state == "same":
             since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
             return [Span(since if self._roomy else "same", "quiet")]

@@ -71,14 +71,14 @@ SIDES: tuple[Side, Side] = ("other", "live")
 
 
 def _on(spans: Iterable[Span], ground: str) -> list[Span]:
-    """The spans with a background for those that have none of their own."""
+    """Return the spans with a background for those that have none of their own."""
     return [
         one if "@" in one.style else one._replace(style=f"{one.style}@{ground}") for one in spans
     ]
 
 
 def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
-    """The spans of a chosen row: an edge in its first cell, and the background of the choice in place of all others."""
+    """Return the spans of a chosen row: an edge in its first cell, and the background of the choice in place of all others."""
     first, *rest = spans
     spans = (edge, first._replace(text=first.text[1:]), *rest)
     return [one._replace(style=f"{one.style.partition('@')[0]}@{ground}") for one in spans]
@@ -115,11 +115,11 @@ class RowsPane(ScrollView, can_focus=False):
         return self.outer_size.width or app_of(self).size.width
 
     def spans_of(self, row: int) -> list[Span]:
-        """The spans of a row; those without a background of their own are drawn on the page's."""
+        """Return the spans of a row; those without a background of their own are drawn on the page's."""
         raise NotImplementedError
 
     def spans_below(self) -> list[Span]:
-        """The spans of a row under the last one."""
+        """Return the spans of a row under the last one."""
         return []
 
     def notify_style_update(self) -> None:
@@ -128,7 +128,7 @@ class RowsPane(ScrollView, can_focus=False):
         self._painter.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The visible rows of a region, with the app's filters applied."""
+        """Return the visible rows of a region, with the app's filters applied."""
         try:
             return self._painted(crop)
         except Exception:
@@ -151,7 +151,7 @@ class RowsPane(ScrollView, can_focus=False):
             self.post_message(self.Clicked(self, at.x, at.y))
 
     def side_at(self, x: int) -> tuple[int, int]:
-        """The first cell, and the one behind the last, of the column in which a cell is."""
+        """Return the first cell, and the one behind the last, of the column in which a cell is."""
         return 0, self.width
 
     def _text_of(self, row: int) -> str:
@@ -159,7 +159,7 @@ class RowsPane(ScrollView, can_focus=False):
         return "".join(span.text for span in spans)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, for the clipboard."""
+        """Return the selected text, for the clipboard."""
         return selected_text(selection, self._text_of)
 
     def show_rows(self, first: int, last: int) -> None:
@@ -211,7 +211,7 @@ class CompareSides(RowsPane):
         return (self.width - 1) // 2
 
     def side_at(self, x: int) -> tuple[int, int]:
-        """The column in which a cell is, without the divider and the edge of what is selected."""
+        """Return the column in which a cell is, without the divider and the edge of what is selected."""
         width = self.column_width()
         return (1, width) if x <= width else (width + 2, self.width)
 
@@ -296,7 +296,7 @@ class CompareSides(RowsPane):
         self.refresh()
 
     def spans_of(self, row: int) -> list[Span]:
-        """The spans of a row: both sides and the divider."""
+        """Return the spans of a row: both sides and the divider."""
         rows = self._block_rows
         if rows is None:
             return []
@@ -305,7 +305,7 @@ class CompareSides(RowsPane):
         return [*other, Span(glyphs_of(self).step, "line"), *live]
 
     def spans_below(self) -> list[Span]:
-        """The divider goes down to the end of the pane."""
+        """Return the divider, which goes down to the end of the pane."""
         return [Span(" " * self.column_width()), Span(glyphs_of(self).step, "line")]
 
     def _cell(self, side: Side, rows: ComparisonRows, row: int, width: int) -> list[Span]:
@@ -353,7 +353,7 @@ class CompareFiles(RowsPane):
         self._rows = self.table(self.width).rows(self._unfolded)
 
     def table(self, width: int) -> FileTable:
-        """The columns for a width."""
+        """Return the columns for a width."""
         found = self._found
         glyphs = glyphs_of(self)
         return FileTable(self._files, found.world_line, found.fork, width, glyphs)
@@ -389,7 +389,7 @@ class CompareFiles(RowsPane):
             self.toggle()
 
     def spans_of(self, row: int) -> list[Span]:
-        """The spans of a row."""
+        """Return the spans of a row."""
         spans, index = self._rows[row]
         if index != self.selected or index < 0 or not self.focused_here:
             return spans
@@ -491,7 +491,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._footer = Footer()
 
     def compose(self) -> ComposeResult:
-        """The parts, from the top."""
+        """Return the parts, from the top."""
         # Before they are styled, so that it need not be done twice.
         self.set_class(app_of(self).size.height < SHORT_BELOW, "-short", update=False)
         yield Header(self._heading)
@@ -640,7 +640,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
 
 def _side_head(mark: Span, which: str, name: str, when: str, figure: str, width: int) -> list[Span]:
-    """The heading of one side: which line it is, as much as fits of its name and of when it was left, and its tokens."""
+    """Return the heading of one side: which line it is, as much as fits of its name and of when it was left, and its tokens."""
     left = [Span("  "), mark, Span(" "), Span(which, "strong")]
     room = width - spans_width(left) - cell_len(figure) - 2 - 4
     if name and room >= _LEAST_NAME:

@@ -336,7 +336,7 @@ class ConversationController:
         self._bench.chat_pane.dismiss(FORM_TOPIC)
 
     def _thinking_likewise(self, launch: Launch, setting: str | None = None) -> Launch:
-        """The launch with a setting of thinking; without one, with the present one."""
+        """Return the launch with a setting of thinking; without one, with the present one."""
         choice = launch.choice
         if not isinstance(choice, ModelChoice):
             return launch
@@ -502,7 +502,7 @@ class ConversationController:
             self._n_coming -= 1
 
     async def _images_of(self, text: str) -> tuple[Image, ...] | None:
-        """The images behind the chips of a message; None where one is missing, which a notice has said then."""
+        """Return the images behind the chips of a message; None where one is missing, which a notice has said then."""
         found: list[Image] = []
         lost = self._bench.images.lost(text)
         for chip, known in self._bench.images.of(text).items():
@@ -525,7 +525,7 @@ class ConversationController:
         return await soul.image(facts)
 
     async def load_image(self, facts: ImageBlock) -> bytes | None:
-        """The file of an image; None where it is not there any more."""
+        """Return the file of an image; None where it is not there any more."""
         image = self._bench.images.by_hash(facts.sha256) or await self._stored_image(facts)
         return image.data if image is not None else None
 
@@ -647,7 +647,7 @@ class ConversationController:
         await soul.compact(instructions, waits=True)
 
     def take_back(self) -> str | None:
-        """The last message that waits, which waits no longer; None where there is none."""
+        """Return the last message that waits, which waits no longer; None where there is none."""
         said = self.inbox.take_back_last()
         if said is None:
             return None
@@ -705,13 +705,13 @@ class ConversationController:
         return self._opened.demo if self._opened is not None else None
 
     def new_launch(self) -> Launch:
-        """The launch of a new session in the same folder."""
+        """Return the launch of a new session in the same folder."""
         return self._thinking_likewise(self.launch)._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
     def fork_launch(self, session_id: str, prompt: str, more: str = "") -> Launch:
-        """The launch of a fork of this session.
+        """Return the launch of a fork of this session.
 
         Args:
             session_id: the id of the fork.
@@ -944,6 +944,6 @@ def resume_hint(title: str, session_id: str) -> str:
 
 
 def model_words(model: ModelChanged) -> str:
-    """The model as the header names it."""
+    """Return the model as the header names it."""
     thinking = f" thinking {model.thinking.removeprefix('on')}".rstrip() if model.thinking else ""
     return f"{model_name(model.name)}{thinking}"

@@ -80,7 +80,7 @@ class WorldLineViewer:
         return line is not None and line.transcript.has_focus
 
     def comes_early(self, event: events.Key) -> bool:
-        """Whether a key was typed before the line was visible, and so was meant for the prompt."""
+        """Return whether a key was typed before the line was visible, and so was meant for the prompt."""
         return self.has_keys and not self._quiet.accepts(event.time)
 
     def _focus(self) -> None:

@@ -135,11 +135,11 @@ class FilesState:
             self.decided.add(one.path)
 
     def may_choose(self, one: FilePreview) -> bool:
-        """Whether the user may choose if a file is restored."""
+        """Return whether the user may choose if a file is restored."""
         return one.fate != "skip" and not self.files.goes_along
 
     def answer(self) -> frozenset[str] | None:
-        """The paths to restore; None for the default, those that need no confirmation."""
+        """Return the paths to restore; None for the default, those that need no confirmation."""
         if self.chosen == {one.path for one in self.files.restorable}:
             return None
         return frozenset(self.chosen)
@@ -190,7 +190,7 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
 def _listed_rows(
     state: FilesState, width: int, room: int, glyphs: Glyphs, *, with_diff: bool = True
 ) -> list[Row]:
-    """The list with the diff of the selected file under it, in at most `room` rows.
+    """Return the list with the diff of the selected file under it, in at most `room` rows.
 
     The first two cells of each row are for signs: its text is aligned with that of rows that have none.
     """
@@ -269,7 +269,7 @@ def _order(one: FilePreview) -> int:
 
 
 def _is_foreign(one: FilePreview) -> bool:
-    """Whether another program changed the file as well."""
+    """Return whether another program changed the file as well."""
     return bool(one.reason) and one.fate != "skip"
 
 
@@ -333,7 +333,7 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
 
 
 def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
-    """The hints on the keys of the file list, worded so that all of them fit.
+    """Return the hints on the keys of the file list, worded so that all of them fit.
 
     Args:
         files: the state of the file list.
@@ -430,7 +430,7 @@ def actions_at(
     is_there: bool = False,
     compacts: Sequence[PreviewAction] = (COMPACT_FROM, COMPACT_TO),
 ) -> Sequence[PreviewAction]:
-    """The actions for a checkpoint, or for the end of another world line.
+    """Return the actions for a checkpoint, or for the end of another world line.
 
     Only parts of the live line can be compacted: `compacts` are the actions for those that hold messages. Where the
     conversation `is_there` already, there is no action that goes there. `has_dmail` and `has_lines` say whether the agent
@@ -449,7 +449,7 @@ def actions_at(
 def _with_files(
     actions: Sequence[PreviewAction], hint: str, pending: PreviewAction | None = None
 ) -> Sequence[PreviewAction]:
-    """The actions where files can be restored; `hint` says what would happen to them.
+    """Return the actions where files can be restored; `hint` says what would happen to them.
 
     Where a fork or a D-Mail, `pending`, waits for the choice whether files are restored, its two answers.
     """
@@ -538,7 +538,7 @@ class Row(NamedTuple):
         return "".join(span.text for span in self.spans)
 
     def indented(self, cells: int) -> Row:
-        """The row, indented by so many more cells."""
+        """Return the row, indented by so many more cells."""
         return self._replace(spans=[Span(" " * cells, "quiet"), *self.spans])
 
 
@@ -562,18 +562,18 @@ class PreviewRows:
 
 
 def frame_width(screen_width: int) -> int:
-    """The width of the frame with its border, in cells."""
+    """Return the width of the frame with its border, in cells."""
     margin = 2 if screen_width < 70 else 6
     return min(WIDEST, screen_width - margin)
 
 
 def rows_for(screen_height: int) -> int:
-    """The most rows inside the frame on a screen of this height."""
+    """Return the most rows inside the frame on a screen of this height."""
     return screen_height - 4 if screen_height < 30 else screen_height * 3 // 4 - 2
 
 
 def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyphs) -> PreviewRows:
-    """The rows for a frame of `width` cells inside and at most `max_height` rows."""
+    """Return the rows for a frame of `width` cells inside and at most `max_height` rows."""
     inner = width - 2 * AIR
     top: list[list[Span]] = [
         [],
@@ -608,7 +608,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
 
 
 def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
-    """The rows between the question and the keys: `height` of them, or as many as there are where that is 0."""
+    """Return the rows between the question and the keys: `height` of them, or as many as there are where that is 0."""
     if width >= WIDE_FROM:
         return _two_columns(state, width, room, height, glyphs)
     if state.details or (state.files is not None and state.files.focused):
@@ -617,7 +617,7 @@ def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyph
 
 
 def _height(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> int:
-    """The rows of the highest view, so that the frame keeps its size while files are chosen."""
+    """Return the rows of the highest view, so that the frame keeps its size while files are chosen."""
     known = state.heights.get((width, room))
     if known is not None or state.files is None:
         return known or 0
@@ -680,7 +680,7 @@ def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
 
 
 def _files_below(files: FilesState, width: int, room: int, glyphs: Glyphs) -> list[Row]:
-    """The files under the choices: as a list where there is room, else counted."""
+    """Return the files under the choices: as a list where there is room, else counted."""
     apart = [Row()] if room > 1 else []
     space = room - len(apart)
     if space < 1:
@@ -726,7 +726,7 @@ def _two_columns(
 
 
 def _right(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
-    """The right column: the dropped messages, then the files that changed since; the first two cells are for signs."""
+    """Return the right column: the dropped messages, then the files that changed since; the first two cells are for signs."""
     files = state.files
     if files is not None and files.whole:
         return PreviewRows(_listed_rows(files, width + 2, height, glyphs))
@@ -742,7 +742,7 @@ def _right(state: PreviewState, width: int, room: int, height: int, glyphs: Glyp
 def _action_rows(
     state: PreviewState, end: int, room: int, glyphs: Glyphs, *, hint_below: bool
 ) -> list[Row]:
-    """The rows of the choices; `end` is the column at which their background ends."""
+    """Return the rows of the choices; `end` is the column at which their background ends."""
     rows: list[Row] = []
     group = state.actions[0].group if state.actions else 0
     spare = room - len(state.actions)
@@ -774,7 +774,7 @@ def _action_rows(
 
 
 def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """The list of dropped messages with a heading, as much as fits."""
+    """Return the list of dropped messages with a heading, as much as fits."""
     dropped = state.preview.dropped
     if not dropped:
         return PreviewRows([Row(_nothing_dropped_row(state.preview))])
@@ -794,7 +794,7 @@ def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) ->
 
 
 def frame_title(state: PreviewState) -> str:
-    """The title in the border."""
+    """Return the title in the border."""
     target = state.preview.target
     where = f"#{target.id}"
     if target.world_line:
@@ -806,7 +806,7 @@ def frame_title(state: PreviewState) -> str:
 
 
 def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
-    """The message at the checkpoint, in one row."""
+    """Return the message at the checkpoint, in one row."""
     target = preview.target
     name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
     words = one_line(preview.label) or name
@@ -869,7 +869,7 @@ def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Spa
 
 
 def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
-    """The row that says that a running turn is stopped first."""
+    """Return the row that says that a running turn is stopped first."""
     return [
         Span(f"{glyphs.caution} ", "warn"),
         Span("The agent is working.", "ink"),
@@ -917,7 +917,7 @@ def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
 def _nothing_lost_rows(
     preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
 ) -> list[list[Span]]:
-    """The rows that say how to undo it; `line_name` is that of the world line that the dropped messages will be on."""
+    """Return the rows that say how to undo it; `line_name` is that of the world line that the dropped messages will be on."""
     said = _NOTHING_LOST
     if _is_fork(pending):
         said = _NOTHING_CUT
@@ -947,7 +947,7 @@ def _is_fork(pending: PreviewAction | None) -> bool:
 def _dropped_heading(
     preview: RewindPreview, width: int, pending: PreviewAction | None = None
 ) -> list[Span]:
-    """The heading of the list of messages that are dropped, or that a fork leaves out."""
+    """Return the heading of the list of messages that are dropped, or that a fork leaves out."""
     name = "Becomes a world line" if preview.target.world_line else "Goes"
     if _is_fork(pending):
         name = "Stays here, left out of the fork"
@@ -955,7 +955,7 @@ def _dropped_heading(
 
 
 def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
-    """The row in place of an empty list of dropped messages."""
+    """Return the row in place of an empty list of dropped messages."""
     if preview.target.world_line:
         return [Span("Nothing goes: that line goes on from here.", "quiet")]
     if preview.messages and preview.prompt:
@@ -966,7 +966,7 @@ def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
-    """The row of a dropped message: its sign, its text, and its tokens at the right."""
+    """Return the row of a dropped message: its sign, its text, and its tokens at the right."""
     cost = formatting.tokens(message.tokens) if message.tokens is not None else ""
     room = width - 2 - (cell_len(cost) + 2 if cost else 0)
     text = one_line(message.text)

@@ -86,7 +86,7 @@ class PreviewSheet(PaintedRows):
         return layout.rows_for(app_of(self).size.height)
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """The rows for the present state."""
+        """Return the rows for the present state."""
         glyphs = glyphs_of(self)
         try:
             self.sheet = layout.preview_rows(self.state, width, self.room, glyphs)
@@ -99,11 +99,11 @@ class PreviewSheet(PaintedRows):
         return [Line(tuple(row.spans)) for row in self.sheet.rows]
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
-        """The width inside the frame."""
+        """Return the width inside the frame."""
         return layout.frame_width(viewport.width) - 2
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a click was read before the terminal had painted this."""
+        """Return whether a click was read before the terminal had painted this."""
         return event.time < self.painted_at
 
     def on_click(self, event: events.Click) -> None:
@@ -205,7 +205,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._sheet = PreviewSheet(self._state)
 
     def compose(self) -> ComposeResult:
-        """The frame."""
+        """Return the frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
         self._sheet.border_title = Content(layout.frame_title(self._state))
         yield self._sheet
@@ -235,7 +235,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
     def _comes_early(self, event: events.Key, letter: str | None) -> bool:
-        """Whether Enter, or a letter in a preview that the user did not open, is too early to be an answer."""
+        """Return whether Enter, or a letter in a preview that the user did not open, is too early to be an answer."""
         if self._is_looked_at:
             return False
         if event.key != "enter" and (letter is None or self._is_asked_for):

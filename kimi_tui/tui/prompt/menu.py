@@ -55,11 +55,11 @@ class MenuModel(RowModel):
         self.found = found
 
     def __len__(self) -> int:
-        """The number of entries."""
+        """Return the number of entries."""
         return len(self.found)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """A row for each entry: the text that it puts into the prompt, and at the right its key, or a note."""
+        """Return a row for each entry: the text that it puts into the prompt, and at the right its key, or a note."""
         return [[self._row(self.found[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
 
     def _row(self, entry: Command | MenuOffer, look: Look, *, is_chosen: bool) -> Line:
@@ -80,7 +80,7 @@ class MenuModel(RowModel):
         return Line((*words, Span(f"{gap}{note}", "quiet")))
 
     def footing(self, look: Look) -> str:
-        """The places of the visible entries, if not all are visible."""
+        """Return the places of the visible entries, if not all are visible."""
         n_entries, on_view = len(self.found), look.on_view
         return (
             f"{on_view.start + 1} to {on_view.stop} of {n_entries:,}"
@@ -177,13 +177,13 @@ class CommandMenu(RowList, can_focus=False):
         return min(super().room, self._free)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A row for each entry up to a limit, and one that names the limit where there are more."""
+        """Return a row for each entry up to a limit, and one that names the limit where there are more."""
         self._free = max(3, viewport.height - 9)
         return super().get_content_height(container, viewport, width)
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
-    """The commands that contain every word in their name, title or help; those with it in the title, and used most, come first.
+    """Return the commands that contain every word in their name, title or help; those with it in the title, and used most, come first.
 
     If there is none, those whose titles contain the letters in their order.
     """
@@ -224,7 +224,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         self._nothing.display = False
 
     def compose(self) -> ComposeResult:
-        """A field over a list, in one frame."""
+        """Return a field over a list, in one frame."""
         frame = Vertical(self._input, self._menu, self._nothing)
         glyphs = glyphs_of(self)
         frame.border_title = "Commands"

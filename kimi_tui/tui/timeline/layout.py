@@ -96,7 +96,7 @@ class RowSurroundings:
 def row_spans(
     row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings
 ) -> list[Span]:
-    """The whole row, from column 1 on (column 0 is the selection's)."""
+    """Return the whole row, from column 1 on (column 0 is the selection's)."""
     lanes = _lanes(row, columns, glyphs, look)
     if row.kind == "gap":
         spans = lanes
@@ -110,7 +110,7 @@ def row_spans(
 
 
 def now_spans(columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
-    """The row above all checkpoints while nothing runs."""
+    """Return the row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
     is_told = look.scale > 0 or look.used > 0
     label_at = label_at if is_told else columns.number - 1
@@ -123,7 +123,7 @@ def now_spans(columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[S
 
 
 def _lanes(row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
-    """The lanes, from column 1 to before the text."""
+    """Return the lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
         spans = (
@@ -296,7 +296,7 @@ def _text_column(lanes: list[Span], columns: Columns) -> int:
 def _level_spans(
     tokens: int, columns: Columns, glyphs: Glyphs, look: RowSurroundings, *, is_now: bool
 ) -> list[Span]:
-    """The one-cell bar: how full the window was."""
+    """Return the one-cell bar: how full the window was."""
     if columns.level < 0:
         return []
     bar = " "
@@ -306,7 +306,7 @@ def _level_spans(
 
 
 def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
-    """The label of a checkpoint, which says what happened there, in at most `room` cells."""
+    """Return the label of a checkpoint, which says what happened there, in at most `room` cells."""
     mark: list[Span] = []
     if checkpoint.pinned:
         mark = [Span(f"{glyphs.pinned} ", "accent")]
@@ -369,7 +369,7 @@ def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[S
 
 
 def figure_of(checkpoint: CheckpointNode, glyphs: Glyphs) -> Span:
-    """The tokens at a heading, the change of a step, the ratio of a compaction."""
+    """Return the tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
         after = checkpoint.before + (checkpoint.saved or 0)
         is_guess = not checkpoint.saved_measured
@@ -506,7 +506,7 @@ def curve_spans(
     trigger: int,
     glyphs: Glyphs,
 ) -> list[list[Span]]:
-    """The rows of the curve from the top, and under them the row of marks.
+    """Return the rows of the curve from the top, and under them the row of marks.
 
     The broken line is where the window is compacted; where little of it is used it is the size of the window, which lies
     above, in figures.
@@ -548,7 +548,7 @@ def curve_spans(
 def with_forecast(
     marks: list[Span], words: str, n_columns: int, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """The row of marks with the forecast as the gauge has it, where there is room right of the curve."""
+    """Return the row of marks with the forecast as the gauge has it, where there is room right of the curve."""
     room = width - len(words) - 2
     if not words or n_columns + 2 > room:
         return marks
@@ -595,7 +595,7 @@ def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[
 
 
 def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[Span]:
-    """The title row with these words at its right end."""
+    """Return the title row with these words at its right end."""
     gap = max(2, width - len("Timeline") - cell_len(words))
     return [Span(numbers.cut("Timeline" + " " * gap + words, width, glyphs.cut), "quiet")]
 
@@ -603,7 +603,7 @@ def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[Span]:
 def filter_spans(
     needle: str, n_found: int, width: int, glyphs: Glyphs, *, is_open: bool
 ) -> list[Span]:
-    """The title row while the list is filtered."""
+    """Return the title row while the list is filtered."""
     found = f"{numbers.grouped(n_found)} found"
     room = width - len(found) - 5
     # The user looks at the end of the typed text.
@@ -629,7 +629,7 @@ def checkpoint_details(
     glyphs: Glyphs,
     said: int = -1,
 ) -> list[list[Span]]:
-    """The details of a checkpoint: time and duration, its whole label in at most `rows` rows, and what a rewind frees."""
+    """Return the details of a checkpoint: time and duration, its whole label in at most `rows` rows, and what a rewind frees."""
     first: list[Span] = [Span(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
     if said >= 0:
         words = "Carried over with the D-Mail" if said < checkpoint.n_carried else "Said meanwhile"
@@ -736,7 +736,7 @@ def left_by(reason: str) -> str:
 def line_details(
     line: WorldLineNode, now: float, name: str, width: int, glyphs: Glyphs
 ) -> list[list[Span]]:
-    """The details of a world line: its name, and why and when it was left."""
+    """Return the details of a world line: its name, and why and when it was left."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
     where = ""
@@ -759,7 +759,7 @@ def line_details(
 
 
 def now_details(model: TimelineModel) -> list[list[Span]]:
-    """The details of now: how full the window is, and when it is compacted."""
+    """Return the details of now: how full the window is, and when it is compacted."""
     if model.limit <= 0:
         return [[Span(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
     words = forecast(model.used, model.trigger, model.per_step)
@@ -773,7 +773,7 @@ def now_details(model: TimelineModel) -> list[list[Span]]:
 
 
 def key_spans(glyphs: Glyphs) -> list[list[Span]]:
-    """The keys and their meanings, a row each."""
+    """Return the keys and their meanings, a row each."""
     keys = ((f"{glyphs.up} {glyphs.down}", "move"), *_KEYS)
     widest = max((cell_len(key) for key, _ in keys), default=0)
     return [[Span(key.ljust(widest + 2), "ink"), Span(meaning, "quiet")] for key, meaning in keys]

@@ -410,7 +410,7 @@ class Transcript(ScrollView, can_focus=True):
         return self.is_attached and bool(self.size)
 
     def room(self) -> LayoutRoom:
-        """The width and options for which blocks are laid out now."""
+        """Return the width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self.load_image is not None and self.is_attached else None
         return LayoutRoom(
@@ -575,7 +575,7 @@ class Transcript(ScrollView, can_focus=True):
             )
 
     def _loaded_model(self) -> TranscriptModel:
-        """The reducer, which is imported with the first event."""
+        """Return the reducer, which is imported with the first event."""
         if self._model is None:
             from kimi_tui.projection.transcript import TranscriptModel
 
@@ -583,7 +583,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._model
 
     def _loaded_viewport(self) -> Viewport:
-        """The rows on view, whose layout is imported with the first block."""
+        """Return the rows on view, whose layout is imported with the first block."""
         return self._viewport or self._show_flow(None)
 
     def _show_flow(self, flow: Flow | None) -> Viewport:
@@ -599,7 +599,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._viewport
 
     def _ready_viewport(self) -> Viewport | None:
-        """The viewport, with its height and top set to those of the pane; None where there is none, or no size."""
+        """Return the viewport, with its height and top set to those of the pane; None where there is none, or no size."""
         viewport = self._viewport
         if viewport is None or not self.is_ready:
             return None
@@ -827,7 +827,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def _dropped_rows(self) -> range:
-        """The rows of the content that the previewed rewind would drop."""
+        """Return the rows of the content that the previewed rewind would drop."""
         flow, going = self.flow, self._dropped_blocks
         if flow is None or not going or going.stop > len(flow.views):
             return range(0)
@@ -888,7 +888,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- painting
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The visible rows of a region.
+        """Return the visible rows of a region.
 
         Overrides Textual's style cache, which would make a new strip of every row at each refresh; so the painter fills
         backgrounds and applies the line filters.
@@ -913,7 +913,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._strips(y, y + 1)[0]
 
     def _strips(self, start: int, end: int) -> list[Strip]:
-        """The strips of the rows of the pane from `start` to `end` (exclusive)."""
+        """Return the strips of the rows of the pane from `start` to `end` (exclusive)."""
         painter, flow, motion = self._painter, self.flow, self._motion
         if flow is None or not flow.views:
             rows = self._empty_rows()[max(0, start) : end]
@@ -944,7 +944,7 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def _paint(self, line: Line) -> Strip:
-        """The strip of a row, as wide as the pane."""
+        """Return the strip of a row, as wide as the pane."""
         width = self.outer_size.width
         if line is BLANK:
             return self._painter.blank(width, line.fill)
@@ -954,7 +954,7 @@ class Transcript(ScrollView, can_focus=True):
     def _strip(
         self, row: int, place: Place, dropped: range, edge: str, *, is_marked: bool
     ) -> Strip:
-        """The strip of a row of the content.
+        """Return the strip of a row of the content.
 
         Args:
             row: the row.
@@ -992,7 +992,7 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _marked(self, strip: Strip, row: int, place: Place) -> Strip:
-        """The strip of a row with its matches, its selected text and the cursor of copy mode highlighted."""
+        """Return the strip of a row with its matches, its selected text and the cursor of copy mode highlighted."""
         painter, (view, index, line) = self._painter, place
         if view is not None and index >= 0:
             if self._search is not None:
@@ -1008,14 +1008,14 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _new_mark(self) -> Line | None:
-        """The label with the number of new rows since the user scrolled up; None for none."""
+        """Return the label with the number of new rows since the user scrolled up; None for none."""
         count = self._viewport.n_new if self._viewport is not None else 0
         if not count:
             return None
         return Line((Span(f"  {self.glyphs.down} {grouped(count)} new  ", "accent"),))
 
     def _empty_rows(self) -> list[Line]:
-        """The rows of an empty transcript."""
+        """Return the rows of an empty transcript."""
         width, height = self.pane_width, self.size.height
         if self._empty is None or self._empty_size != (width, height):
             self._empty_size = (width, height)
@@ -1195,7 +1195,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def _able(self) -> Sequence[int]:
-        """The indices of the blocks that can be chosen; on a line that was left only those that can be carried over."""
+        """Return the indices of the blocks that can be chosen; on a line that was left only those that can be carried over."""
         views = self.flow.views if self.flow is not None else []
         if not self._is_left:
             return range(len(views))
@@ -1204,7 +1204,7 @@ class Transcript(ScrollView, can_focus=True):
         return [i for i, view in enumerate(views) if not isinstance(view.block, MarkBlock)]
 
     def _chosen_row(self) -> int | None:
-        """The first row of the chosen block."""
+        """Return the first row of the chosen block."""
         flow = self.flow
         index = flow.index_of_key(self._current) if flow is not None else None
         if flow is None or index is None:
@@ -1458,7 +1458,7 @@ class Transcript(ScrollView, can_focus=True):
         self.select_all()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The source of the selected text, for Textual; it blocks, unlike `copy_selection`."""
+        """Return the source of the selected text, for Textual; it blocks, unlike `copy_selection`."""
         from kimi_tui.tui.transcript.copied_text import selected_text
 
         del selection
@@ -1524,7 +1524,7 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.CopyModeChanged())
 
     def copy_action(self, key: str) -> str:
-        """The action of a key in copy mode; empty for none."""
+        """Return the action of a key in copy mode; empty for none."""
         from kimi_tui.tui.transcript.copy_mode import ACTIONS
 
         return next((one for one in ACTIONS if key in keys_of(f"copy.{one}", self.keys)), "")
@@ -1588,7 +1588,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- the mouse
 
     def hit(self, x: int, y: int) -> str:
-        """The action of a click in a cell of the pane (a `HIT_` of `rows`); empty for none."""
+        """Return the action of a click in a cell of the pane (a `HIT_` of `rows`); empty for none."""
         flow = self.flow
         row, motion = self.top + y, self._motion
         if flow is None or (motion is not None and row >= motion.start):
@@ -1689,7 +1689,7 @@ class Transcript(ScrollView, can_focus=True):
             self._pulling = None
 
     def _pull(self) -> int:
-        """The rows by which a drag scrolls the pane at each interval: more, the farther out the pointer is."""
+        """Return the rows by which a drag scrolls the pane at each interval: more, the farther out the pointer is."""
         pressed = self._pressed
         if pressed is None or not pressed.held:
             return 0
@@ -1830,7 +1830,7 @@ def copy_selection(screen: Screen[Any]) -> bool:
 
 
 def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
-    """The title row of the chosen block, with an edge and a background of its own."""
+    """Return the title row of the chosen block, with an edge and a background of its own."""
     ink, ground = ("accent", "select") if has_keys else ("quiet", "band")
     if not line.spans:
         return line._replace(fill=ground)
@@ -1841,13 +1841,13 @@ def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
 
 
 def _twins(end: Sequence[Block], whole: Sequence[Block]) -> list[tuple[Block, Block]]:
-    """The blocks of the end of a conversation, each with its equivalent in the whole conversation."""
+    """Return the blocks of the end of a conversation, each with its equivalent in the whole conversation."""
     pairs = zip(reversed(end), reversed(whole), strict=False)
     return [(one, other) for one, other in pairs if (type(one), one.at) == (type(other), other.at)]
 
 
 def _is_streamed(model: TranscriptModel) -> bool:
-    """Whether the newest block is one of the agent: text, a thought or a tool call."""
+    """Return whether the newest block is one of the agent: text, a thought or a tool call."""
     from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock
 
     last = model.blocks[-1] if model.blocks else None
