@@ -65,7 +65,7 @@ SLICE_ROWS = 500
 
 
 def rows_of(block: Block, room: LayoutRoom) -> list[Line]:
-    """Return all rows of a block, without the blank one above it. A block that cannot be laid out is plain text."""
+    """Return all rows of a block, without the blank one above it; a block that cannot be laid out becomes plain text."""
     try:
         return list(iter_rows(block, room))
     except Exception:
@@ -74,7 +74,7 @@ def rows_of(block: Block, room: LayoutRoom) -> list[Line]:
 
 
 def rows_in_slices(block: Block, room: LayoutRoom) -> Generator[None, None, list[Line]]:
-    """As `rows_of`, as a generator that yields after each slice of a long block; its return value is the rows."""
+    """Do the same as `rows_of` as a generator that yields after each slice of a long block; its return value is the rows."""
     lines: list[Line] = []
     try:
         rows = iter_rows(block, room)
@@ -123,7 +123,7 @@ def plain_text(block: Block) -> str:
 
 
 def iter_rows(block: Block, room: LayoutRoom) -> Iterator[Line]:
-    """Return the rows of a block, made one after another as they are asked for.
+    """Yield the rows of a block, each made when it is requested.
 
     An exception is a fault in a layout; the block is then shown by `plain_block`.
     """
@@ -155,7 +155,7 @@ def iter_rows(block: Block, room: LayoutRoom) -> Iterator[Line]:
 
 
 def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
-    """Return the rows of an answer with the sign of its pin at the right of the first one, and its number where there is room."""
+    """Return the rows of an answer with the sign of its pin at the right of the first one, and its number if there is room."""
     pin = pin_of(block, room)
     sign = number_span(block.checkpoint, live=block.live, pin=pin) or Span(pin, "quiet")
     first = rows[0] if rows else Line()
@@ -196,7 +196,7 @@ def lost_rows(blocks: tuple[Block, ...], room: LayoutRoom) -> Iterator[Line]:
 
 
 def with_edge(line: Line, edge: Span) -> Line:
-    """Return the row with its first cell replaced by an edge, and without what a click in it does."""
+    """Return the row with its first cell replaced by an edge that does nothing when clicked."""
     spans = [edge]
     for index, (text, style, _) in enumerate(line.spans):
         shown = text if index else text[1:]
@@ -324,7 +324,7 @@ def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
 
 
 def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
-    """Return the words for what the rows of a text leave out, such as `+192 lines`; for a single line, its characters."""
+    """Return the words for the part that the rows of a text leave out, such as `+192 lines`; for a single line, its characters."""
     wholly = sum(not goes_on for _, goes_on in rows)
     lines = text.count("\n") + 1
     if lines > 1:
@@ -334,7 +334,7 @@ def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
 
 
 def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
-    """Yield the rows of a thought: folded one as `Thought for 6 s  +12 lines`, unfolded all of it in italics."""
+    """Yield the rows of a thought: folded as `Thought for 6 s  +12 lines`, unfolded the whole text in italics."""
     width = prose_width(room.width)
     count = block.stream.line_ends + 1 + block.stream.size // (width * 2)
     words = "Thinking" if block.open else f"Thought for {_whole_seconds(block.seconds)}"
@@ -367,13 +367,13 @@ class ThoughtStream:
     def __init__(self, block: ThoughtBlock, room: LayoutRoom) -> None:
         self._width = max(2, prose_width(room.width))
         self._rest: str = ""
-        """The text with which the last row begins: it may still change."""
+        """The text of the last row, which may still change."""
         self._settled = 1
         self.spent = 0
         self.lines = list(islice(thought(block, room), 1))
 
     def feed(self, text: str, behind: int = 0) -> int:
-        """Append text; returns the index of the first row that changed. The size of the text to come (`behind`) is not used."""
+        """Append text; return the index of the first row that changed. The size of the text to come (`behind`) is not used."""
         del behind
         first = self._settled
         self.spent += len(text)
@@ -397,7 +397,7 @@ def _whole_seconds(seconds: float) -> str:
 
 
 def error_card(block: ErrorBlock, room: LayoutRoom) -> list[Line]:
-    """Return the rows of an error: what failed, why, and what to change."""
+    """Return the rows of an error: the failure, its cause, and the advice."""
     head = [Span("  "), Span(room.glyphs.failed, "error"), Span(" "), Span(block.title, "strong")]
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     free = room.width - RIGHT - spans_width(head) - 3 - 6
@@ -459,7 +459,7 @@ def mark_row(block: MarkBlock, room: LayoutRoom) -> list[Line]:
 
 
 def notice(block: NoticeBlock, room: LayoutRoom) -> list[Line]:
-    """Return the rows of a `NoticeBlock`: what happened, then what to do."""
+    """Return the rows of a `NoticeBlock`: its fact, then its advice."""
     ink = {"info": "quiet", "warning": "warn", "error": "error"}[block.level]
     width = prose_width(room.width)
     lead = (Span("  "), Span(room.glyphs.caution, ink), Span(" "))
@@ -507,12 +507,11 @@ def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _way(block: DMailBlock) -> str:
-    """Return the checkpoints from which and to which a D-Mail was sent; only the latter where they are the same."""
+    """Return the checkpoints from which and to which a D-Mail was sent; only the latter if they are the same."""
     if block.is_carried:
         return "carried over from another world line"
     if block.checkpoint is None:
-        # A summary replaced the checkpoint, so the checkpoints from which and to which the D-Mail was sent have no number any
-        # more.
+        # A summary replaced the checkpoint, so both checkpoints of the D-Mail have no number any more.
         return ""
     if block.undid and block.author == "agent" and block.from_checkpoint != block.checkpoint:
         source = "an earlier step" if block.is_moved else f"#{block.from_checkpoint}"
@@ -590,7 +589,7 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _what_stays(block: CompactionBlock) -> str:
-    """Which messages before and after a compaction the model still gets, in words."""
+    """Return in words which messages before and after a compaction the model still gets."""
     if block.is_past:
         return "No longer sent: a newer summary stands for it"
     above = "" if block.checkpoint else "Above: no longer sent"

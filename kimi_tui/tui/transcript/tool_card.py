@@ -124,7 +124,7 @@ def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
 
 
 def title_text(block: ToolBlock) -> str:
-    """Return the text of a card's first row, whole, for the search."""
+    """Return the complete text of a card's first row, for the search."""
     facts = " ".join(span.text for fact in _facts(block) for span in fact.spans)
     return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
 
@@ -202,7 +202,7 @@ def _facts(block: ToolBlock) -> list[CardFact]:
         out.append(CardFact((Span("failed", "error"),), 0))
     if block.state == "stopped":
         seconds = seconds or block.duration_s
-    # A refused call has not run: its duration is the time that the user took.
+    # A refused call has not run; its duration is the time that the user took.
     if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
         out.append(CardFact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
     if block.tokens:
@@ -261,7 +261,7 @@ def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """Return the rows of a tool's output, complete or so far."""
+    """Yield the rows of a tool's output, complete or so far."""
     own_rows = TAIL_ROWS if room.lowest else OWN_ROWS
     if not block.over:
         keep = own_rows if block.is_own else TAIL_ROWS
@@ -281,7 +281,7 @@ def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _own_output(block: ToolBlock, most: int, room: LayoutRoom) -> Iterator[Line]:
-    """Return the output of a command that the user ran in order to read it: all of it, or its head and tail."""
+    """Yield the output of a command that the user ran in order to read it: all of it, or its head and tail."""
     text = clean(block.output).strip("\n")
     if not text.strip() and block.state == "failed":
         text = clean(block.message).strip()
@@ -421,7 +421,7 @@ def _todo(todo: TodoBlock, room: LayoutRoom) -> list[Line]:
 
 
 def presented(block: ToolBlock) -> str:
-    """Return the text that a call presents to the user: that of a D-Mail, or of a plan, as the user may have changed it; else empty."""
+    """Return the text that a call presents to the user, such as a D-Mail or a plan, with the user's changes; empty for none."""
     card = block.card
     if not card.text:
         return ""
