@@ -280,7 +280,7 @@ class Conversation:
 
         Args:
             added: tools that come, behind those that are there.
-            removed: the names of tools that leave; where there is none of that name, nothing does.
+            removed: the names of tools that leave; if there is none of that name, nothing does.
 
         Raises:
             ValueError: the name of one that comes is taken, or no name; nothing was changed.

@@ -113,7 +113,7 @@ class KimiSoul:
         environ: the environment of the program; tools read it in threads.
         history: what is stored of the session, for the first listener.
         sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
-        no_sandbox: why there is none; empty where there is one.
+        no_sandbox: why there is none; empty if there is one.
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
@@ -122,8 +122,8 @@ class KimiSoul:
     Attributes:
         wire: the event queue on which everything is published.
         session: the open session.
-        no_sandbox: why there is no sandbox; empty where there is one.
-        search_sandbox: the sandbox of search programs; None where there is none.
+        no_sandbox: why there is no sandbox; empty if there is one.
+        search_sandbox: the sandbox of search programs; None if there is none.
         inbox: what the user said and the context does not hold yet.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
     """
@@ -775,7 +775,7 @@ class KimiSoul:
         """Have the model name the session. A turn, or a compaction, that begins before the name has come stops this.
 
         Returns:
-            the title, empty where there is none or the user has set one; None where it was stopped.
+            the title, empty if there is none or the user has set one; None if it was stopped.
         """
         self._naming = naming = asyncio.create_task(propose_title(self._conversation), name="title")
         try:

@@ -313,7 +313,7 @@ class AgentLoop:
         """Take steps until the agent stops.
 
         Args:
-            text: the user's message. Without text and images the steers that wait begin the turn; where there are none
+            text: the user's message. Without text and images the steers that wait begin the turn; if there are none
                 either, the agent continues from the present context.
             images: the images pasted into the message.
             older: the steers that were said before the message.

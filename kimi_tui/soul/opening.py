@@ -71,7 +71,7 @@ DRAWN_S = 0.03
 class Opened(NamedTuple):
     """An open session: its engine, the events its wire published so far, and notices for the user.
 
-    `no_sandbox` says why commands ask where they were to run in a sandbox; empty where they need not. `past` are the messages that were sent in its folder, oldest first. `branch` is the folder's, where it is a git repository.
+    `no_sandbox` says why commands ask where they were to run in a sandbox; empty if they need not. `past` are the messages that were sent in its folder, oldest first. `branch` is the folder's, where it is a git repository.
     `demo` is the one that it belongs to, None elsewhere.
     """
 
@@ -89,7 +89,7 @@ class Opened(NamedTuple):
 class EarlierSession(NamedTuple):
     """A stored session while it is still being read: what a screen's first page of it is made of.
 
-    `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read. `holder` is the
+    `n_messages` is None if only reading it through would tell. `end` is how it ended, once that was read. `holder` is the
     process that has it open; empty for none.
     """
 
@@ -348,7 +348,7 @@ def _seeing(config: Config) -> tuple[str, ...]:
 
 
 def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
-    """Why commands ask where they would have run in a sandbox; nothing where the user switched that off."""
+    """Why commands ask where they would have run in a sandbox; nothing if the user switched that off."""
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
         return ""
     if gaps := soul.sandbox_gaps:
@@ -357,7 +357,7 @@ def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
 
 
 def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
-    """Return the configured compaction strategy; where there is none of that name, the default one and a notice."""
+    """Return the configured compaction strategy; if there is none of that name, the default one and a notice."""
     from kimi_tui.soul.compaction import SimpleCompaction, compaction_named
 
     try:

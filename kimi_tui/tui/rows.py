@@ -235,7 +235,7 @@ def title_row(
     fill: str = "page",
     hit: str = "",
 ) -> Line:
-    """Glyph, name and target at the left, cut where there is no room for them, facts and `#N` at the right edge."""
+    """Glyph, name and target at the left, cut if there is no room for them, facts and `#N` at the right edge."""
     right: list[Span] = []
     for fact in facts:
         if right:

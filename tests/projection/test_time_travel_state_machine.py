@@ -107,7 +107,7 @@ class TimeTravels(RuleBasedStateMachine):
         return Target(points[at % len(points)][0], n) if points else None
 
     def line(self, at: int) -> int:
-        """A world line; 0 where there is none."""
+        """A world line; 0 if there is none."""
         lines = world_lines(self.on.folder) if self.on.folder.exists() else []
         return lines[at % len(lines)] if lines else 0
 

@@ -244,7 +244,7 @@ class WorldLineViewer:
             bench.prompt.line_name = name
 
     def leave(self, *, back: bool = False) -> bool:
-        """Return to the live line; False where it is shown already.
+        """Return to the live line; False if it is shown already.
 
         Args:
             back: whether the focus returns to where the line was opened from.

@@ -45,7 +45,7 @@ MOST_FILES_IF_SHORT = 2
 
 
 class ReplayFiles(Widget):
-    """The list of the files that the agent had changed at the shown position: at most `MOST_FILES`; hidden where there are none."""
+    """The list of the files that the agent had changed at the shown position: at most `MOST_FILES`; hidden if there are none."""
 
     files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
 
@@ -139,7 +139,7 @@ class Player:
 
     @property
     def head(self) -> CheckpointNode | None:
-        """The newest checkpoint at the shown position; None where there is none."""
+        """The newest checkpoint at the shown position; None if there is none."""
         return self._views.timeline.model.tree.head
 
     @property

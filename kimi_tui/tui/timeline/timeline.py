@@ -143,7 +143,7 @@ class Timeline(ScrollView, can_focus=True):
         Attributes:
             action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
             target: the row's checkpoint, with the id -1 where the row is that of a whole world line.
-            uid: the uid of the checkpoint, or that under which the line's name is stored; empty where there is none.
+            uid: the uid of the checkpoint, or that under which the line's name is stored; empty if there is none.
         """
 
         def __init__(self, action: RowAction, target: Target, uid: str) -> None:

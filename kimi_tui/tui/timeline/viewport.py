@@ -286,7 +286,7 @@ class TimelineViewport:
 
     def sticky(self, areas: TimelineAreas) -> tuple[int, TimelineRow] | None:
         """Return the position and the row of the message that begins the lowest visible turn, where that is below the visible rows: it is
-        shown on the lowest line. None where it is visible anyway."""
+        shown on the lowest line. None if it is visible anyway."""
         height = areas.list_height
         last = self.scroll_y + height - 1
         if height < 3 or last >= len(self.listing) - 1:

@@ -42,7 +42,7 @@ def warm_up() -> None:
 
 @lru_cache(maxsize=64)
 def lexer_for(language: str) -> Lexer | None:
-    """Return the lexer for the name of a language as it follows a fence; None where there is none."""
+    """Return the lexer for the name of a language as it follows a fence; None if there is none."""
     name = language.strip().split(" ")[0].split(",")[0].strip("{}.").lower()
     if not name or name in {"text", "txt", "plain", "plaintext", "output", "console-output"}:
         return None

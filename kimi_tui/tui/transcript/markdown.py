@@ -665,7 +665,7 @@ class LateCode:
 
 
 def column_widths(table: Table, width: int) -> list[int]:
-    """Return the widths of the columns of a table in a pane of this width; empty where it is laid out without columns."""
+    """Return the widths of the columns of a table in a pane of this width; empty if it is laid out without columns."""
     room = width - RIGHT - MARGIN - COLUMN_GAP * (max(len(table.head), 1) - 1)
     return _column_widths(table, room) if room >= max(len(table.head), 1) * SMALLEST_COLUMN else []
 

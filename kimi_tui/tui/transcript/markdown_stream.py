@@ -76,7 +76,7 @@ class Piece:
 
     `lines` of a fence are its code alone; `language` is what stood after its opening marks. `continued` goes on with
     the piece before it, which was too long; `inline` begins within a line, so it is running text whatever it looks
-    like. `joint` is what parts the piece from the one that goes on with it, None where none does. `lead` is the
+    like. `joint` is what parts the piece from the one that goes on with it, None if none does. `lead` is the
     marker of an item with the blanks around it.
     """
 

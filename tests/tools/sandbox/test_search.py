@@ -260,7 +260,7 @@ def test_it_ends_with_the_program(folder: Folder, sandbox: Sandbox, *, begun: bo
 
 
 def name_of(pid: int) -> str:
-    """The name of a process, empty where it has ended."""
+    """The name of a process, empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
