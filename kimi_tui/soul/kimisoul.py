@@ -368,7 +368,7 @@ class KimiSoul:
 
     @property
     def facts(self) -> Sequence[Event]:
-        """The state of the session of which a history does not tell, or tells last of another run of the program."""
+        """The facts about the session that a history lacks, or has from another run of the program only."""
         title = self.session.state.title
         return [
             TitleChanged(title or self._beginning, named=bool(title)),

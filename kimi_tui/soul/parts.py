@@ -133,14 +133,14 @@ class Travel:
 
 
 class Lines:
-    """The world lines: those that were left, and all messages of each.
+    """The world lines that were left, and all messages of each.
 
     Args:
-        session: where they are stored.
-        conversation: the live one.
+        session: the session in which they are stored.
+        conversation: the live world line.
         marks: the pins on their messages.
-        flush: brings everything that was published into the record.
-        alone: runs what reads all of the live line.
+        flush: writes all published events into the record.
+        alone: runs an operation that reads the complete live line.
     """
 
     def __init__(
@@ -277,10 +277,10 @@ class DMails:
         Nothing is cut, and `ContextReverted` says so: its `from_checkpoint` is less than its `checkpoint_id`.
 
         Args:
-            world_line: where the message is.
+            world_line: the number of the message's line.
             uid: its checkpoint.
-            number: its place behind that, markers not counted, as of a pin.
-            note: words of the user that stand before it.
+            number: its number after that, markers not counted, as for a pin.
+            note: a text of the user that comes before it.
 
         Raises:
             KeyError: no such message.

@@ -357,7 +357,7 @@ def figure_spans(
 def prospect_spans(
     status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter if there is less room.
+    """Return `58.3k → 53.7k / 262k  20%`: the present and the future use of the window; shorter if there is less room.
 
     Args:
         status: the window after the rewind.

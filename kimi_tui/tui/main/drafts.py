@@ -1,7 +1,7 @@
 """The draft in the prompt, stored in the session's folder so that it survives a crash.
 
-With it are stored the images behind its chips, and behind those of what waits in the inbox, which keeps its texts itself. `Drafts` stores
-them as they change; the functions that read and write the files block, and belong in a thread.
+The images of its chips are stored with it, as are those of messages in the inbox, which stores the texts itself. `Drafts`
+stores both when they change; the functions that read and write the files block, so call them in a thread.
 """
 
 from __future__ import annotations

@@ -414,7 +414,7 @@ class Timeline(ScrollView, can_focus=True):
         self._view.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the strips of a region, from the cache where nothing has changed.
+        """Return the strips of a region, from the cache if nothing has changed.
 
         Overrides Textual's style cache, which would make every strip anew: so the background and the line filters are
         applied by the painter, and the crop here.
@@ -484,7 +484,7 @@ class Timeline(ScrollView, can_focus=True):
             self.select(self._view.listing.key(position))
 
     def action_move(self, step: int) -> None:
-        """Select the row above or below; the newest turn where nothing is selected."""
+        """Select the row above or below; the newest turn if nothing is selected."""
         position, listing = self._view.selected_position(), self._view.listing
         if position is not None:
             self.select(listing.near(position + step, step))

@@ -97,7 +97,7 @@ def is_short(lines: Sequence[str]) -> bool:
 
 
 def colour(lines: Sequence[str], language: str) -> list[list[Span]]:
-    """Highlight the lines of a finished code block; plain spans where there is no lexer for the language, or it fails."""
+    """Highlight the lines of a finished code block; plain spans if there is no lexer for the language, or it fails."""
     lexer = lexer_for(language) if lines else None
     if lexer is None:
         return [[Span(line, INK)] if line else [] for line in lines]

@@ -42,7 +42,7 @@ NESTING_LIMIT = 12
 
 _URL = re.compile(r"https?://[^\s<>\"'`\])}]*[^\s<>\"'`\])}.,;:!?]")
 ADDRESS_CELLS = 60
-"""The most cells of an address that is shown behind a link."""
+"""The largest number of cells of an address that is shown after a link."""
 _TASK = re.compile(r"^\[([ xX])\][ \t]+")
 
 
@@ -534,7 +534,7 @@ class MarkdownLayout:
         return out
 
     def records(self, table: Table, first: Prefix, rest: Prefix) -> list[Line]:
-        """Return the rows of a table below each other, each cell behind the head of its column."""
+        """Return the rows of a table below each other, each cell after the head of its column."""
         out: list[Line] = []
         for row in table.rows or ((),):
             if out:

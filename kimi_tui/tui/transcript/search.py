@@ -172,7 +172,7 @@ def _in_line(
 
 
 def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
-    """Whether a block may contain the query, decided by its text without laying it out; yields often, returns the answer."""
+    """Return whether a block may contain the query, decided by its text without laying it out; yields often."""
     word = _letters(query)
     if not word:
         return True
