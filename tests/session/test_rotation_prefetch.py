@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def held(folder: Path, storage: WatchedStorage) -> Session:
-    """A session of five messages, all of them on the disk."""
+    """Return a session of five messages, all of them on the disk."""
     session = Session(folder, Path("/w"), storage)
     await session.open()
     for n in range(5):

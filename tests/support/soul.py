@@ -192,7 +192,7 @@ class Stage:
         return await asyncio.to_thread(list_checkpoints, self.session)
 
     async def messages(self, world_line: int = 0) -> list[StoredMessage]:
-        """All messages of a world line (0: the live one), checkpoint markers left out."""
+        """Return all messages of a world line (0: the live one), checkpoint markers left out."""
         pins = self.soul.marks.pins
         line = await asyncio.to_thread(self.session.world_line, world_line)
         return [
@@ -209,7 +209,7 @@ class Stage:
         ]
 
     async def summary(self) -> str:
-        """The text of the newest summary on the live world line; empty if there is none."""
+        """Return the text of the newest summary on the live world line; empty if there is none."""
         found = await self.soul.lines.summaries()
         return found[-1].text if found else ""
 

@@ -128,7 +128,7 @@ class Clock:
     now = 0.0
 
     def monotonic(self) -> float:
-        """The present."""
+        """Return the present time."""
         return self.now
 
 

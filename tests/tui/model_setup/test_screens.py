@@ -41,7 +41,7 @@ def keys_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def app(home: Path, choice: ModelChoice | NeedsChoice = NeedsChoice()) -> KimiApp:  # noqa: B008
-    """The program with nothing configured."""
+    """Return the program with nothing configured."""
     return KimiApp(Launch(work_dir=home, config_path=home / "config.toml", choice=choice))
 
 
@@ -307,7 +307,7 @@ async def test_many_models_are_narrowed_by_letters_and_looked_for_again(
 
 
 def begun_with(home: Path, base_url: str, key: str) -> KimiApp:
-    """The program as the environment's key and server alone start it."""
+    """Return the program as the environment's key and server alone start it."""
     environ = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": base_url}
     chosen = choose_model(Config(), Overrides(), environ)
     assert isinstance(chosen, ModelChoice)

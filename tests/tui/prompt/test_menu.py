@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ran(one: Desk, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The commands that are run from now on, with their arguments, none of which is carried out."""
+    """Return the commands that are run from now on, with their arguments, none of which is carried out."""
     found: list[tuple[str, str]] = []
     monkeypatch.setattr(
         type(one.screen), "action_command", lambda _, name, text="": found.append((name, text))
