@@ -38,7 +38,7 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
         '{"command": "id -u", "approved": ["id"]}',
         "{",
         "[1]",
-        # One line has one answer, however long it is and whatever stands where it is cut.
+        # One line has one answer, however long it is, and whatever is at the place where it is cut.
         "x" * 65536 + '"ls -a"',
         "\udcff",
         '"ls -a',

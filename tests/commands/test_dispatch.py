@@ -114,7 +114,7 @@ def test_closed_streams_end_nothing(tmp_path: Path) -> None:
 def test_one_closed_stream_ends_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch, arguments: list[str], closed: str, code: int
 ) -> None:
-    # As Python has it where the shell has closed it, and the number is free.
+    # Python has this stream if the shell has closed it and its number is free.
     number = ("stdin", "stdout", "stderr").index(closed)
     kept = os.dup(number)
     monkeypatch.setattr(sys, closed, None)
@@ -140,7 +140,7 @@ def test_a_command_waits_for_no_import_that_it_does_not_need(place: Place) -> No
         "assert main(['sessions']) == main(['rewind', '--help']) == main(['checkpoints', '--help']) == 0\n"
         "found = [name for name in sys.modules if name.startswith(heavy)]\n"
         "assert not found, found\n"
-        # Neither the screen nor the network.
+        # This imports neither the screen nor the network.
         "main(['checkpoints'])\n"
         "found = [name for name in ('textual', 'openai', 'httpx', 'httpx2') if name in sys.modules]\n"
         "assert not found, found\n"

@@ -17,7 +17,7 @@ from kimi_tui.tui.main.first_time_hints import keep_seen, read_seen
 
 
 def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:
-    """What it says, by what it is about; of several the last."""
+    """Return the findings by subject; the last one if a subject has several."""
     return {one["about"]: one for one in json.loads(place.run("doctor", "--json", *arguments).out)}
 
 
@@ -162,5 +162,5 @@ def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) ->
             assert found["network"]["state"] == "bad"
             assert found["network"]["seen"].startswith(f'{name} is "')
             assert "model" not in found
-            # All that comes behind it is said, too.
+            # The lines after it are reported, too.
             assert {"folders", "rg", "git"} <= found.keys()

@@ -94,7 +94,7 @@ def test_a_secret_in_every_place_where_a_person_may_put_one(
     assert ran.err == ""
     assert [*leaked(ran.out)] == [], ran.out
     assert str(place.folder) not in ran.out
-    # What it is for is there all the same.
+    # The useful facts are still there.
     for line in (
         "- file: `~/data/config.toml`",
         "- titles: `off`",

@@ -123,7 +123,7 @@ def test_import_and_go_on(place: Place, share: Path) -> None:
 
 def test_an_imported_session_is_exported_as_it_was_said(place: Place, share: Path) -> None:
     folder = write_kimi_session(share, place.work, "0a0a", "read \x1b[1mthis")
-    # What kimi-cli keeps of a call: a status in tags and the output, as parts or as one text; a call may have no result.
+    # kimi-cli stores a call with a status in tags and the output, as parts or as one text; a call may have no result.
     asked = {"name": "Shell", "arguments": '{"command": "ls"}'}
     records = [
         *point(3),

@@ -88,7 +88,7 @@ def test_a_line_that_was_left_is_listed_with_its_shared_beginning(place: Place) 
     live = place.run("checkpoints", "--json").json
     place.run("rewind", 4)
     rows = place.run("checkpoints", "--json").json
-    # What precedes the first figure is estimated anew each time, and the newest has no next one to compare with.
+    # The tokens before the first figure are estimated each time, and the newest row has no next one to compare with.
     assert rows[1:3] == live[1:3]
     assert [row["id"] for row in rows] == [0, 1, 2, 3]
     left = place.run("checkpoints", "--world-line", 1, "--json").json
@@ -191,7 +191,7 @@ def test_world_lines(place: Place) -> None:
     name_line(session, 2, "the long way")
     named = place.run("worldlines", "--json").json
     assert [one["name"] for one in named] == ["Read a.txt", "the long way"]
-    # What was undone again has nothing of its own: the timeline does not show it.
+    # An operation that was undone again has no line of its own, and the timeline does not show it.
     place.run("undo")
     table = place.run("worldlines").out
     assert "the long way" not in table

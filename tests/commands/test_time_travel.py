@@ -22,7 +22,7 @@ FIELDS = ["checkpoint_id", "messages_dropped", "tokens_before", "tokens_after", 
 
 
 def told(place: Place, session: Session) -> list[ev.Event]:
-    """What the record tells; checks that it leads to the conversation as it is."""
+    """Return the events of the record, after checking that it leads to the present conversation."""
 
     async def read() -> list[ev.Event]:
         opened = place.store.find(session.id)
@@ -172,7 +172,7 @@ def test_what_cannot_come_back_is_said_everywhere_and_is_no_success(place: Place
     assert (ran.code, json.loads(ran.out)["files"]) == (3, [*back, lost])
     assert ran.err == "kimi-tui: Left alone, not brought back: pipe.\n"
     assert sorted(path.name for path in place.work.iterdir()) == ["a.txt", "empty"]
-    # Also where there is nothing else to bring back.
+    # The undo also works if it has nothing else to restore.
     place.run("undo")
     (place.work / "a.txt").write_text("a")
     assert session.id
@@ -203,7 +203,7 @@ def test_the_agent_reads_a_letter_in_its_next_turn(place: Place) -> None:
             await on.soul.resume()
             return on.sent()
 
-    # Neighbouring messages of the person are one where they are sent.
+    # Neighbouring messages of the user are sent as one.
     last = asyncio.run(next_turn())[-1]
     assert last[0] == "user"
     places = [last[1].index(text) for text in ("second", "third", "look into c.txt instead")]
@@ -268,7 +268,7 @@ def test_someone_has_it_open(place: Place) -> None:
             assert ran.code == 4, arguments
             assert ran.complaint.startswith("This session is open in process ")
         assert place.files(session) == before
-        # What only looks does so all the same, and says what it says when nobody has it open.
+        # Commands that only read still work, and print the same as when nobody has the session open.
         seen = [place.run(*arguments) for arguments in looks]
         told = place.run("sessions", "show", session.id, "--json").json
         assert place.files(session) == before
@@ -364,7 +364,7 @@ def test_the_disk_refuses(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def check_written(place: Place) -> None:
-    """What the agent wrote is there."""
+    """Check that the agent's files are there."""
     assert (place.work / "b.txt").read_text() == "b\n"
     assert (place.work / "c.txt").read_text() == "c\n"
 

@@ -152,7 +152,7 @@ def test_folders_are_in_the_names(tmp_path: Path) -> None:
         *("git", "git:commit", "a:b:c:deep"),
     ]
     assert (found["git:commit"].text, found["git:commit"].origin) == ("Commit here.", "folder")
-    # Those beside each other come before those in folders, of which so many are looked at.
+    # Files at the top come before those in folders, of which only so many are read.
     for number in range(1_100):
         (claude / "many" / f"x{number}").mkdir(parents=True)
     write(claude / "many" / "x5" / "y.md", "Y.")

@@ -40,7 +40,7 @@ def test_every_action_is_known_with_its_keys() -> None:
             for binding in Binding.make_bindings(node.__dict__.get("BINDINGS", [])):
                 if binding.id:
                     bound.setdefault(binding.id, set()).add(binding.key)
-    # Of the cursor in the chat they are looked up when there is one: else they would mean something without it.
+    # The keys of the cursor in the chat are looked up only while there is one; otherwise they would have a meaning without it.
     cursor = {f"copy.{action}" for action in ACTIONS}
     known = {name: set(keys.split(",")) for name, keys in DEFAULT_KEYS.items()}
     assert {name for name in known if name.startswith("copy.")} == cursor
@@ -121,7 +121,7 @@ def test_what_edits_the_prompt_is_no_key_of_what_stands_outside_it(text: str) ->
     "text",
     [
         *("ctrl+banana", "banana", "strg+k", "ctrl+", "ctrl++", "f25", "ctrl k", "a,", ","),
-        # What they send depends on the keyboard.
+        # The characters of these keys depend on the keyboard.
         *("shift+1", "shift+/", "shift+slash", "shift+ß"),
     ],
 )
@@ -160,7 +160,7 @@ def test_what_is_no_action_is_named() -> None:
             {"compact": "ctrl+t", "timeline": "ctrl+o"},
             [],
         ),
-        # Who cannot get what was wanted keeps a key that somebody else wanted.
+        # A command that cannot have its configured key keeps its default, even if another command wants that.
         (
             "timeline = 'ctrl+o'\ncompact = 'f1'",
             {},

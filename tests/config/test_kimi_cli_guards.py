@@ -46,7 +46,7 @@ def test_hooks_services_and_servers_are_named_with_their_files(share: Path, tmp_
         f"2 hooks (PreToolUse, Stop), [mcp] and [services] in {share}/config.toml; "
         f"2 MCP servers in {share}/mcp.json. A hook that guards something there guards nothing here."
     )
-    # It is said at the start, once, and by `doctor`, which shows the same notices; not in the demo.
+    # The notice is shown once at the start, and by `doctor`, which shows the same notices; not in the demo.
     (share / "config.toml").write_text(HOOKS)
     (share / "mcp.json").unlink()
     (words,) = launch_of(Options()).notices

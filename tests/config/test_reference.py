@@ -92,7 +92,7 @@ def test_ours_begins_as_a_copy_of_kimi_clis(tmp_path: Path) -> None:
     config = save_setting(ours, "theme", "nord", base=theirs)
     assert (config.theme, [*config.models]) == ("nord", ["one"])
     assert ours.stat().st_mode & 0o777 == 0o600
-    # Once it is there it is what counts.
+    # Once our own file exists, it is the one that counts.
     theirs.write_text("")
     assert [*save_setting(ours, "glyphs", "ascii", base=theirs).models] == ["one"]
 

@@ -209,7 +209,7 @@ async def test_an_overload_is_waited_out_by_time_and_other_failures_by_number() 
     # A second failure of another kind is one too many, however often the server was busy between.
     with pytest.raises(APIStreamError):
         await run(Planned(broken, overloaded(), overloaded(), broken, fine), policy=PATIENT)
-    # One that never answered is most likely not there at all.
+    # A server that never answered most likely does not exist.
     with pytest.raises(APIConnectionError):
         await run(Planned(gone, gone, fine), policy=PATIENT, known=False)
 

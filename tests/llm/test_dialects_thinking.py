@@ -32,7 +32,7 @@ def provider(server: ChatServer, dialect: str, model: str, **options: Any) -> Op
 
 
 async def sent(server: ChatServer, asked: OpenAICompatible) -> dict[str, Any]:
-    """What the next request has beyond the plain one."""
+    """Return the fields of the next request that the plain one lacks."""
     server.script(say("fine"))
     await complete(stream_answer(asked, "", [RUN], [user_message("x")]))
     body = server.requests[-1].body

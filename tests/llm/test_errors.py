@@ -401,7 +401,7 @@ def test_overflows_are_known_in_every_tongue_and_teach_the_window(
 @each(
     "sentence, window",
     [
-        # Anthropic, and the same behind others.
+        # This is Anthropic's message, also through other providers.
         (
             "input length and `max_tokens` exceed context limit: 196758 + 8192 > 200000, decrease input length or `max_tokens` and try again",
             200_000,

@@ -416,7 +416,7 @@ async def test_ollama_makes_a_model_with_a_larger_window() -> None:
     [
         ({"supports_tools": False}, False),
         ({"supports_tools": True}, True),
-        # What is not said takes nothing away.
+        # A missing fact excludes nothing.
         ({}, True),
         (None, True),
         ("no", True),

@@ -297,7 +297,7 @@ async def test_an_encrypted_server_through_proxies_with_its_own_certificate(
             monkeypatch.setenv("SSL_CERT_FILE", f" {tmp_path / 'cert'} ")
             assert [model.id for model in (await chat_models(url, "sk-k")).models] == ["m"]
             assert proxy.asked_for
-        # By the name that OpenSSL gives it, it is found in a folder, too.
+        # With the name that OpenSSL gives it, the certificate is found in a folder, too.
         folder = tmp_path / "folder"
         monkeypatch.delenv("SSL_CERT_FILE")
         monkeypatch.setenv("SSL_CERT_DIR", f"/nowhere:{folder}")
@@ -361,7 +361,7 @@ async def test_what_is_no_usable_proxy_is_named_in_a_sentence(
         ({"ALL_PROXY": "", "all_proxy": "   "}, None),
         ({"ALL_PROXY": "socks://h:1", "all_proxy": "http://l:1"}, "all_proxy"),
         ({"ALL_PROXY": "socks://h:1", "all_proxy": " "}, "ALL_PROXY"),
-        # What is not used may be anything.
+        # A proxy that is not used may have any value.
         ({"ALL_PROXY": "nonsense://h:1", "{scheme}_proxy": "http://l:1"}, "{scheme}_proxy"),
         ({"ALL_PROXY": "nonsense://h:1", "{SCHEME}_PROXY": "http://l:1"}, "{SCHEME}_PROXY"),
         ({"FTP_PROXY": "nonsense://h:1", "TRAVIS_APT_PROXY": "x"}, None),
@@ -444,7 +444,7 @@ async def test_wrong_certificates_are_named(
             assert isinstance(error, NetworkSettingError)
             assert error.message.startswith(f'{variable} is "')
             assert words in f"{error.message} {error.advice}"
-            # No certificate is needed where nothing is encrypted.
+            # No certificate is needed without encryption.
             assert not isinstance(await error_of(), NetworkSettingError)
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         assert trusted_certificates({variable: " "}).get_ca_certs() is not None

@@ -61,7 +61,7 @@ def connected(server: ChatServer, **options: Any) -> OpenAICompatible:
         said("Invalid 'messages': array too long, limit: 2048", code="array_above_max_length"),
         said("prompt is too long", code="string_above_max_length"),
         said("max_tokens exceeds the limit of 8192 completion tokens"),
-        # What was sent is said back, and speaks of overflows: that is no sentence of the server.
+        # This echoes the sent text, which speaks of overflows; it is no sentence of the server.
         {"detail": [{"msg": "Field required", "input": "maximum context length is 8192 tokens"}]},
     ],
 )

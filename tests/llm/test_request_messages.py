@@ -124,7 +124,7 @@ def test_whatever_is_stored_what_is_sent_is_valid(
 def test_what_was_sent_stays_the_same_when_more_is_said(
     history: list[Message], more: Message
 ) -> None:
-    # Prompt caches hit only on equal beginnings; the last message may still grow by what is said after it.
+    # Prompt caches hit only on equal beginnings; later messages may still be joined to the last one.
     before = sent_messages("sys", history, GENERIC, ME)
     after = sent_messages("sys", [*history, more], GENERIC, ME)
     settled = before[:-1]

@@ -466,7 +466,7 @@ def streamed(data: bytes, size: int = 10_000) -> Message:
     items += decoder.finish()
     for item in items:
         collector.add(item)
-        # The raw entries of reasoning are joined where they are collected.
+        # The raw entries of reasoning are joined in the result.
         shown = [one for one in astuple(item) if not isinstance(one, tuple)]
         json.dumps(shown, ensure_ascii=False).encode()
     found = collector.message()
@@ -569,7 +569,7 @@ def test_the_end_of_reasoning_without_a_beginning(
 ) -> None:
     found = streamed(chunks(*content(*pieces)), size)
     assert (found.thinking, found.text) == (thought, text)
-    # It is sent back as it came.
+    # The reasoning is sent back unchanged.
     assert {part.field for part in found.parts if isinstance(part, ThinkPart)} == (
         {"think_tag"} if thought else set()
     )

@@ -73,7 +73,7 @@ async def test_bytes_that_are_already_here_do_not_hold_the_loop() -> None:
 async def test_what_comes_together_is_joined_up_to_where_it_breaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # However long others keep the processor, no turn of the loop comes between.
+    # No turn of the loop comes between, however long others keep the processor.
     monkeypatch.setattr("kimi_tui.llm.stream._LOOP_SHARE_S", 1_000.0)
     deltas: list[dict[str, Any]] = [
         *({"reasoning_content": word} for word in ("so", " it", " is")),
@@ -119,7 +119,7 @@ async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:
 
     async def source(size: int, suspends: bool) -> AsyncIterator[bytes]:
         for n in range(8):
-            # As a read of the connection does; what came with others is here without.
+            # A read of the connection waits in the same way; data that came with earlier data is returned without waiting.
             await asyncio.sleep(0) if suspends else None
             read_at.append(asyncio.get_running_loop().time())
             yield bytes([n]) * size
@@ -130,7 +130,7 @@ async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:
         came = [piece async for piece in taken(arrivals)]
         assert b"".join(came) == b"".join(bytes([n]) * 100 for n in range(8))
         pauses = [after - before for before, after in pairwise(read_at)]
-        # What is here already waits for nothing, in however small pieces it is.
+        # Data that has arrived already does not wait, however small its pieces are.
         assert sum(pause > 0.015 for pause in pauses) >= 3 if suspends else len(came) == 1
         await arrivals.aclose()
 

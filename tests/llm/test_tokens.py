@@ -24,7 +24,7 @@ def test_a_message_that_outlives_the_module_goes_quietly(
     hook: Callable[[Any], None] = complaints.append
     monkeypatch.setattr(sys, "unraisablehook", hook)
     with monkeypatch.context() as ending:
-        # As at the interpreter's exit, when the names of the module are gone.
+        # The names of the module are gone at the interpreter's exit.
         for name in ("_known", "_forget"):
             ending.setattr(tokens, name, None)
         del message

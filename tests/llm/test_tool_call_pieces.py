@@ -57,7 +57,7 @@ def read(data: bytes, cuts: list[int] | None = None) -> list[tuple[str, str, Any
         collector.add(item)
     message = collector.message()
     assert collector.finish == Finished("tool_calls")
-    # What runs them counts them, and what shows them goes by these.
+    # The engine counts the calls by these positions, and the screen uses them as well.
     assert sorted(set(positions)) == list(range(len(set(positions))))
     assert list(dict.fromkeys(positions)) == sorted(set(positions)), "calls begin in their order"
     found = (message.tool_calls if message is not None else None) or []
@@ -207,12 +207,12 @@ class Gateway:
     again_at_end: bool
     again_split: bool
     first: str = ""
-    """What stands in front of the arguments."""
+    """The part before the arguments."""
     doubled: bool = False
 
     @property
     def is_readable(self) -> bool:
-        """Whether what it sends has one meaning. The limits, each with what else it could be:"""
+        """Whether the gateway's stream has one meaning. The limits, each with the other possible meaning:"""
         by_index = self.index in ("proper", "offset")
         by_id = self.ids == "every"
         if self.interleaved and not (by_index or by_id):
@@ -234,7 +234,7 @@ class Gateway:
         if self.index == "crossed" and (
             self.ids != "head" or self.names != "head" or not self.head_is_empty
         ):
-            return False  # the seen form: an id and a name in the head, the arguments behind it
+            return False  # return False  # the seen form: an id and a name in the head, the arguments after it
         if (
             self.index == "rising"
             and self.names == "every"
@@ -289,7 +289,7 @@ KINDS = [
     list(alike)
     for _, alike in itertools.groupby(READABLE, key=lambda one: (one.index, one.ids, one.names))
 ]
-"""Those of one kind of index, ids and names: most distortions can only be told with proper indices, and the others count as much."""
+"""Gateways of one kind of index, ids and names: most distortions can only be read with proper indices, and the others count as much."""
 
 TEXTS = st.text(st.sampled_from('ab "\\{}[]:,\n😀é\u2028'), max_size=12)
 VALUES = st.recursive(
@@ -321,7 +321,7 @@ def gateways_and_calls(draw: st.DrawFn) -> tuple[Gateway, list[tuple[str, dict[s
             first = ""  # a name and {}, then a name and more: two calls, as Gemini sends them
         if gateway.ids == "changed" and gateway.names == "every":
             first = ""  # the same with another id
-        # Another id behind whole arguments begins a call, whose name may be late.
+        # Another id after complete arguments begins a call, whose name may come late.
         doubled = draw(st.booleans()) and gateway.ids != "changed"
         gateway = replace(gateway, first=first, doubled=doubled)
     # Only ids tell calls that are alike apart; a repetition of no arguments is no arguments; and a call that waits for its name

@@ -80,7 +80,7 @@ def test_limits_by_where_the_server_is() -> None:
     assert WaitLimits.of("api.example.com", 120.0, 0.0) == far
     near = WaitLimits("127.0.0.1", 120.0, None, None, near=True)
     assert WaitLimits.of("127.0.0.1", 120.0, 0.0) == near
-    # What the user has set holds everywhere.
+    # The user's settings hold for all servers.
     assert WaitLimits.of("127.0.0.1", 120.0, 60.0) == replace(near, first_s=60.0)
     assert WaitLimits.of("api.example.com", 120.0, 60.0) == replace(far, first_s=60.0)
 
@@ -130,7 +130,7 @@ async def test_a_limit_that_nobody_extends_is_a_failure(
     server.script(answer, say("begun anew"))
     with pytest.raises(AnswerOverdueError, match=words):
         await ask(connect, TWICE, first_s=first_s)
-    # It would be read and paid for from the beginning.
+    # A repeated request would be read and paid for from its beginning.
     assert len(server.requests) == 1
 
 

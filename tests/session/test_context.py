@@ -404,7 +404,7 @@ async def test_a_message_is_in_memory_what_its_line_says(context: Context, value
     again = Context(context.folder)
     await again.restore()
     assert list(again.messages) == kept
-    # What is no number is not equal to itself.
+    # NaN is not equal to itself.
     assert repr(list(again.messages)) == repr(kept)
     assert again.index == context.index
     await again.aclose()

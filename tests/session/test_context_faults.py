@@ -26,7 +26,7 @@ from kimi_tui.session.session import Session
 
 
 def on_disk(folder: Path) -> list[str]:
-    """What another program reads; every line must be a whole record."""
+    """Return the text that another program would read, after checking that every line is a complete record."""
     lines = (folder / "context.jsonl").read_bytes().split(b"\n")
     assert lines[-1] == b""
     found: list[dict[str, Any]] = [json.loads(line) for line in lines[:-1]]
@@ -192,7 +192,7 @@ def test_a_failed_close_counts_as_a_failed_sync(tmp_path: Path) -> None:
     assert path.stat().st_ino != before
     assert path.read_bytes() == b"{}\n"
     assert live.trouble is None
-    # What was synced before is safe, whatever closing says.
+    # Data that was synced before is safe, whatever closing reports.
     storage.before = failing({"close"}, errno.EDQUOT, times=1)
     live.append(b"[]\n")
     live.sync()
@@ -545,7 +545,7 @@ async def test_a_folder_that_went_is_made_again_with_all_that_is_known(folder: P
     shutil.rmtree(place)
     await say(session, "three")
     await session.sync()
-    # Once, though more is written afterwards; and it says what cannot come back.
+    # The notice comes once, though more is written afterwards, and it names the records that are lost.
     await say(session, "four")
     await session.sync()
     assert len(told) == 1

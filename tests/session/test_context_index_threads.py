@@ -19,7 +19,7 @@ N_MESSAGES = 300
 async def test_what_threads_read_is_right_whatever_happens_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So that nearly every sync lets go of something, and nearly every look drops something else.
+    # With this limit nearly every sync lets go of something, and nearly every read drops something else.
     monkeypatch.setattr(context_file, "WHOLE_IN_MEMORY_BYTES", 1_000)
     monkeypatch.setattr(context_index, "CACHE_BYTES", 2_000)
     session = Session(tmp_path / "s", tmp_path)

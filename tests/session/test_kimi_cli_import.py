@@ -85,7 +85,7 @@ def write(folder: Path, lines: list[Records], **state: object) -> None:
     folder.mkdir(parents=True)
     for n, records in enumerate(lines, start=1):
         name = "context.jsonl" if n == len(lines) else f"context_{n}.jsonl"
-        # As Python's json writes it, with spaces.
+        # Python's json writes it like this, with spaces.
         text = "".join(json.dumps(record) + "\n" for record in records)
         (folder / name).write_text(text)
     (folder / "wire.jsonl").write_text(

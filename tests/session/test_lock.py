@@ -144,7 +144,7 @@ async def test_where_nothing_can_be_locked_it_is_said_once_and_works(
     assert len(session.remarks) == 1
     assert "cannot lock" in session.remarks[0]
     await session.context.append([user_message("one")])
-    # Another process opens it as well; whoever comes second to write notices.
+    # Another process opens it as well; the second one to write notices the first.
     with (tmp_path / "context.jsonl").open("ab") as file:
         file.write(b'{"role":"user","content":"theirs"}\n')
     said: list[str] = []

@@ -145,7 +145,7 @@ async def test_the_app_goes_on_with_the_newest_or_says_where(
     launch = Launch(new, tmp_path / "config.toml", choice=choice, resume=NEWEST)
     other = tmp_path / "other"
     other.mkdir()
-    # By its name from a folder that has nothing to do with it.
+    # From an unrelated folder the session is opened by its name.
     with pytest.raises(CannotOpen, match="--work-dir FOLDER") as refused:
         await open_session(launch._replace(work_dir=other, resume=session.id))
     assert "does not exist any more" in str(refused.value)

@@ -46,7 +46,7 @@ async def cuts(
             told.extend(
                 json.loads(line) for line in os.read(read_end, 1 << 20).split(b"\n") if line
             )
-        # What is copied ahead is copied in a thread.
+        # Copying ahead runs in a thread.
         with one_by_one:
             n_calls += 1
             if n_calls % every:

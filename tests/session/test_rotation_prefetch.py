@@ -258,7 +258,7 @@ async def test_a_foreign_append_is_set_aside_before_a_rewind(
     await session.context.revert_to(3, reason="rewind")
     assert texts(session) == ["message 0", "message 1", "message 2"]
     assert b"from elsewhere" in (folder / "context_1.jsonl").read_bytes()
-    # It begins with all that was said here.
+    # The line begins with all messages of this session.
     assert (folder / "context_1.jsonl").read_bytes().startswith(whole)
     assert not (folder / _AHEAD).exists()
     await session.aclose()

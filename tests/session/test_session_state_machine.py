@@ -70,7 +70,7 @@ class Model:
         self.live = line
 
     def before(self, checkpoint_id: int, line: Line | None = None) -> Line:
-        """What precedes a checkpoint."""
+        """Return the part of a line before a checkpoint."""
         entries = self.live if line is None else line
         place = next(
             place for place, entry in enumerate(entries) if entry[:2] == ("point", checkpoint_id)

@@ -416,7 +416,7 @@ async def test_a_fork_at_a_checkpoint_and_of_a_world_line(store: SessionStore) -
     await here.open()
     assert here.context.messages[-1].text == "a"
     assert here.context.n_checkpoints == 1
-    # What was seen, up to that checkpoint.
+    # The fork has the part of the record up to that checkpoint.
     assert len(list(here.record.read())) == 2
     await here.aclose()
     await session.context.revert_to(1, reason="rewind")

@@ -208,7 +208,7 @@ async def test_a_lost_live_line_is_found_in_the_newest_line_that_was_left(tmp_pa
     assert [line.n for line in again.world_lines.list()] == [1, 2]
     await again.context.append([user_message("newest")])
     await again.aclose()
-    # It goes on in a file of its own: what was left stays as it was.
+    # The session continues in a file of its own; the files of the lines left stay unchanged.
     after = {path.name: path.read_bytes() for path in session.dir.glob("context_*.jsonl")}
     assert after == stored
     assert b"newest" in (session.dir / "context.jsonl").read_bytes()

@@ -235,7 +235,7 @@ async def test_a_damaged_journal_does_not_stop_anything(session: Session) -> Non
     assert [message.text for message in again.world_lines.read(1).messages] == ["a", "b"]
     await jump(again.context, 1)
     assert texts(again.context) == ["a", "b"]
-    # What could not be read is still there, and did not swallow the new record.
+    # The unreadable line is still there, and did not swallow the new record.
     assert b"rubbish" in (session.dir / "worldlines.jsonl").read_bytes()
     assert next_undo(again.context).op == "jump"
     await again.aclose()

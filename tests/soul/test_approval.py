@@ -163,7 +163,7 @@ async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     assert approval.answer(request.id, "no")
     with pytest.raises(ToolRejected):
         await waiting
-    # What comes next is covered, but for what is always asked.
+    # The next request is covered, unless it is one that is always asked.
     await behind
     approval.answer((await asked(heard)).id, "once")
     await guarded
@@ -200,7 +200,7 @@ async def test_what_was_allowed_is_listed_and_ends_with_a_stricter_mode(
     assert await is_asked()
     assert approval.allowed == ("Yes, all",)
     assert not await is_asked()
-    # One that asks for less takes nothing away, its end does; and so does the word for what is already shown.
+    # A mode that asks for less takes nothing away, but its end does, and so does the mode that is shown already.
     for mode in ("edits", "ask"):
         assert approval.allowed
         approval.set_mode(mode)
@@ -299,7 +299,7 @@ async def test_a_change_that_nobody_can_read_is_not_asked_about(
     edits = (FileEdit("a.py", text, "y\n" + text[2:]), FileEdit("b.py", None, text))
     with pytest.raises(ToolProblem, match="in parts"):
         await asyncio.wait_for(ask(approval, replace(EDIT, edits=edits)), 30)
-    # It counts what changes, not what there is.
+    # The request counts the changes, not the files.
     waiting = ask(approval, replace(EDIT, edits=edits[:1]))
     request = await asked(wire.subscribe())
     approval.answer(request.id, "once")

@@ -68,7 +68,7 @@ async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
         await on.soul.compact()
         await on.soul.run("fifth")
         sent = on.sent()
-        # What was pinned is a message of its own: the model can tell it from the summary.
+        # A pinned message stays a message of its own, so that the model can tell it from the summary.
         assert [text for _, text in sent[:4]] == [
             f"{COMPACTION_START}\n\nSUMMARY",
             SUMMARY_READ,
@@ -81,7 +81,7 @@ async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
         # Its checkpoint came along, and with it whatever names it.
         kinds = [(row.id, row.kind) for row in await on.checkpoints()]
         assert kinds[:4] == [(0, "compaction"), (1, "user"), (2, "step"), (3, "user")]
-        # And the next one, and one of a part, know them by their new places.
+        # The next compactions, also a partial one, know the pins by their new places.
         await on.soul.compact()
         await on.soul.run("sixth")
         again = on.sent()
@@ -107,7 +107,7 @@ async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> No
         await on.soul.run("on")
         texts = [text for _, text in on.sent()]
         assert texts[1] == "one"
-        # Neither part of the summary nor asked anew: the answer to it is in the summary.
+        # The question is neither part of the summary nor asked again, since its answer is in the summary.
         assert texts[-5:] == [
             f"{COMPACTION_START}\n\nSECOND",
             SUMMARY_READ,
@@ -137,7 +137,7 @@ async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
         assert "third\n\nfourth\n\nfifth" in sent[4][1]
         assert "go on" in sent[4][1]
         assert "pinned stands before" in sent[4][1]
-        # The same again: the pin stands behind the letter's checkpoint now.
+        # The same happens again: the pin is after the D-Mail's checkpoint now.
         on.server.script(call("SendDMail", {"message": "once more", "checkpoint_id": 1}), say("x"))
         await on.soul.run("sixth")
         assert on.sent()[:4] == sent[:4]

@@ -149,7 +149,7 @@ async def test_the_agent_is_told_what_the_user_says(tmp_path: Path) -> None:
         assert "It is in src." in on.sent()[-1][1]
         assert [taken.text for taken in on.ear.of(ev.SteerTaken)] == ["It is in src."]
         assert on.ear.of(ev.TurnEnd) == [ev.TurnEnd("done")]
-        # It is in the record, which opens again.
+        # The question is in the record, which opens again.
         await on.reopen()
         shown = await on.soul.history()
         requests = [one.event for one in shown if isinstance(one.event, ev.ApprovalRequest)]

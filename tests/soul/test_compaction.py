@@ -182,7 +182,7 @@ async def test_by_key(tmp_path: Path) -> None:
         system = on.file()[0]
         records = on.file()[1:]
         assert system["role"] == "_system_prompt"
-        # What is kept has its checkpoints and markers, with other numbers.
+        # The kept messages have their checkpoints and markers, with other numbers.
         assert [(r["role"], r.get("id")) for r in records] == [
             ("_checkpoint", 0),
             ("user", None),
@@ -320,7 +320,7 @@ async def test_by_the_rule_in_the_middle_of_a_turn(tmp_path: Path) -> None:
         assert [role for role, _ in roles[3:]] == ["assistant", "tool", "assistant", "tool"]
         assert "first" in roles[3][1]
         assert "second" in roles[5][1]
-        # The same step goes on, behind the checkpoints of what was kept.
+        # The same step continues after the checkpoints of the kept messages.
         assert [e.n for e in on.ear.of(ev.StepBegin)][-3:] == [1, 2, 3]
         assert on.ear.of(ev.CheckpointCreated)[-1].id == 4
 
@@ -335,7 +335,7 @@ async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
         assert "compacted" in end.error
         assert "20,000" in end.error
         assert len(on.server.requests) == 2
-        # What would have freed next to nothing is not kept: the checkpoint that the advice names is there.
+        # A compaction that frees next to nothing is not kept, and the checkpoint that the advice names is there.
         assert "Rewind to an earlier checkpoint" in end.advice
         assert not (on.session.dir / "context_1.jsonl").exists()
         assert on.ear.of(ev.CompactionEnd)[-1].error
@@ -351,7 +351,7 @@ async def test_still_too_long_with_something_to_go_back_to(tmp_path: Path) -> No
         end = on.ear.of(ev.TurnEnd)[-1]
         assert end.reason == "error"
         assert "still takes" in end.error
-        # What was kept can be rewound to, as the advice says.
+        # The user can rewind to the kept checkpoints, as the advice says.
         assert [point.id for point in on.session.context.checkpoints] == [0, 1, 2]
         assert "Rewind to an earlier checkpoint" in end.advice
         assert (await on.soul.travel.rewind(Target(2))).prompt.startswith("again")
@@ -482,7 +482,7 @@ async def test_a_refusal_as_too_long_compacts_once_and_goes_on(tmp_path: Path) -
         on.server.script(*(call("ReadFile", {"path": "a.txt"}) for _ in range(20)), say("read"))
         await on.soul.run("read all")
         await talk(on, "two", "three")
-        # It does not say how long the window is.
+        # The refusal does not give the length of the window.
         refusal = {"error": {"message": "This exceeds the context window", "type": "invalid"}}
         on.server.script(status(400, refusal), say("SUMMARY"), say("done"))
         await on.soul.run("four")

@@ -98,7 +98,7 @@ async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
         assert [p.get("was") for p in kept] == [None, *(old[n]["uid"] for n in range(2, 7))]
         assert [p["at"] for p in kept[1:]] == [old[n]["at"] for n in range(2, 7)]
         assert len({p["uid"] for p in (*kept, *old.values())}) == 6 + 7
-        # What stays is the same but for the numbers that it was called by.
+        # The messages that stay are the same except for their numbers.
         assert bodies(after)[1:] == bodies(before)[2:]
         markers = [r["content"] for r in after if is_marker(r)]
         assert markers == [f"<system>CHECKPOINT {n}</system>" for n in range(1, 6)]
@@ -126,7 +126,7 @@ async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
             "three",
             "on",
         ]
-        # And a rewind to a renumbered point is one like any other.
+        # A rewind to a renumbered checkpoint works as usual.
         outcome = await on.soul.travel.rewind(Target(1))
         assert outcome.prompt == "second"
         await on.soul.travel.undo()
@@ -137,7 +137,7 @@ async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
 async def test_a_part_in_the_middle(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        # What a later version may write.
+        # A later version may write such a record.
         await on.session.context.append([Verbatim(b'{"role": "_later", "x": 1}\n')])
         on.server.script(say("SUMMARY"), say("four"))
         await on.soul.compact(start=Target(2), until=Target(5))

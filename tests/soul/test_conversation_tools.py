@@ -131,7 +131,7 @@ async def test_the_prompt_is_that_of_the_line_that_is_live(tmp_path: Path) -> No
         await on.soul.run("hi")
         await on.soul.travel.rewind(Target(0))
         await on.soul.aclose()
-        # As where a line was written by a program with another prompt.
+        # A line that another program wrote may have another prompt.
         left = on.session.dir / "context_1.jsonl"
         first, rest = left.read_bytes().split(b"\n", 1)
         prompt = json.dumps({**json.loads(first), "content": "Another prompt."}).encode()

@@ -46,7 +46,7 @@ async def test_the_prefix_and_the_mail(tmp_path: Path) -> None:
         )
         await on.soul.run("summarise")
         before, after = on.sent(1), on.sent(3)
-        # Byte for byte what was sent at #2, then the letter in the last result's place behind it.
+        # The request begins with the same bytes as that at #2, followed by the D-Mail in the place of the last result.
         assert after[: len(before)] == before
         (letter,) = after[len(before) :]
         assert letter[0] == "user" or letters(letter[1])
@@ -177,7 +177,7 @@ async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path:
         )
         await on.soul.run("look")
         await on.soul.travel.rewind(Target(END, 1))
-        # Nobody said anything: the line goes on behind the step that had sent it.
+        # Nobody sent a message: the line continues after the step that had sent the D-Mail.
         await on.soul.resume()
         chat, timeline = TranscriptModel(), TimelineModel()
         for record in await on.soul.history():

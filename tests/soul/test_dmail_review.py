@@ -47,7 +47,7 @@ async def test_it_is_sent_on_yes(tmp_path: Path, instead: str) -> None:
         assert (instead or letters.replace("\n", "\\n")) in sent
         went = on.ear.of(ev.ContextReverted)[0]
         assert ("one" not in went.text) == bool(instead)
-        # What the program adds to it takes room too.
+        # The text that the program adds to it takes room too.
         assert foreseen.tokens_before == went.tokens_before
         assert abs(foreseen.tokens_after - went.tokens_after) < 50
         assert "I look." not in [text for role, text in on.sent() if role == "assistant"]

@@ -263,7 +263,7 @@ async def test_all_of_a_line_comes_back_with_the_files_it_ended_with(tmp_path: P
         seen = await on.soul.travel.preview(Target(END, 1))
         assert seen.files is not None
         assert not seen.is_there
-        # What the user alone made is not the agent's too.
+        # A file that only the user made does not count as the agent's.
         assert {one.path: (one.fate, one.reason) for one in seen.files.files} == {
             "edited": ("restore", ""),
             "gone": ("delete", ""),
@@ -644,7 +644,7 @@ async def test_what_others_may_have_written_is_shown_and_not_done(
         if shared == "plan":
             on.options["mode"], why = "plan", "plan mode"
         elif shared == "changed":
-            # As in a session that was unpacked: its owner is this account, and nobody else can write there.
+            # An unpacked session looks like this: its owner is this account, and nobody else can write there.
             intent = on.soul.session.dir / "files/restore.json"
             record = json.loads(intent.read_text())
             intent.write_text(json.dumps({**record, "before": record["before"] + "0"}))

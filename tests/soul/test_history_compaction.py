@@ -27,7 +27,7 @@ Shown = list[tuple[str, bool]]
 
 
 def shown(records: list[EventRecord]) -> tuple[Shown, Shown, list[tuple[int, str, str]]]:
-    """What the chat has at full strength, what else it has (each text with whether it is pinned), and the timeline's rows."""
+    """Return the texts that the chat shows as current, its other texts (each with whether it is pinned), and the timeline's rows."""
     chat, timeline = TranscriptModel(), TimelineModel()
     for record in records:
         chat.apply(record)
@@ -170,7 +170,7 @@ async def test_a_session_whose_compaction_kept_messages_without_checkpoints(tmp_
         on.server.script(say("SUMMARY"), say("five"))
         await on.soul.compact()
         await on.soul.aclose()
-        # As it used to be written: the kept messages behind #0, and nothing of them in the record.
+        # An earlier version wrote it like this: the kept messages after #0, and nothing of them in the record.
         path = on.session.dir / "context.jsonl"
         records = [json.loads(line) for line in path.read_text().splitlines()]
         old = [r for r in records if r.get("id", 0) == 0 and not is_marker(r)]

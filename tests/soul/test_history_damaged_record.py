@@ -108,7 +108,7 @@ async def test_whatever_the_telling_raises_is_survived(
         monkeypatch.setattr(history, part, broken)
         await on.reopen()
         words = "What was said before cannot be shown; the agent still knows all of it."
-        # What cannot be followed can be made anew.
+        # A part that cannot be followed can be rebuilt.
         is_lost = part == "rebuild_history"
         assert (words in on.session.remarks) == is_lost
         assert (

@@ -143,7 +143,7 @@ async def test_a_marker_that_names_nothing_here_is_not_sent(tmp_path: Path) -> N
         await on.open()
         on.server.script(say("two"), say("three"))
         await on.soul.run("next")
-        # Once there is a checkpoint of that number, it is named where it stands, and there alone.
+        # Once there is a checkpoint of that number, its name is at its own place only.
         sent = str(on.server.requests[-1].messages)
         assert sent.count("CHECKPOINT 0") == sent.count("CHECKPOINT 1") == sent.count(stale) == 1
         assert sent.index("one") < sent.index("next") < sent.index(stale)
@@ -182,7 +182,7 @@ async def test_what_was_undone_and_summarised_is_told_where_it_was(tmp_path: Pat
             type(e).__name__ for e in events if isinstance(e, ev.CompactionBegin | ev.CompactionEnd)
         ]
         assert names == ["CompactionBegin", "CompactionEnd"]
-        # What the calls took before counts on.
+        # The totals include the earlier calls.
         on.server.script(say("more", usage=(500, 5)))
         await on.soul.run("next")
         figures = await on.soul.statistics()

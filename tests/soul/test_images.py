@@ -43,7 +43,7 @@ NOISE = read_image(saved(noise(90, 70)), "noise.png")
 
 
 def contents(on: Stage, number: int = -1) -> list[list[str]]:
-    """What one request held of the user, message by message: texts, and images by name."""
+    """Return the user's content in one request, message by message: texts, and images by name."""
     names = {one.data: one.name for one in (SHOT, NOISE)}
     found: list[list[str]] = []
     for message in on.server.requests[number].messages[1:]:
@@ -100,7 +100,7 @@ async def test_images_go_with_words_are_stored_once_and_told_of_by_facts(tmp_pat
         await turn
         before = on.soul.used
         await on.soul.run("", [SHOT])
-        # Behind its words, those that were pasted first; a message may be an image alone.
+        # The pasted images come first after the text; a message may be an image alone.
         assert contents(on) == [
             ["look at @named.jpg, and this", "shot.png", "noise.png"],
             ["and once more", "shot.png"],
@@ -113,7 +113,7 @@ async def test_images_go_with_words_are_stored_once_and_told_of_by_facts(tmp_pat
         for written in (context, record):
             assert b"base64" not in written
             assert len(written) < 30_000
-        # What kimi-cli reads of an image are the same keys.
+        # kimi-cli reads the same keys of an image.
         part = json.loads(context.splitlines()[3])["content"][1]
         assert part["type"] == "image_url"
         assert part["image_url"]["url"] == f"images/{SHOT.sha256}.png"
@@ -237,7 +237,7 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         await on.soul.run("first")
         await on.soul.run("second @named.png", [SHOT])
         outcome = await on.soul.travel.rewind(Target(2))
-        # What was pasted comes back; what is named is read again.
+        # Pasted images come back; named ones are read again.
         assert outcome.prompt == "second @named.png"
         assert outcome.images == (ImageBlock.of(SHOT),)
         await on.soul.travel.undo()
@@ -375,7 +375,7 @@ async def test_what_cannot_be_decoded_is_named_and_not_sent(tmp_path: Path) -> N
             where = ImageURL(url=url, name="a\x1b[2J\nplan.png" * 99)
             said = Message(role="user", content=[ImagePart(image_url=where)])
             await on.session.context.append([said])
-        # As another program keeps them; and a kind that it is not.
+        # Another program stores images like this; the second is of a wrong kind.
         for url in ("data:image/png;base64,AAAA", "data:text/html,x", "data:image/png;base64,é"):
             part = ImagePart(image_url=ImageURL(url=url))
             await on.session.context.append([Message(role="user", content=[part])])

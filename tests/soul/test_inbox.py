@@ -69,7 +69,7 @@ async def test_what_is_for_after_the_turn_begins_the_next_one_by_one(tmp_path: P
         await on.server.at_gate.wait()
         on.soul.say("second", when="after the turn")
         on.soul.say("third", when="after the turn")
-        # Who connects late knows what waits.
+        # A late subscriber gets the waiting messages.
         late = [record.event for record in on.soul.wire.subscribe().drain()]
         assert [(e.text, e.when) for e in late if isinstance(e, ev.SteerQueued)] == [
             ("second", "after the turn"),
@@ -298,7 +298,7 @@ class TalkingUser(RuleBasedStateMachine):
         self.n_said = 0
         self.n_copies = 0
         self.went: list[str] = []
-        """What went into the context or was carried out, in order."""
+        """The texts that went into the context or were carried out, in order."""
         self.returned: list[str] = []
         self.kinds: dict[str, str] = {}
         """How each is ordered among the others: a command that is said where nothing runs goes before what waits."""
@@ -306,7 +306,7 @@ class TalkingUser(RuleBasedStateMachine):
         self.told_of: list[str] = []
         """The ids of what waits, as far as events tell it."""
         self.cut: set[str] = set()
-        """What may have left the context since."""
+        """The texts that may have left the context since."""
         self.tasks: list[asyncio.Task[Any]] = []
         self.operation: asyncio.Event | None = None
 
@@ -520,7 +520,7 @@ class TalkingUser(RuleBasedStateMachine):
 
         async def open_and_take() -> None:
             await self._open(None)
-            # What a stop would have handed back is found now.
+            # The messages that a stop would have handed back are found now.
             assert self.left == waited
             self._returns(waited)
             await self._settle()

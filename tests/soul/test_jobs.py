@@ -44,7 +44,7 @@ async def test_the_model_is_told_once_that_a_command_has_ended(tmp_path: Path) -
         assert told() == 1
         await on.soul.run("sure?")
         assert told() == 1
-        # Of this run alone.
+        # The event belongs to this run alone.
         await on.soul.flush()
         assert "JobsChanged" not in (on.session.dir / "wire.jsonl").read_text()
 
@@ -68,7 +68,7 @@ async def test_a_rewind_says_what_runs_on_and_the_past_is_told(tmp_path: Path) -
         assert "- 1: `echo $$ >pid; sleep 600`" in json.dumps(on.server.requests[-1].messages)
         await on.soul.run("and now?")
         assert json.dumps(on.server.requests[-1].messages).count("- 1: `echo") == 1
-        # It ends with the session.
+        # The command ends with the session.
         await on.soul.aclose()
         assert await until(lambda: not is_alive(pid))
 
@@ -79,7 +79,7 @@ async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: P
         (on.work / "edited").write_text("before\n")
         await on.soul.files_ready()
         heard = on.soul.wire.subscribe()
-        # One for each: a writer that has not closed yet would end a second read of the same.
+        # Each reader has a FIFO of its own: a writer that has not closed yet would end a second read of the same one.
         command = "mkfifo go end; read x < go; echo after > built; read x < end"
         on.server.script(
             say("fine"), call("Shell", {"command": command, "background": True}), say("It runs.")
@@ -88,7 +88,7 @@ async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: P
         await on.soul.run("build it")
         (on.work / "go").write_text("\n")
         assert await until(lambda: (on.work / "built").read_text() == "after\n")
-        # What the agent does meanwhile is its own.
+        # Changes that the agent makes meanwhile count as its own.
         on.server.script(
             call("ReadFile", {"path": "edited"}),
             call("WriteFile", {"path": "edited", "content": "after\n"}),

@@ -80,7 +80,7 @@ async def test_while_the_model_speaks(
         turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await on.server.received(1)
         if until is not None:
-            # It comes in pieces, and how many of them at once depends on the machine.
+            # The text comes in pieces, and their size depends on the machine.
             said = ""
             while (kept or "First") not in said:
                 said += (await next_event(heard, until)).text
@@ -159,7 +159,7 @@ async def test_in_the_second_attempt_only_its_own_words_are_kept(tmp_path: Path)
 
 
 async def test_while_an_approval_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # However long it takes until it is asked about, it does not run before.
+    # The tool does not run before the question, however long that takes.
     monkeypatch.setattr("kimi_tui.soul.tool_calls._SHOWN_AS_STARTED_AFTER_S", 0.0)
     async with stage(tmp_path, mode="ask") as on:
         on.server.script(call("Shell", {"command": "touch x"}))
@@ -327,7 +327,7 @@ async def test_at_any_moment_the_history_stays_valid(tmp_path: Path, moment: int
         await on.soul.interrupt()
         await turn
         while on.server.left:
-            # What was not asked for yet is not wanted any more.
+            # The part that was not requested yet is not needed any more.
             on.server._answers.popleft()
         sent = await goes_on(on)
         assert "hi" in sent[0][1]
@@ -348,7 +348,7 @@ async def test_going_on_after_a_stopped_answer_sends_a_word(tmp_path: Path) -> N
         # Not the bare name of a checkpoint, which nobody can answer.
         assert "Go on from where you stopped" in last["content"]
         assert "CHECKPOINT" in last["content"]
-        # It is no word of the person's: neither listed nor given back, and gone with its checkpoint.
+        # It is no message of the user: neither listed nor given back, and gone with its checkpoint.
         seen = await on.soul.travel.preview(Target(0))
         assert [one.kind for one in seen.dropped] == ["agent", "agent"]
         assert fits(session_history(on.session), on.session)
@@ -384,7 +384,7 @@ async def test_a_failed_call_ends_its_step(tmp_path: Path, fault: Answer) -> Non
         assert names[-2:] == ["StepInterrupted", "TurnEnd"]
         assert on.ear.of(ev.StepInterrupted) == [ev.StepInterrupted(failed=True)]
         assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
-        # It was not the person who stopped it.
+        # The user did not stop it.
         rows = await on.checkpoints()
         assert rows[-1].kind == "error"
         await until_end(on.soul.resume())

@@ -182,7 +182,7 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
         assert on.file() == before
         told = on.ear.of(ev.ContextReverted)[-1]
         assert (told.reason, told.checkpoint_id) == ("undo", 4)
-        # What it led to is a world line, as after any other operation.
+        # The steps after it are a world line, as after any other operation.
         assert len(await on.soul.lines.all()) == lines + 1
         assert fits(await on.soul.history(), on.session)
         await on.soul.travel.redo()
@@ -268,7 +268,7 @@ async def test_reading_lines(tmp_path: Path) -> None:
             1: ["first", 0, 1, "one", "second", 2, 3, "two", "third", 4, 5, "three"],
             2: ["first", 0, 1, "one", "otherwise", 2, 3, "other"],
             3: ["first", 0, 1, "one", ("person", "a letter"), 2],
-            # What the compaction kept has its checkpoints still.
+            # The messages that the compaction kept still have their checkpoints.
             0: [0, "SUMMARY", "", 1, "one", ("person", "a letter"), 2, "later", 3, 4, "late"],
         }
         for n, events in want.items():

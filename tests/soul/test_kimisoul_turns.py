@@ -232,7 +232,7 @@ async def test_a_large_result_brings_a_reminder(tmp_path: Path) -> None:
         assert len(reminders) == 1
         assert "SendDMail" in reminders[0]
         assert "checkpoint_id 2" in reminders[0]
-        # It is sent within the result, never as words of the person.
+        # The text is sent within the result, never as the user's.
         assert [role for role, _ in on.sent(2)] == [
             "user",
             "assistant",
@@ -285,7 +285,7 @@ async def test_after_a_kill_in_the_middle_of_a_tool_the_next_turn_works(tmp_path
         await on.session.context.append([Message.model_validate(half)])
         await on.reopen()
         await on.soul.run("go on")
-        # The server refuses calls without results; the words come behind the one that stands in.
+        # The server refuses calls without results; the text comes after the substitute result.
         sent = on.sent()
         assert any(role == "tool" and "interrupted" in text for role, text in sent)
         assert sent[-1][1].endswith("go on")
@@ -300,7 +300,7 @@ async def test_what_the_engine_says_of_itself(tmp_path: Path) -> None:
         assert before.limit == on.window
         on.server.script(call("Glob", {"pattern": "*"}, usage=(100, 10)), say("x", usage=(200, 20)))
         await soul.run("hi")
-        # What was said, two answers and a result; names of checkpoints are no messages.
+        # The messages are the user's, two answers and a result; markers of checkpoints are no messages.
         assert soul.message_count == 4
         assert soul.status == on.ear.of(ev.StatusUpdate)[-1]
         assert (soul.status.used, soul.status.total_output) == (220, 30)

@@ -407,7 +407,7 @@ async def test_a_prompt_cut_without_a_word_is_told_once(tmp_path: Path) -> None:
         assert notice.level == "warning"
         assert "2,048" in notice.text
         assert "OLLAMA_CONTEXT_LENGTH" in notice.advice
-        # What the server read is not what the context holds, and says nothing about estimates.
+        # The server read another text than the context holds, so its figure says nothing about estimates.
         last = on.ear.of(ev.StatusUpdate)[-1]
         assert last.used > 8_000
         assert last.estimated

@@ -71,7 +71,7 @@ async def test_several_models_while_one_answers(tmp_path: Path) -> None:
         # Nobody asks it anything.
         await never.closed.wait()
         on.server.script(say("done"))
-        # And back: it is still open.
+        # The first model is set again: it is still open.
         on.soul.set_provider(old)
         assert not old.closed.is_set()
         await new.closed.wait()

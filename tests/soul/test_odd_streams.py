@@ -88,7 +88,7 @@ async def test_the_end_of_reasoning_without_its_beginning(tmp_path: Path) -> Non
             "I should look.\n",
             "It is empty.",
         ]
-        # What was shown as text before is shown as reasoning, also by what reads the record later.
+        # Text that was shown as an answer is shown as reasoning now, also to later readers of the record.
         await on.soul.flush()
         chat = TranscriptModel()
         for seq, event in enumerate(on.ear.events, 1):

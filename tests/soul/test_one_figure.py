@@ -81,7 +81,7 @@ class Places:
                 assert after == listed[n]["tokens_after"]
             shown_change = {r.uid: r.tokens_change for r in rows if r.said < 0}
             for point, following in pairwise(points):
-                # Only what takes something away, or what the server says of two steps, may have less behind it.
+                # Only after an operation that removes something, or between two figures of the server, may the figure decrease.
                 taken = point.kind in ("dmail", "compaction", "summary")
                 both = point.measured and following.measured
                 assert taken or both or following.tokens >= point.tokens, (point, following)
@@ -103,7 +103,7 @@ class Places:
             card = cards.get(point.uid) if not point.is_kept else None
             if card is None or point.saved is None:
                 continue
-            # What was kept beside a summary was left as well.
+            # The messages that were kept beside a summary were on the line left as well.
             following = next((one for one in live[place + 1 :] if not one.is_kept), None)
             assert card.estimated == (not point.change_measured)
             if isinstance(card, DMailBlock):
@@ -323,7 +323,7 @@ async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path
         on.server.script(say("Well.", usage=(4_800, 10)))
         await until_end(on.soul.run("once more"))
         await places.restart()
-        # What a compaction left is known with the next answer, also where something was kept and said since.
+        # The figure after a compaction is known with the next answer, even if messages were kept and sent since.
         on.server.script(say("A summary of it.", usage=(4_800, 50)))
         assert await on.soul.compact()
         await places.look()
@@ -374,7 +374,7 @@ async def test_a_session_without_a_record(tmp_path: Path, shape: str) -> None:
         await places.restart()
         live = places.views.timeline.tree.live
         if shape == "answered":
-            # Whoever wrote it told its model of other tools than ours.
+            # The program that wrote it gave its model other tools than ours.
             assert live[0].tokens < live[1].tokens == 900
             assert (live[2].tokens, live[2].measured) == (900, True)
         on.server.script(say("More.", usage=(5_000, 10)))

@@ -61,7 +61,7 @@ async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home:
 
 
 SAID = "import os; get_password = lambda *names: os.write(3, "
-"""What a backend writes in the place of the answer: the descriptor is the first that was free."""
+"""The answer that a backend writes itself: the descriptor is the first that was free."""
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
             "def get_password(*names): raise type('a\\x1b]0;b\\x07c', (Exception,), {})",
             "does not answer: ac$",
         ),
-        # What it started holds the output open.
+        # A process that it started holds the output open.
         (
             "import os, time; get_password = lambda *names: os.fork() and os._exit(0) or time.sleep(99)",
             "answer$",
@@ -95,7 +95,7 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
         ),
         ("import getpass; get_password = lambda *names: getpass.getpass()", "answer: EOFError$"),
         ("def get_password(*names): print('no'); return f' {names} \\n'", ""),
-        # It is given what it finds the keyring by, and no other key.
+        # The backend gets the variables that it needs to find the keyring, and no other key.
         (
             "import os; get_password = lambda *names: {'asked': str(names)}[os.environ.get('MY_MODEL', "
             "os.environ['KEYRING_PROPERTY_A'])]",

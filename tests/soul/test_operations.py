@@ -118,7 +118,7 @@ async def test_undo_and_redo(tmp_path: Path) -> None:
         await on.soul.travel.rewind(Target(2))
         await on.soul.travel.rewind(Target(1))
         short = on.file()
-        # What the second rewind left is only the beginning of world line 1: no line of its own.
+        # The line that the second rewind left is only the beginning of world line 1, so it is no line of its own.
         assert [e.world_line for e in on.ear.of(ev.ContextReverted)] == [1, 0]
         assert not (on.session.dir / "context_2.jsonl").exists()
         assert "rewind to #1" in await on.soul.travel.undo()
@@ -260,7 +260,7 @@ async def test_fork(tmp_path: Path) -> None:
         other = on.store.find(made.session_id)
         await other.open()
         assert [m.text for m in other.context.messages][-1] == "one"
-        # What the agent is not sent there is not shown there either: it goes into the prompt.
+        # The chat does not show there what the agent is not sent: it goes into the prompt.
         told = read_records(other)
         assert fits(told, other)
         assert [r.event.text for r in told if isinstance(r.event, ev.TurnBegin)] == ["first"]
@@ -289,7 +289,7 @@ async def test_a_fork_before_a_letter_has_neither_it_nor_the_words_that_it_carri
             made = await on.soul.travel.fork(target)
             other = on.store.find(made.session_id)
             await other.open()
-            # Where the line that the letter left came later, what is shown is rebuilt with it.
+            # If the line that the D-Mail left came later, the events are rebuilt with it.
             told = session_history(other)
             assert final_checkpoints(told) == [point.uid for point in other.context.checkpoints]
             cut = max(
@@ -342,11 +342,11 @@ async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) 
             return [*found, *sorted(results)]
 
         assert shape(told) == shape(live)
-        # Also where the record says nothing, a turn begins with what stood before it.
+        # A turn begins with the figure before it, even if the record has none.
         assert all(e.tokens for e in told if isinstance(e, ev.CheckpointCreated))
         if spoil == "nothing":
             assert told == live
-        # What is told now goes on behind it.
+        # New events continue after the history.
         assert on.soul.wire.publish(ev.Notice("info", "")).seq > on.soul.opened_with[-1].seq
 
 
@@ -364,7 +364,7 @@ async def test_the_history_after_operations(tmp_path: Path) -> None:
         await on.reopen()
         records = await on.soul.history()
         assert [r.seq for r in records] == sorted(r.seq for r in records)
-        # It was told as it happened: a rebuild_history one holds no operations.
+        # The record holds the event as it was published; a rebuilt history holds no operations.
         assert any(isinstance(r.event, ev.LineChanged) and r.event.op == "undo" for r in records)
         on.session.record.path.unlink()
         rebuild_history = session_history(on.session)
@@ -509,7 +509,7 @@ async def test_the_history_is_handed_over_once_and_kept_no_longer(tmp_path: Path
         assert any(isinstance(record.event, ev.TurnBegin) for record in told)
         assert not on.soul.opened_with
         assert not on.soul.hand_over_history()
-        # Who needs it later reads it anew.
+        # A later user of the record reads it again.
         assert [record.event for record in await on.soul.history()][:2] == [
             record.event for record in told
         ][:2]

@@ -93,7 +93,7 @@ class Watched:
 async def test_what_is_being_streamed_is_written_in_parts_and_read_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, part_s: float, part_chars: int
 ) -> None:
-    # By its age, also where nothing follows, and by its length.
+    # Parts are joined by their age, also if nothing follows, and by their length.
     monkeypatch.setattr(record, "PART_S", part_s)
     monkeypatch.setattr(record, "PART_CHARS", part_chars)
     monkeypatch.setattr(record, "GATHERED_S", 0.001)

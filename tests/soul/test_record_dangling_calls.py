@@ -57,7 +57,7 @@ def holding(session: Session) -> Iterator[None]:
 
 
 async def killed(on: Stage, folder: Path) -> Session:
-    """What is on the disk while the turn runs, as it is when the program is killed there."""
+    """Return a session with the files as they are while the turn runs, when the program is killed."""
     await on.soul.save()
     await on.soul.flush()
     shutil.copytree(on.session.dir, folder / on.session.id)
@@ -87,7 +87,7 @@ async def test_a_call_that_ran_when_the_program_was_killed_is_a_stopped_one(
     (last,) = shown(list(played.recording.records))
     assert last.state == "stopped"
     with holding(session):
-        # Who has it open may be running it still.
+        # Another process that has it open may still be running the call.
         played = (await asyncio.to_thread(read, session)).replay
         (last,) = shown(list(played.recording.records))
         assert last.state != "stopped"

@@ -35,7 +35,7 @@ SAID = {
     "dmail": ["read the log", "reading", "too much", "◆ the log has one line", "it is short"],
     "compaction": [
         *("turn one", "answer one", "turn two", "answer two"),
-        # What the compaction kept is told behind its summary.
+        # The messages that the compaction kept follow its summary.
         *("answer two", "≡ all of it", "turn three", "answer three"),
     ],
     "turns-1": ["question 0", "answer 0"],
@@ -72,7 +72,7 @@ def _is_theirs(record: dict[str, Any]) -> bool:
 
 
 def said(records: list[EventRecord]) -> list[str]:
-    """What was said, with D-Mails and summaries, in order."""
+    """Return the texts of messages, D-Mails and summaries, in order."""
     found: list[str] = []
     for record in records:
         match record.event:
@@ -128,7 +128,7 @@ def _replayed(folder: Path) -> list[EventRecord]:
 
 async def test_a_doubled_part_is_taken_out_at_the_next_opening(damaged: Path) -> None:
     before = lines(damaged)
-    # One that only looks sees the same, and changes nothing.
+    # A reader of the session gets the same, and changes nothing.
     assert said(list(await asyncio.to_thread(_replayed, damaged))) == expected(damaged)
     async with opened(damaged) as session:
         assert said(session_history(session)) == expected(damaged)

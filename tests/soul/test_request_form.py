@@ -25,7 +25,7 @@ from kimi_tui.wire import events as ev
 
 DAY = date(2026, 11, 28)
 MOST_LEAN_TOKENS = 1_300
-"""What the lean prompt and its tools may take, as estimated."""
+"""The largest number of estimated tokens of the lean prompt and its tools."""
 LEAN = ["ReadFile", "Grep", "WriteFile", "StrReplaceFile", "Shell"]
 
 
@@ -52,7 +52,7 @@ def info(window: int, *, tools: bool = True, lean: bool | None = None) -> ModelI
         (info(4_096, lean=False), "", RequestForm()),
         (info(128_000, tools=False), "", RequestForm(tools=False)),
         (info(4_096, tools=False), "", RequestForm(lean=True, tools=False)),
-        # What the server says of a template is not always true.
+        # The server's facts about a template are not always true.
         (info(128_000, tools=False), "on", RequestForm()),
         (None, "", RequestForm()),
     ],
@@ -137,7 +137,7 @@ async def test_a_small_window_works_from_hello_to_an_edit(tmp_path: Path) -> Non
         (notice,) = [one for one in on.ear.notices() if one.topic == ev.FORM_TOPIC]
         assert "4,096" in notice.text
         assert "/tools on" in notice.advice
-        # What is stored is the whole prompt, and checkpoints are there for the user.
+        # The whole prompt is stored, and the user has checkpoints.
         assert "# Checkpoints and D-Mail" in on.file()[0]["content"]
         assert len(on.session.context.checkpoints) == 9
 
@@ -282,7 +282,7 @@ async def test_a_template_without_tools_is_chatted_with_without_them(
         assert "takes no tools" in notice.text
         parts = {part.name: part.tokens for part in await soul.window_parts()}
         assert parts["tools"] == 0
-        # Who knows better says so.
+        # The user may know better, and say so.
         soul.use_tools("on")
         on.server.script(say("three"))
         await soul.run("with tools")

@@ -184,14 +184,14 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
         for target in (Target(0), Target(4), Target(700)):
             read.clear()
             seen = await on.soul.travel.preview(target)
-            # What stands at the checkpoint itself is read, for its label.
+            # The message at the checkpoint itself is read, for its label.
             assert len(read) <= 3
             assert seen.steps == 1_502 - target.id
             assert [one.text for one in seen.dropped[:3]] == ["go", "answer 499", ""]
             assert len(read) <= 6
         # Only what has come since the figures were told last: a marker.
         assert len(estimated) <= 1
-        # What the user said stays where a D-Mail goes there: that is counted, but not on the loop.
+        # The user's messages stay with a D-Mail: they are counted, but not on the loop.
         counts = counted(monkeypatch, dmail, "message_tokens")
         found = await on.soul.dmails.preview(4, "Look there.")
         assert (await on.soul.travel.preview(Target(4))).messages - found.messages == 499
@@ -217,7 +217,7 @@ async def test_what_is_pinned_and_said_is_nothing_that_a_dmail_takes(tmp_path: P
         assert (end.steps, end.turns, end.messages, len(end.dropped)) == (0, 0, 0, 0)
         assert end.tokens_before == end.tokens_after == on.soul.used
         assert end.is_there
-        # Of the call its result stays too.
+        # The result stays with its call.
         found = await on.soul.dmails.preview(2, "Think.", "person")
         assert (found.steps, found.turns, found.messages) == (2, 0, 2)
         assert [(one.kind, one.text) for one in found.dropped] == [
@@ -328,7 +328,7 @@ async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
         await on.session.context.append([answer, *results])
         monkeypatch.setattr(ContextIndex, "kinds", kinds)
         preview = await on.soul.travel.preview(Target(0))
-        # Of the calls those in sight are read.
+        # Only the visible calls are read.
         targets = counted(monkeypatch, preview_module, "call_target")
         assert [row.kind for row in preview.dropped[:5]] == ["tool"] * 5
         assert len(targets) == 5

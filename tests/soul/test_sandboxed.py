@@ -35,7 +35,7 @@ def there_is_one() -> Iterator[None]:
     def find(settings: SandboxSettings, environ: Mapping[str, str], *work_dirs: Path) -> Sandbox:
         if not settings.enabled:
             return find_sandbox(settings, environ, *work_dirs)
-        # That it holds was tried just now, and a trial takes as long as all else that a session here does.
+        # The sandbox was tried just now, and a trial takes as long as everything else that a session here does.
         return Sandbox(found.backend, settings, environ, found.program)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -102,7 +102,7 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert fourth.display[0] == BriefBlock("exit 0 · outside the sandbox")
         assert outside.read_text() == "1\n"
         assert fifth.rejected
-        # What a command did is known like what a tool did, so that it can be brought back.
+        # Changes by a command are recorded like those by a tool, so that they can be undone.
         assert on.ear.of(ev.FilesChanged)
 
 
@@ -143,7 +143,7 @@ async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: 
         on.server.script(call("Shell", {"command": f": > began; {wait}"}), say("Done."))
         turn = asyncio.create_task(on.soul.run("Go"))
         assert await until((on.work / "began").exists)
-        # As an editor saves.
+        # An editor saves like this.
         for name in (".env", "conf/.env"):
             (on.work / "new").write_text("new\n")
             (on.work / "new").rename(on.work / name)
@@ -240,7 +240,7 @@ async def test_searches_run_in_the_sandbox_in_every_mode(
     rg.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     rg.chmod(0o755)
     monkeypatch.setattr(grep, "bundled_rg", lambda: str(rg))
-    # As the work folder, the home folder has no sandbox for commands.
+    # The home folder as work folder has no sandbox for commands.
     for number, home in enumerate(("home", "work")):
         environ = {"HOME": str(tmp_path / home), "PATH": os.environ["PATH"]}
         folder = tmp_path if home == "work" else tmp_path / f"{number}"

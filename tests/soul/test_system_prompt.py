@@ -98,7 +98,7 @@ def test_a_prompt_as_it_is_sent(tmp_path: Path) -> None:
     plain = build_system_prompt(tmp_path, {}, TODAY, dmail=False)
     assert "D-Mail" not in plain.partition("# This session")[0]
     assert "checkpoint" not in plain.partition("# This session")[0].lower()
-    # Byte for byte where nothing has to change, and the same way back.
+    # The prompt stays byte for byte the same if nothing has to change, and after a change back.
     assert adapted_prompt(both, tools=True, dmail=True) is both
     assert adapted_prompt(plain, tools=True, dmail=False) is plain
     assert adapted_prompt(both, tools=True, dmail=False) == plain

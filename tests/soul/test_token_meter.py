@@ -153,7 +153,7 @@ def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     assert skimmed.counted == whole.counted == index.n_messages
     for counted, exact in zip(skimmed.between(), whole.between(), strict=True):
         assert abs(counted - exact) < exact / 20
-    # Of an image the size of its record says nothing.
+    # The size of an image's record says nothing about its tokens.
     assert (
         sum(message.images != () for message in said) * image_tokens(LARGE.width, LARGE.height)
         > whole.total() / 10

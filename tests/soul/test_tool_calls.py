@@ -249,9 +249,9 @@ async def test_an_answer_with_hundreds_of_calls_holds_the_event_loop_up_no_longe
         index, messages = on.session.context.index, on.session.context.messages
         assert sum(index.calls()) == n_calls
         assert bytes(index.kinds()).count(MessageKind.RESULT) == (0 if stopped else n_calls)
-        # So many take a few dozen results that are appended; each step over all calls would take three for each.
+        # Appending a few dozen results takes so many calls; each step over all calls would take three for each.
         assert most.n_calls < 4_400
-        # It was not read again to find out what it is.
+        # The context file was not read again to find out which part it is.
         assert read_again == []
         data = (on.session.dir / "context.jsonl").read_bytes()
 

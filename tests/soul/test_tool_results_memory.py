@@ -21,7 +21,7 @@ def memory_of(on: Stage) -> ToolMemory:
 
 
 async def turn(on: Stage, *calls: Answer) -> str:
-    """One turn with these calls; what the last of them gave back."""
+    """Run one turn with these calls; return the result of the last one."""
     on.server.script(*calls, say("Done."))
     await on.soul.run("Go on")
     return next(text for role, text in reversed(on.sent()) if role == "tool")

@@ -22,7 +22,7 @@ PRICES = {"stand-in": ModelPrices(1.0, 0.1, 10.0), "other": ModelPrices(2.0, 2.0
 
 
 async def cost_from(on: Stage, checkpoint: int) -> Cost | None:
-    """What the calls from there on cost, as the preview says it."""
+    """Return the cost of the calls from a checkpoint on, as the preview says it."""
     return (await on.soul.travel.preview(Target(checkpoint))).cost
 
 
@@ -32,7 +32,7 @@ def dollars(amount: float, *, exact: bool = True) -> Cost:
 
 
 def rounded(cost: Cost | None) -> Cost | None:
-    """Without what floats leave behind."""
+    """Return a cost without the inexact digits of floats."""
     if cost is None:
         return None
     amounts = tuple((currency, round(amount, 9)) for currency, amount in cost.amounts)
@@ -62,7 +62,7 @@ async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) ->
         assert rounded(on.soul.cost) == dollars(whole)
         await on.soul.travel.rewind(Target(3))
         assert rounded(await cost_from(on, 0)) == dollars(FIRST + SECOND)
-        # What was undone is paid all the same.
+        # Undone steps still cost.
         assert rounded(on.soul.cost) == dollars(whole)
         await on.reopen()
         assert rounded(await cost_from(on, 0)) == dollars(FIRST + SECOND)

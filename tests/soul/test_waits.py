@@ -128,7 +128,7 @@ async def test_the_stream_of_a_title_ends_at_its_first_line(tmp_path: Path) -> N
         async with asyncio.timeout(20):
             await on.server.client_gone.wait()
         assert title_asked(on).body["max_tokens"] == 64
-        # What it cost is counted, if only by an estimate.
+        # The cost of the request is counted, if only as an estimate.
         assert on.soul.status.total_input > 20
 
 
@@ -163,7 +163,7 @@ async def test_a_title_gives_way_to_what_the_user_waits_for(tmp_path: Path, begi
         assert await naming is None
         async with asyncio.timeout(20):
             await on.server.client_gone.wait()
-        # There is another chance behind that.
+        # A later turn tries again.
         on.server.title_answers = None
         on.server.title = say("The keys")
         assert await on.soul.name_session() == "The keys"

@@ -92,7 +92,7 @@ def test_a_call_with_words_behind_it_is_only_told(block: str) -> None:
     found = written_calls(f"{block}\nThis reads the file.", NAMES)
     assert found is not None
     assert (found.calls, found.is_end) == ((A_READ,), False)
-    # Of several nobody knows which is meant.
+    # If there are several, nobody knows which one is meant.
     assert written_calls(f"{block}\nor\n{block}\nAs you like.", NAMES) is None
 
 

@@ -51,7 +51,7 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Cal
 
 
 def first_only(cases: Iterable[Any], n_names: int = 1) -> list[Any]:
-    """Of the cases for `pytest.mark.parametrize`, the first in every run and the others in `make test-all`.
+    """Return the cases for `pytest.mark.parametrize`: the first in every run, and the others in `make test-all` only.
 
     For cases that show one behaviour again, as on other sizes of the screen; the one that shows it best comes first.
 

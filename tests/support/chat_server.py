@@ -207,7 +207,7 @@ class ChatServer:
         if self._server is not None:
             await self._server.wait_closed()
 
-    # One connection.
+    # This serves one connection.
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -123,7 +123,7 @@ def text_of(app: App[Any]) -> str:
 def strips_of(app: App[Any]) -> list[list[Strip]]:
     """Return the rows of the screen of an app as the user sees them, each as the parts of its widgets, from the left."""
     size, compositor = app.size, app.screen._compositor
-    # Textual sets this for each frame. Without it a dialog is drawn with nothing behind it, and keeps that as its background.
+    # Textual sets this for each frame. Without it a dialog is drawn with an empty background, and keeps that.
     visible_screen_stack.set(app._background_screens)
     try:
         if not isinstance(compositor, RowCompositor):

@@ -282,8 +282,8 @@ def _exec_command(
 if __name__ == "__main__":
     gc.disable()
     import_all()
-    # As in a plain start, where what was imported is out of the collector's sight. A fork that went through all of it would
-    # also copy it, page by page: a third of what a short run costs.
+    # A plain start also freezes what was imported. A collection in a fork would copy all of it, page by page, which takes a
+    # third of a short run.
     gc.freeze()
     _given, _terminal, _lives = map(int, sys.argv[1:])
     os.set_inheritable(_given, False)

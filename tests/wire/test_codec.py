@@ -174,7 +174,7 @@ def test_what_an_undo_leaves_is_stored_among_the_fields_of_its_event() -> None:
     assert "left" not in encode(event)["payload"]
 
 
-# As large as JSON allows, which is larger than any float, and what Python's reader takes for numbers besides.
+# These are as large as JSON allows, which is larger than any float, and include the other texts that Python reads as numbers.
 HUGE = st.integers(300, 4000).flatmap(lambda n: st.sampled_from([10**n, -(10**n), 10**n + 1]))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | HUGE | st.floats() | st.text(max_size=30),
@@ -200,7 +200,7 @@ def test_nothing_in_the_file_breaks_the_reader(data: st.DataObject) -> None:
         json.dumps(encode_record(record))
         datetime.fromtimestamp(record.at, UTC)
         for number in numbers_in(record):
-            # What is shown of it is divided, rounded and multiplied.
+            # The number is shown after divisions, roundings and multiplications.
             assert math.isfinite(float(number))
             assert round(number / 3 * 1000) < 10**20
 
@@ -296,7 +296,7 @@ def test_kimi_cli_records_without_our_keys_are_read() -> None:
     )
     again = read("StatusUpdate", {"context_tokens": 1200, "token_usage": usage})
     assert isinstance(again, ev.StatusUpdate)
-    # Of each call is told what it took; a session is what all of them took.
+    # Each call has its own figures, and the session has the sums.
     assert (again.total_input, again.total_cached, again.total_output) == (2000, 200, 40)
     call = {"type": "function", "id": "c:0", "function": {"name": "Shell", "arguments": "{"}}
     result = {"tool_call_id": "c:0", "return_value": {"is_error": True, "output": "x"}}

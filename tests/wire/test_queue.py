@@ -1,5 +1,6 @@
-"""Who drains is woken when there is something new to draw. A notice that nobody could hear is heard later; one that stands is
-heard by everybody until it is solved."""
+"""A subscriber that drains is woken when there is something new to draw. A notice without listeners is delivered later; an
+unsolved one is delivered to every subscriber.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
     tree.mkdir()
     (tree / ".git").write_text(f"gitdir: {real}\n")
     assert branch_of(tree) == "wt"
-    # As tools leave it that make several working trees of one repository.
+    # Tools that make several working trees of one repository leave it like this.
     (tmp_path / "linked/.git").mkdir(parents=True)
     (tmp_path / "linked/.git/HEAD").symlink_to(real / "HEAD")
     assert branch_of(tmp_path / "linked") == "wt"

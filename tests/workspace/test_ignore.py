@@ -118,7 +118,7 @@ def test_patterns_by_chance_agree_with_git(tmp_path: Path) -> None:
 
 
 def walked(root: Path) -> set[str]:
-    """What a walk through all folders keeps by the rules at the top."""
+    """Return the files that a walk through all folders keeps by the rules at the top."""
     stack = IgnoreStack().entered("", IgnoreFile((root / ".gitignore").read_text()))
     found: set[str] = set()
     waiting = [""]

@@ -354,7 +354,7 @@ def test_the_next_process_knows_it_all(place: Place) -> None:
     place.tracker = place.started()
     assert place.tracker.first_scan()
     assert place.planned(start) == {"a": "restore", "quiet": "conflict"}
-    # Who knows whether it was before or after the newest checkpoint: then it is not taken away.
+    # Nobody knows whether the file was made before or after the newest checkpoint, so it is not removed.
     assert place.planned(late) == {}
     place.go_to(start)
     assert place.files() == {"a": "1", "quiet": "while it was closed"}
@@ -388,7 +388,7 @@ def test_the_log_survives_a_torn_line(place: Place) -> None:
     assert (len(again), dict(again.latest)) == (2, {})
 
 
-# As file systems that ignore case, keep short names and streams, or pass over characters may find them.
+# File systems that ignore case, have short names and streams, or skip characters may find these files.
 HOSTILE_PATHS = (
     *("../x", "/etc/passwd", "a/../b", "a//b", "./a", "a/.", "a\0b", ".git/config", ".GIT/config", ".Git/hooks/x", "sub/.git/x"),
     *("git~1/hooks/pre-commit", "GIT~1/config", "git~2/x", "hg~1/hgrc", ".git./config", ".git /config", ".git . ./x", ".hg./x"),
@@ -421,14 +421,14 @@ def test_a_file_without_a_snapshot_is_named_only_where_somebody_touched_it_since
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.other(("docs/passwords.txt", "x"), ("touched.pem", "x"), (".ssh/config", "x"), ("a", "1"))
-    # As a snapshot of a minute later.
+    # This imitates a snapshot of a minute later.
     monkeypatch.setattr(tracker.time, "time", lambda: os.stat(place.root).st_mtime + 60)
     start = place.begin()
     os.utime(place.root / "touched.pem", (2e9, 2e9))
     place.agent(("a", "2"))
     assert set(place.tracker.plan(start).not_covered) == {
         ("touched.pem", "may hold secrets"),
-        # Of what is in a folder it is not known.
+        # The contents of this folder are unknown.
         (".ssh/", "may hold secrets"),
     }
 
@@ -624,7 +624,7 @@ def test_what_is_gone_and_was_never_kept_is_named_and_empty_folders_come_back(
     assert not outcome.failures
     assert outcome.restored == ("empty/deep", "full/inner.txt", "kept.txt")
     assert (place.root / "empty" / "deep").is_dir()
-    # Once more there is nothing left to do, and the rest is as gone as before.
+    # A second undo has nothing left to do, and the other files are as gone as before.
     assert set(place.planned(start).values()) == {"skip"}
     assert not place.undo().failures
 

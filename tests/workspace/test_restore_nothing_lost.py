@@ -63,12 +63,12 @@ def differing(before: Files, after: Files) -> set[str]:
 
 
 class _Since:
-    """What is true of one checkpoint: how the files stood, and what was done to which since."""
+    """The facts about one checkpoint: its files, and the changes of each since."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self.changed_by: dict[str, list[str]] = {}
-        # What someone else made where there was nothing.
+        # Others made these files at places without one.
         self.made: set[str] = set()
         # Before the agent's next change it cannot be told what precedes the checkpoint.
         self.is_parted = False
@@ -78,7 +78,7 @@ class _Since:
         self.veiled |= {name for name in (*NAMES, RULES) if hidden(name, after)}
         names = differing(before, after)
         if not self.is_parted:
-            # Also what the agent did where nobody looks.
+            # This includes files that the agent made while nobody looked.
             for name in names:
                 _put(self.files, name, after.get(name))
             return
@@ -110,7 +110,7 @@ class _Story:
         start = place.begin()
         self.files = place.files()
         self.points = {start: _Since(dict(self.files))}
-        # What the last restore made of which file, and what of these was out of sight since.
+        # These are the changes of the last restore by file, and the files among them that were hidden since.
         self.did: dict[str, tuple[str | None, str | None]] = {}
         self.veiled: set[str] = set()
 
@@ -148,7 +148,7 @@ class _Story:
 
     def do_other(self, edits: Collection) -> None:
         self.others(edits)
-        # What comes and goes between two looks was never there.
+        # A file that comes and goes between two scans was never there.
         self.place.tracker.take_snapshot("other")
 
     def do_shell(self, edits: Collection) -> None:
@@ -294,13 +294,13 @@ class _Story:
         self.check(now, after, wanted, set(sure) - unsure, {*never, *touched})
         veiled |= {name for name in planned if hidden(name, after)}
         assert outcome.failures.keys() <= touched | veiled
-        # What was written late into the place of what was planned is told after the restore, the rest before it.
+        # A change that was made late at the place of a planned one is reported after the restore, the others before it.
         first = dict(ready)
         for name in differing(ready, now) - set(prepared.intent.paths):
             _put(first, name, now.get(name))
         self.seen("other", first)
         self.check_divergence(n)
-        # Also what someone else wrote exactly as it was to be.
+        # This includes files that others wrote exactly as planned.
         same = {
             name
             for name in set(prepared.intent.paths) & differing(ready, after)

@@ -29,7 +29,7 @@ def make(tmp_path: Path, limits: Limits | None = None) -> tuple[Path, BlobStore,
 
 
 def scanned(scanner: Scanner) -> Mapping[str, ManifestEntry]:
-    """What a scan now finds."""
+    """Return the entries that a scan finds now."""
     scanner.scan()
     return scanner.manifest
 
@@ -66,7 +66,7 @@ def test_a_rewrite_of_the_same_size_and_time_is_seen(tmp_path: Path) -> None:
 
 
 class CoarseStatus:
-    """What a file system with a clock of two seconds says."""
+    """A file status with the clock of a file system that has a resolution of two seconds."""
 
     def __init__(self, status: os.stat_result) -> None:
         self._status = status
