@@ -114,7 +114,7 @@ def test_closed_streams_end_nothing(tmp_path: Path) -> None:
 def test_one_closed_stream_ends_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch, arguments: list[str], closed: str, code: int
 ) -> None:
-    # Python has this stream if the shell has closed it and its number is free.
+    # If the shell has closed a stream, Python has none, and its number is free.
     number = ("stdin", "stdout", "stderr").index(closed)
     kept = os.dup(number)
     monkeypatch.setattr(sys, closed, None)

@@ -61,7 +61,7 @@ async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home:
 
 
 SAID = "import os; get_password = lambda *names: os.write(3, "
-"""The answer that a backend writes itself: the descriptor is the first that was free."""
+"""The beginning of a backend that writes its answer itself, to the first free descriptor."""
 
 
 @pytest.mark.parametrize(

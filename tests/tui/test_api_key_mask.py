@@ -55,7 +55,7 @@ class FieldApp(App[None]):
 
     @property
     def shown(self) -> str:
-        """What stands in it for all to see."""
+        """The visible text of the field."""
         return self.field.render_line(0).text.rstrip()
 
 
@@ -70,7 +70,7 @@ async def test_a_pasted_key_is_masked_in_its_first_picture_and_told(key: str) ->
         app.post_message(events.Paste(f"{key}\n"))
         while not app.keys:
             await pilot.pause()
-        # Behind other text, too, where no blank parts it from that.
+        # A key is masked after other text, too, even if no space separates them.
         assert app.field.value == f"http://h/v1{key}"
         assert app.shown == f"http://h/v1{MASK * len(key)}"
         assert app.keys == [key]
@@ -99,7 +99,7 @@ async def test_a_burst_is_masked_until_it_is_over_and_then_only_a_key_is(
                 drawn = app.shown if len(app.field.value) > 3 else ""
                 assert set(drawn) <= {MASK}, drawn
             clock.monotonic.return_value += 1
-            # Hangs where it is not so, until the test has no time left.
+            # If the state is never reached, this loop runs until the test's time is over.
             while (app.shown, app.keys) != (shown, keys):
                 await pilot.pause()
 
@@ -138,7 +138,7 @@ def files_with(folder: Path, text: str) -> list[Path]:
 
 
 def in_words(desk: Desk) -> str:
-    """What is on the screen, in one line."""
+    """Return the text of the screen in one line."""
     return " ".join(desk.text().split())
 
 
@@ -205,7 +205,7 @@ async def test_an_address_is_no_key_and_goes_to_no_server(home: Path, place: str
         await pilot.press("1")
         await one.until(lambda: can_be_seen(running))
         if place == "key":
-            # Of the server that is chosen, which it would be sent to.
+            # The key belongs to the chosen server, which would get it.
             await pilot.press("enter")
             await one.until(lambda: running.focused is running.screen.query_one("#key"))
         running.post_message(events.Paste(f"{server.base_url}\n"))

@@ -103,7 +103,7 @@ async def resized(one: Desk) -> None:
         await one.until(lambda width=width: one.app.screen.size.width == width)
 
 
-# The second session was the one that broke: each way twice, and a new one behind each that is a fork.
+# The second session was the one that broke, so each way is tried twice, and a new session after each fork.
 @pytest.mark.parametrize(
     "ways",
     [
@@ -120,12 +120,12 @@ async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(
 ) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
         await one.ready()
-        # What holds now goes along, not what the program was started with.
+        # The present state goes along, not that with which the program was started.
         await one.say("/mode ask")
         await one.until(lambda: one.screen.conversation.state.mode == "ask")
         for way in ways:
             await leave(one, server, way)
-            # It looks the same.
+            # A fork looks the same as its origin, so a notice says so.
             if way in (by_fork, by_preview):
                 await one.sees("This is a fork;")
             elif way is by_new:
@@ -214,8 +214,8 @@ async def test_nothing_of_the_sessions_before_stays_in_memory(home: Path) -> Non
     parts: list[WeakSet[DOMNode]] = []
     models: list[ReferenceType[TranscriptModel | TimelineModel]] = []
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        # The event loop forgets a cancelled timer, and whose it was, once nothing waits that is due before it. Here
-        # something always does: the limits of the model's answers lie behind it.
+        # The event loop forgets a cancelled timer, and its owner, once nothing waits that is due before it. Here something
+        # always does, since the limits of the model's answers are after it.
         asyncio.get_running_loop().call_later(STREAM_LIMIT_S - 20, lambda: None)
         await one.ready()
         for _ in range(4):

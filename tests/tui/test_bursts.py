@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def press(one: Desk, key: str) -> None:
-    """One key, as the terminal gives it."""
+    """Press one key, as the terminal sends it."""
     names = {"/": "slash", " ": "space", "@": "at"}
     character = key if len(key) == 1 else {"enter": "\r", "tab": "\t"}.get(key)
     event = events.Key(names.get(key, key), character)
@@ -48,7 +48,7 @@ async def settled(one: Desk) -> None:
 
 
 def state(one: Desk) -> list[object]:
-    """What keys can change: which screen it is, what has them, what is written and what is chosen."""
+    """Return the state that keys can change: the screen, the focus, the text and the choice."""
     screen = one.app.screen
     found: list[object] = [type(screen), type(one.app.focused), one.screen.prompt.area.text]
     found += [field.value for field in screen.query(Input)]

@@ -91,7 +91,7 @@ def test_tmux_is_asked_only_in_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "tmux").write_text('#!/bin/sh\necho "$MY_MODEL"\n')
     assert tmux_option({**os.environ, "MY_MODEL": "sk-by-another-name"}, []) == ""
     (tmp_path / "tmux").write_text("#!/bin/sh\necho on\n")
-    # What the work folder brings is not run, whatever the path says.
+    # A program in the work folder is not run, whatever the path says.
     assert tmux_option(os.environ, [tmp_path]) == ""
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     assert tmux_option(os.environ, []) == ""
@@ -134,7 +134,7 @@ async def answered(one: Desk, server: ChatServer) -> None:
 
 
 def written_to(one: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """What goes to the clipboard of the terminal from now on."""
+    """Return a function that returns the texts written to the clipboard of the terminal from now on."""
     driver = one.app._driver
     assert driver is not None
     out: list[str] = []
@@ -173,7 +173,7 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
         code = "if a:\n\tb()"
         assert copies() == [ANSWER, "x", code, code, "Please  show"]
         assert one.screen.get_selected_text() is None
-        # Where the chat has the keys, too.
+        # The same holds if the chat has the focus.
         chat.focus()
         await one.pilot.press("ctrl+a", "ctrl+c")
         await one.sees("Copied 14 lines.")
@@ -188,7 +188,7 @@ def test_what_terminals_take_of_a_text() -> None:
     assert CLIPBOARD_BYTES - 30 < len(taken.encode()) <= CLIPBOARD_BYTES
     assert many.startswith(f"{taken}\n")
     assert clipboard_part("é" * 90_000) == "é" * (CLIPBOARD_BYTES // 2)
-    # A short line does not stand for a long one behind it.
+    # A short line does not hide a long one after it.
     assert len(clipboard_part("Zeile\n" + "a" * 90_000)) == CLIPBOARD_BYTES
 
 
@@ -214,7 +214,7 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
         assert path.read_text("utf-8") == text
         assert path.stat().st_mode & 0o077 == 0
         assert "All of it is copied.txt in" in shown
-        # Where it cannot be written, that is said.
+        # If the file cannot be written, a notice says so.
         path.unlink()
         path.mkdir()
         (path / "x").touch()
@@ -426,7 +426,7 @@ def test_the_clipboard_gives_an_image_else_text_else_says_why(tmp_path: Path) ->
     assert read_clipboard(x, [], "linux") == ClipboardContent(text="a\nb")
     assert read_clipboard({**path, "WSL_DISTRO_NAME": "U"}, [], "linux") == ClipboardContent(b"PNG")
     assert image_reader(wayland, [], "linux") == (str(bins / "wl-paste"), "")
-    # What the work folder brings is not run, and what hangs is ended.
+    # A program in the work folder is not run, and one that hangs is killed.
     assert read_clipboard(wayland, [bins], "linux").trouble
     _program(bins, "wl-paste", "exit 1")
     assert "neither" in read_clipboard(wayland, [], "linux").trouble
@@ -453,7 +453,7 @@ def _is_there(group: int) -> bool:
 def test_a_clipboard_without_an_end_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    # What it started holds the pipe, too.
+    # A child of the program holds the pipe, too.
     endless = f"echo $$ >> {tmp_path / 'pids'}; yes & yes"
     only = (
         f'case "$*" in *image/png*) {"exit 1" if kind == "text" else endless};; *) {endless};; esac'

@@ -58,7 +58,7 @@ def bare_calls(source: str) -> list[int]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name = node.func.attr
-        # What is called on is needed for few names, and written out for these alone: it is the dearest of it.
+        # Few names need the owner of the call, so it is written out for these alone: it is the most expensive part.
         owner = ast.unparse(node.func.value) if name in BARE or name == "call_later" else ""
         of_loop = "loop" in owner.lower() or owner == "asyncio"
         is_ours = "callbacks" in owner.lower()
@@ -155,11 +155,11 @@ async def test_the_work_of_a_worker_begins_with_it() -> None:
         app = pilot.app
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            # As with every letter of a search: the worker before is cancelled before it has begun.
+            # A search does this with every letter: the earlier worker is cancelled before it has begun.
             app.run_worker(reported(app, work), exclusive=True)
             last = app.run_worker(reported(app, work, begun.append), exclusive=True)
             await last.wait()
-            # What others left behind may be collected here, too; all of it would take long.
+            # Coroutines that others left may be collected here, too; collecting everything would take long.
             gc.collect(1)
         assert not [one for one in warned if issubclass(one.category, RuntimeWarning)]
         assert begun[:2] == ["work", "later"]
@@ -195,7 +195,7 @@ async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
     failures: list[int] = []
 
     def broken(self: object, record: EventRecord) -> object:
-        # The second step of the only turn; where it is always so, also when the view is built anew.
+        # The second step of the only turn fails, if `again` also when the view is rebuilt.
         if isinstance(record.event, StepBegin) and record.event.n == 2 and (again or not failures):
             failures.append(record.seq)
             raise RuntimeError("this view is broken")
@@ -224,7 +224,7 @@ async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
         assert timeline is not None
         await one.until(lambda: len(timeline_points(one.screen.bench.views.timeline.model)) == 5)
         assert "2 " in shown
-        # It is told of, but does not fill the log: once a fault.
+        # The fault is reported, but only once, so that it does not fill the log.
         assert (home / "logs" / "kimi-tui.log").read_text().count("Traceback") == 1
 
 

@@ -166,7 +166,7 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
         await pilot.wait_for_animation()
         assert app.gauge.shown == story.used
         assert "~31.6k / 262k" in app.gauge_text
-        # By the server's own figure it is no estimate any more.
+        # With the server's own figure it is no estimate any more.
         first = len(story.records)
         story.step(cost=0)
         app.feed(story.records[first:])

@@ -22,7 +22,7 @@ from kimi_tui.tui.terminal_input import BackgroundAnswers, Incoming, KeyParser
 
 
 def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
-    """What is typed and pasted by bytes that come in these pieces: keys by name, pastes in angle brackets."""
+    """Return the typed and pasted text of bytes that come in these pieces: keys by name, pastes in angle brackets."""
     incoming, parser = Incoming(BackgroundAnswers(), list[bool]().append), parser or KeyParser()
     texts = [text for piece in pieces if (text := incoming.text(piece))]
     found = [message for text in texts for message in parser.feed(text)]
@@ -65,7 +65,7 @@ def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
         ("\x1b[27;5;1089~", "ctrl+c"),
         # A Latin layout itself tells where its letters are.
         ("\x1b[113::97;5u", "ctrl+q"),
-        # What a layout writes is written, whatever key it is.
+        # The text of the layout is inserted, whatever key it is.
         ("\x1b[1089::99;;1089u", "с"),
         ("\x1b[97;2;65u", "A"),
         ("\x1b[97:65;2u", "A"),
@@ -86,7 +86,7 @@ def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
         ("\x1bOq", "1"),
         ("\x1b\x7f", "ctrl+w"),
         ("\x1b.", "alt+full_stop"),
-        # What is no key is nothing: keypad 5, releases, late answers, what nobody knows.
+        # Sequences without a key are ignored: keypad 5, releases, late answers, unknown ones.
         ("\x1bOE", ""),
         ("\x1b[97;1:3u", ""),
         ("\x1b[>41;379;0c", ""),
@@ -150,7 +150,7 @@ def test_a_paste_whose_mark_comes_in_two_pieces_is_one(clock: Clock, cut: int) -
         for message in (*(parser.feed(text) if text else ()), *parser.tick()):
             assert isinstance(message, events.Paste)
             found.append(message.text)
-        # Behind an escape alone it may be a key.
+        # After an escape alone it may be a key.
         clock.now += 60 if cut > len("\x1b[") else 0.05
         assert list(parser.tick()) == []
     assert found == ["ls\n!x"]

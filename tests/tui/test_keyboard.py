@@ -204,7 +204,7 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
         first = soul_of(one).session
         server.script(say("They are yellow."))
         at_once(one, *"/fork", "enter", *"And pears", "enter")
-        # Longer than what is typed behind another command waits to be seen.
+        # Waiting longer than text is held after another command shows that it waits to be seen.
         await asyncio.sleep(LONGEST_WAIT_S + 0.1)
         assert len(server.requests) == 1
         made.set()

@@ -8,7 +8,7 @@ from pathlib import Path
 import kimi_tui
 
 READ_MARKUP = {"Static", "Label", "Button", "Option", "Checkbox", "RadioButton", "notify"}
-"""What reads a plain string as markup unless it is told not to."""
+"""Names that read a plain string as markup unless they are told not to."""
 
 TITLES = {"border_title", "border_subtitle", "tooltip"}
 TUI = Path(kimi_tui.__file__).parent / "tui"
@@ -74,7 +74,7 @@ def _only_ours(value: ast.expr) -> bool:
 
 
 def test_no_text_is_read_as_markup() -> None:
-    # Where none of these names is written there is nothing to find, and nothing to parse.
+    # A file that has none of these names need not be parsed.
     names = READ_MARKUP | TITLES | {"from_markup"}
     texts = {path.relative_to(TUI).as_posix(): path.read_text() for path in MODULES}
     named = {path: text for path, text in texts.items() if any(name in text for name in names)}

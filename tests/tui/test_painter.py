@@ -106,7 +106,7 @@ def test_fading_goes_towards_the_ground() -> None:
 
 
 def written(*spans: Span) -> str:
-    """What goes to the terminal for a row."""
+    """Return the output for the terminal of a row."""
     return painter().strip(spans, 60).render(Console(color_system="truecolor"))
 
 

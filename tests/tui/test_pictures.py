@@ -47,7 +47,7 @@ def test_cells_have_the_colours_of_two_pixels_above_each_other() -> None:
     assert [len(row) for row in rows] == [2, 1]
     assert [span.style for span in rows[1]] == ["#c87828@#c87828"]
     assert [span.style for span in rows[0]] == ["#c87828@#c87828", "#0000ff@#0000ff"]
-    # What is clear is white, and a size that does not fit its shape cuts a little off.
+    # Transparent pixels become white, and a size that does not fit the shape cuts a little off.
     clear = Image.new("RGBA", (30, 10), (0, 0, 0, 0))
     assert cell_rows(saved(clear), 3, 3)[0][0].style == "#ffffff@#ffffff"
     assert len(cell_rows(saved(noise(64, 64)), 30, 12)) == 12

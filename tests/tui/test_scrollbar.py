@@ -51,7 +51,7 @@ class Heights(App[None]):
 
 
 def mouse(kind: type[events.MouseEvent], y: int) -> events.MouseEvent:
-    """What a terminal reports of the last column."""
+    """Return an event of the mouse in the last column."""
     return kind(None, 39, y, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=39, screen_y=y)
 
 

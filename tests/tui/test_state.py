@@ -67,7 +67,7 @@ def test_since_when_an_answer_is_waited_for() -> None:
     again = after(StepRetry(1, 2, 3, 5.0, "busy"), state=reading)
     assert (again.asked_at, again.prompt_read) == (1006.0, -1.0)
     assert settled(reading, running=False).asked_at == 0.0
-    # One that a compaction renumbers asks nothing, nor does the prompt of a turn.
+    # A checkpoint that a compaction renumbers asks nothing, nor does the prompt of a turn.
     assert not after(replace(step, was="v"), CheckpointCreated(2, "w", "user")).asked_at
 
 

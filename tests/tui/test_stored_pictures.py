@@ -17,7 +17,7 @@ WORDS = "[bold $ink-strong]Two words[/] and [$accent on $band]一 [/][$ink]more[
 
 
 class Page(App[None]):
-    """One row of words."""
+    """A page with one row of words."""
 
     CSS = "Screen { background: $page; color: $ink; }"
 
@@ -40,7 +40,7 @@ async def shown(words: str, letters: dict[str, str] | None = None) -> list[str]:
 
 
 def files(folder: Path) -> list[Path]:
-    """What is stored."""
+    """Return the stored files."""
     return sorted(folder.rglob("*.*"))
 
 

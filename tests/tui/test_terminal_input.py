@@ -28,14 +28,14 @@ from kimi_tui.tui.terminal_input import (
 
 
 def messages(*pieces: bytes) -> list[object]:
-    """What Textual makes of bytes that come in these pieces."""
+    """Return the messages that Textual makes of bytes in these pieces."""
     incoming, parser = Incoming(BackgroundAnswers(), list[bool]().append), KeyParser()
     texts = [text for piece in pieces if (text := incoming.text(piece))]
     return [message for text in texts for message in parser.feed(text)]
 
 
 def pasted(text: str) -> bytes:
-    """What a terminal sends for a paste."""
+    """Return the bytes that a terminal sends for a paste."""
     return (PASTE_START + text + PASTE_END).encode()
 
 
@@ -77,7 +77,7 @@ def test_a_paste_without_sequences_is_left_as_it_is() -> None:
 )
 def test_answers_that_were_not_asked_for_press_no_keys(answer: str) -> None:
     assert said(messages(f"a\x1b{answer}b".encode())) == ["a", "b"]
-    # One alone is no end of what is typed.
+    # One alone does not end the typed text.
     assert said(messages(f"\x1b{answer}".encode(), b"b")) == ["b"]
 
 
@@ -233,14 +233,14 @@ def test_what_was_written_has_arrived_when_the_terminal_answers_behind_it() -> N
     early = arrivals.mark(100.0 + FIRST_ANSWER_S / 2)
     assert arrivals.has_arrived(early, 100.1) is False
     arrivals.answered(100.6)
-    # That was the answer to the question with which the terminal was taken.
+    # That was the answer to the question asked when the terminal was taken.
     assert arrivals.has_arrived(early, 110.0) is False
     arrivals.answered(110.0)
     assert arrivals.has_arrived(early, 110.0) is True
     late = arrivals.mark(200.0)
     assert arrivals.has_arrived(late, 200.0 + LONGEST_ANSWER_S) is False
     assert len(asked) == 3
-    # One that nobody asked for is none to what is asked next.
+    # An answer without a question does not answer the next question.
     arrivals.answered(290.0)
     arrivals.answered(290.0)
     assert arrivals.has_arrived(arrivals.mark(300.0), 300.0) is False
@@ -251,7 +251,7 @@ def test_a_terminal_that_does_not_answer_is_not_waited_for() -> None:
     mark = arrivals.mark(100.0)
     assert arrivals.has_arrived(mark, 100.0 + FIRST_ANSWER_S) is None
     assert arrivals.mark(100.0 + FIRST_ANSWER_S) == 0
-    # It was slow.
+    # The terminal was slow.
     late = 101.0 + FIRST_ANSWER_S
     arrivals.answered(late)
     assert arrivals.has_arrived(arrivals.mark(late), late) is False
@@ -270,7 +270,7 @@ def test_a_terminal_is_given_up_when_keys_come_over_the_line_and_no_answer() -> 
     assert arrivals.has_arrived(mark, 5001.1) is True
     mark = arrivals.mark(5002.0)
     assert arrivals.has_arrived(mark, 5003.0 + LONGEST_ANSWER_S + LAST_ANSWER_S) is False
-    # It has become another one.
+    # The terminal has become another one.
     for at in (0.0, LAST_ANSWER_S - 1.0):
         arrivals.key_read(6000.0 + at)
     assert arrivals.has_arrived(mark, 6000.0 + LAST_ANSWER_S) is False
@@ -309,7 +309,7 @@ def test_what_is_answered_behind_a_stop_may_have_been_asked_before_it() -> None:
     while not arrivals.has_arrived(late, 110.5):
         arrivals.answered(110.5)
         n_answers += 1
-    # Two that came yet, and three to what was asked first behind the stop, would not be enough; and all can come without these two.
+    # Two late answers, and three to the first questions after the stop, would not be enough; without these two, all can arrive.
     assert 2 + 3 < n_answers <= n_asked - 3
 
 
@@ -322,7 +322,7 @@ def test_what_was_asked_before_a_stop_is_not_waited_for_for_ever() -> None:
     arrivals.mark(110.1)
     for _ in range(len(asked) - 2):
         arrivals.answered(110.2)
-    # One of six was lost, or all have come: then each is asked once again.
+    # One of six was lost, or all have come; then each is asked once again.
     n_before = len(asked)
     late = arrivals.mark(111.0)
     assert len(asked) == n_before + 2

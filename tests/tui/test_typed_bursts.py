@@ -12,7 +12,7 @@ NEAR, FAR = BURST_S / 4, BURST_S * 4
 
 
 def told(*reads: tuple[float, str]) -> list[str]:
-    """What is handed on of texts that are read so many seconds behind one another: pastes in angle brackets, else keys."""
+    """Return the keys and pastes of texts that are read so many seconds after one another: pastes in angle brackets."""
     bursts, parser, now = Bursts(), KeyParser(), 0.0
     found: list[object] = []
     for after_s, text in reads:

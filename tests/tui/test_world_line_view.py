@@ -20,7 +20,7 @@ LINE = left_line(2, "rewind", 4, at="", tokens_before=47_200, messages=14, share
 
 @asynccontextmanager
 async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
-    """A world line on view."""
+    """Yield the app with a visible world line."""
     async with still_screen(home) as one:
         view = WorldLineView(LINE, str(home))
         one.screen.bench.line = view

@@ -39,7 +39,7 @@ from kimi_tui.wire.events import ApprovalRequest, RequestKind
 
 @pytest.fixture(autouse=True)
 def settle_s(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Letters answer at once, but where it is said how long they wait."""
+    """Let letters answer at once, unless a test says how long they wait."""
     monkeypatch.setattr(LetterRun, "DEBOUNCE_S", getattr(request, "param", 0.0))
 
 
@@ -173,7 +173,7 @@ class QuietAlready(QuietKeyboard):
     """A keyboard that was quiet for long."""
 
     def restart(self, now: float) -> None:
-        """It stays so."""
+        """Do nothing: the keyboard stays quiet."""
 
 
 class Desk(App[None]):
@@ -214,12 +214,12 @@ class Desk(App[None]):
         self.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
 
     def text(self) -> str:
-        """What the panel shows."""
+        """Return the text of the panel."""
         return str(self.panel.render())
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Keys, one after another; behind one that opens the field when that can be seen."""
+    """Press keys, one after another; after a key that opens the field, wait until that is visible."""
     assert isinstance(pilot.app, Desk)
     panel = pilot.app.panel
     for key in keys:
@@ -238,7 +238,7 @@ async def test_a_key_that_comes_too_early_answers_nothing() -> None:
         await press(pilot, "y", "enter", "n", *"x" * 9)
         assert desk.answers == []
         assert not desk.panel.accepts_keys
-        # One timer looks whether it is quiet, however long a key is held.
+        # Only one timer checks for quiet, however long a key is held.
         assert len(desk.panel._timers) <= before + 1  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
         await press(pilot, "y")
@@ -327,7 +327,7 @@ async def test_prose_that_begins_with_an_answer_is_none() -> None:
                 await until(pilot, lambda words=words: "".join(desk.written) == words)  # noqa: B023
                 desk.written.clear()
                 await pilot.pause(0.3)
-            # Whatever else is pressed behind a letter says that it was none; a letter of no answer is nothing.
+            # Any other key after a letter shows that it was no answer; a letter without an answer does nothing.
             for key in ("down", "escape", "pagedown"):
                 typed(desk, "n")
                 desk.post_message(events.Key(key, None))
@@ -344,17 +344,17 @@ async def test_a_letter_answers_when_it_has_settled() -> None:
     async with desk.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: not desk.panel._paint.waits)  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
-        # One that is held is one, and answers when it is let go.
+        # A held letter counts once, and answers when it is released.
         typed(desk, "nnnn")
         await pilot.pause()
         assert desk.answers == []
         await until(pilot, lambda: desk.answers == [("no", "")])
-        # Enter behind it ends the answer.
+        # Enter after the letter confirms it as an answer.
         typed(desk, "y")
         desk.post_message(events.Key("enter", "\r"))
         await pilot.pause()
         assert desk.answers[1:] == [("once", "")]
-        # Where the program was stopped meanwhile, that is known before the letter acts.
+        # If the program was stopped meanwhile, that is known before the letter acts.
         typed(desk, "y")
         await pilot.pause()
         time.sleep(0.6)  # noqa: ASYNC251
@@ -362,11 +362,11 @@ async def test_a_letter_answers_when_it_has_settled() -> None:
         desk.panel.restart_wait()
         await pilot.pause(0.6)
         assert desk.answers[2:] == []
-        # What goes on with what was written before there was a question is prose at once.
+        # A letter that continues a text from before the question is prose at once.
         desk.panel._letters.continue_prose(time.monotonic())  # pyright: ignore[reportPrivateUsage]
         typed(desk, "n")
         await until(pilot, lambda: desk.written == ["n"])
-        # What is typed right behind the key that opens the field goes into it.
+        # Text that is typed right after the key that opens the field goes into it.
         await pilot.pause(0.3)
         desk.post_message(events.Key("ctrl+g", None))
         typed(desk, "a")
@@ -534,7 +534,7 @@ async def test_a_yes_past_the_middle_is_asked_for_twice(
             await press(pilot, "c", "escape")
         await press(pilot, key)
         assert desk.answers == [("once", "Yes" if kind == "plan" else "")]
-        # Who goes back to where they were has read all of it.
+        # A user who scrolls back to where they were has read all of it.
     desk = Desk(request("\n".join(f"echo {n}" for n in range(50)), kind=kind, options=("Yes",)))
     async with desk.run_test(size=size) as pilot:
         desk.wait_out()
@@ -814,7 +814,7 @@ async def test_what_a_question_leaves_to_the_agent_need_not_be_read() -> None:
         desk.wait_out()
         assert "1  a: x" in desk.text()
         await press(pilot, "end")
-        # What has the words of another answer is shown, too.
+        # A text that has the words of another answer is shown, too.
         assert "a: y" in desk.text()
         await press(pilot, "n")
         assert desk.answers == [("once", "")]
@@ -880,7 +880,7 @@ def row_of(desk: Desk, words: str) -> int:
 
 
 def field(desk: Desk) -> PromptArea:
-    """Where the person writes."""
+    """Return the field in which the user writes."""
     return desk.panel.query_one(PromptArea)
 
 

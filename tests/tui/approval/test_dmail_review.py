@@ -35,7 +35,7 @@ def mail(text: str, checkpoint_id: int) -> Any:
 
 
 def told(server: ChatServer) -> str:
-    """What the newest request said, without the system prompt."""
+    """Return the text of the newest request, without the system prompt."""
     return str(server.requests[-1].body["messages"][1:])
 
 
@@ -61,13 +61,13 @@ async def test_a_letter_is_changed_before_it_is_sent(
         await a_letter(one, server)
         await asked(one)
         await one.sees("waits for you")
-        # As before a rewind: what it takes and frees, in words, on the gauge and in the chat.
+        # As before a rewind, its cost is shown in words, on the gauge and in the chat.
         shown = await one.sees("Takes back 2 steps, 4 messages; frees ~")
         assert "goes back from #2; the files stay; it can be undone" in shown
         await one.until(lambda: one.screen.transcript._dropped_from == 1)  # pyright: ignore[reportPrivateUsage]
         gauge = next(row for row in shown.split("\n") if " / 32.0k" in row)
         assert "→" in gauge
-        # Another question behind it changes nothing of that.
+        # Another question after it changes nothing.
         soul = one.screen.conversation.soul
         assert soul is not None
         foreseen: list[bool] = []
@@ -121,7 +121,7 @@ async def test_what_a_letter_takes_is_not_told_when_nobody_asks_any_more(
         await told_of.wait()
         await one.pilot.pause()
         assert "no checkpoint" not in one.text()
-        # Where it is still asked, it is said in one line what cannot be shown.
+        # If the question is still asked, one line says which part cannot be shown.
         server.script(mail("Nothing is there.", 1))
         await one.say("again")
         await one.sees("There is no #1 here for this D-Mail.")
@@ -173,7 +173,7 @@ async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> N
         await one.sees("On it.")
         await one.idle()
         assert "Worth keeping." in told(server)
-        # Of what was folded away only the facts for the letter tell.
+        # Only the facts for the D-Mail tell about the folded part.
         roles = [m["role"] for m in server.requests[-1].body["messages"]]
         assert roles.count("tool") == 1
         for _ in range(2):
@@ -188,7 +188,7 @@ async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> N
             one.screen.conversation.rebuild()
             await one.until(lambda: one.screen.transcript.blocks[0] is not blocks[0])  # noqa: B023
             await one.until(lambda: is_drawn(one.screen.transcript))
-        # All of it comes back, and the pin is where it was.
+        # The whole part comes back, and the pin is where it was.
         await one.say("/undo")
         await one.confirm("u", "Undo the D-Mail")
         await one.sees("Not worth it.")

@@ -88,7 +88,7 @@ ANSWERS: tuple[tuple[tuple[str, ...], Mode, str], ...] = (
     (("e", *"How?", "enter"), "plan", "How?"),
     (("c", "end", *"More.", "enter"), "edits", "but changed the plan"),
 )
-"""Keys, the mode behind them, and what the agent is told."""
+"""Keys, the mode after them, and the text for the agent."""
 
 
 async def test_answers_to_a_plan(home: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) ->
         await one.sees("The agent now makes a plan")
         await one.say("Mend the quotes")
         await one.sees("if you change it: ask before each change")
-        # Once round, while the question stands: the mode before plan mode is another one by then.
+        # The mode goes through all values while the question is open, so the mode before plan mode is another one by then.
         await one.pilot.press("shift+tab", "shift+tab", "shift+tab")
         await one.until(lambda: one.screen.conversation.state.mode == "plan")
         assert "if you change it: ask before each change" in one.text()
@@ -141,7 +141,7 @@ async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) ->
 
 
 async def test_several_of_what_is_offered_are_an_answer(home: Path) -> None:
-    # As other agents' tools of this name are called.
+    # Other agents call their tools of this name like this.
     asked = {"header": "Checks", "multiSelect": True, "question": "Which checks?"}
     asked["options"] = [{"label": one} for one in ("ruff", "types", "tests; slow ones")]
     async with ChatServer() as server, desk(home, server.base_url) as one:

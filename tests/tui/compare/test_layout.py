@@ -20,7 +20,7 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
 
 
 def said(text: str, checkpoint: int = 1) -> AgentBlock:
-    """What the agent said."""
+    """Return an answer of the agent."""
     block = AgentBlock(checkpoint, checkpoint, f"u{checkpoint}", open=False)
     block.stream.add(text)
     block.stream.end()

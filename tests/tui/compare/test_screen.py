@@ -18,7 +18,7 @@ from kimi_tui.wire.events import EventRecord, TextPart
 
 
 def said(text: str) -> EventRecord:
-    """What the agent said."""
+    """Return the event of an answer of the agent."""
     return EventRecord(1, 0.0, TextPart(text))
 
 
@@ -110,7 +110,7 @@ async def test_what_is_unfolded_stays_as_it_was_until_it_is_measured(
         for is_unfolded in (True, False):
             shown = one.text()
             sides.toggle()
-            # It may be painted at any time.
+            # The change may be painted at any time.
             assert one.text() == shown
             await one.until(lambda unfolded=is_unfolded: ("Part 9" in one.text()) is unfolded)
     assert "A fault" not in caplog.text

@@ -67,7 +67,7 @@ async def test_what_is_on_view_is_painted_and_all_of_it_can_be_selected(
         await one.sees("put back what was cut")
 
         def shown() -> list[str]:
-            # Not the screen behind it, where something may still come.
+            # The screen behind it, where something may still change, is left out.
             left, top, width, height = one.app.screen.find_widget(text).visible_region
             rows = one.text().split("\n")[top : top + height]
             return [row[left : left + width] for row in rows]
@@ -151,7 +151,7 @@ def test_the_help_names_every_command(glyphs: object) -> None:
 
 
 def helped(keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What the help says of each key, by area."""
+    """Return the help's text on each key, by area."""
     return {title: dict(pairs) for title, pairs in sections(COMMANDS, keys, UNICODE)}
 
 
@@ -222,7 +222,7 @@ def test_help_and_footer_follow_the_configuration() -> None:
     assert not said["Prompt"].get("Enter", "").startswith("send")
     assert "x" in said["Chat"]
     assert "z, U" in said["Timeline"]
-    # Where it does something else, it breaks no line.
+    # A key with another action breaks no row.
     taken = dict(hints("prompt", SessionState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
     assert taken["Ctrl+J"] == "new line"
     assert dict(hints("prompt", SessionState(), {}, UNICODE, 0.0))["Enter"] == "send"

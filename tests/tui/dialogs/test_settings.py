@@ -35,7 +35,7 @@ async def choose(one: Desk, key: str) -> None:
 
 
 def refused(path: Path, *_: object, **__: object) -> Config:
-    """What the system says of a file that cannot be written."""
+    """Raise the system's error for a file that cannot be written."""
     raise PermissionError(errno.EPERM, "Operation not permitted", str(path.parent / ".config.tmp"))
 
 
@@ -59,7 +59,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         await choose(one, "loop_control.max_steps")
         await one.pilot.press("enter")
         await one.sees("Empty: the default.")
-        # What is wrong stays in the field, to be mended there.
+        # A wrong value stays in the field, to be corrected there.
         for text, words in (("many", "must be a number"), ("0", "from 1"), ("12", "Kept.")):
             await one.pilot.press("ctrl+a", "ctrl+k", *text, "enter")
             await one.sees(words)
@@ -77,7 +77,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         await one.sees("Press the key.")
         await one.pilot.press("tab", "enter")
         await one.sees("which is the key of complete")
-        # It is no answer yet.
+        # The text is no answer yet.
         assert "keep" not in one.text()
         await one.pilot.press("backspace")
         await one.sees("Press the key.")
@@ -96,7 +96,7 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         await one.pilot.press("right", "right", "right", "right")
         assert one.app.theme == "kimi-atom-one-dark"
         await one.sees("atom-one-dark  tried")
-        # Of many choices those around the chosen one, and all that is said of them.
+        # Of many choices, those around the chosen one are shown, with the complete description.
         assert f"One of {len(THEMES)}: " in one.text()
         assert "light, 16, atom-one-dark, atom-one-light, " in one.text()
         assert "A change holds at once." in one.text()
@@ -137,7 +137,7 @@ async def test_picture(
     picture: Pictures,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # No engine, whose figures would stand behind it.
+    # There is no engine, since its figures would be behind the screen.
     monkeypatch.setattr(MainScreen, "_open", lambda self: self.bench.views)
     monkeypatch.setenv("HOME", str(home))
     config = Config(theme="light" if size == (80, 24) else "dark", reduced_motion=True)

@@ -80,11 +80,11 @@ async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
         page = TextDialog(question)
         one.app.push_screen(page, answers.append)
         await one.until(lambda: page.area.has_focus)
-        # As the second Enter behind the one that opened it.
+        # This imitates a second Enter after the one that opened the dialog.
         await one.pilot.press("enter")
         await one.sees("That came too early: press it again.")
         assert answers == []
-        # As what was typed while the program was stopped.
+        # This imitates keys that were typed while the program was stopped.
         monkeypatch.setattr(TextDialog, "QUIET_S", 0.2)
         await asyncio.sleep(0.3)
         page.ignore_early_keys()

@@ -49,7 +49,7 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         await one.until(lambda: not prompt.hint)
         assert "goes back to any step" not in one.text()
         await one.until(lambda: read_seen(hints_file(home)) == {"turn"})
-        # What is sent while the agent works says how to have it back.
+        # A message that is sent while the agent works brings the hint on how to take it back.
         await one.say("Second")
         await one.until(lambda: len(server.requests) == 2)
         await one.say("and that")
@@ -129,6 +129,6 @@ def test_what_stands_in_the_file_is_believed_as_far_as_it_is_known(tmp_path: Pat
     path.unlink()
     os.mkfifo(path)
     assert read_seen(path) == set()
-    # What is no folder costs only the memory.
+    # If there is no folder, only the memory of the hint is lost.
     (tmp_path / "file").write_text("")
     keep_seen(tmp_path / "file" / "hints.json", "turn")

@@ -118,7 +118,7 @@ def test_the_end_of_the_demo_names_a_command_that_works_here(
     found.chmod(0o700)
     monkeypatch.setenv("PATH", str(found.parent))
     assert demo_end().endswith("then kimi-tui in the folder of your project.")
-    # As after `make run`: nothing of that name on the path.
+    # After `make run` the path has no program of that name.
     monkeypatch.setenv("PATH", str(tmp_path))
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()

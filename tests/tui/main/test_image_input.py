@@ -78,7 +78,7 @@ async def paste(one: Desk, text: str, becomes: str) -> None:
         "~/a b.png",
         "a b.png",
         "./a\\ b.png",
-        # As Windows copies a path, and as text of a page may be framed.
+        # Windows copies a path like this, and text of a page may be framed like this.
         "\u202a{home}/a b.png",
         "\ufeff'{home}/a b.png'\u202c",
     ],
@@ -138,7 +138,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         area = one.screen.prompt.area
         await one.pilot.press(*"what ")
         await paste(one, f"{home}/shot.png", f"what {CHIP} ")
-        # As one: Backspace behind it removes it, a word is cut as one, Enter in it opens it.
+        # A chip is one unit: Backspace after it removes it, cutting a word cuts it, Enter in it opens it.
         await one.pilot.press("backspace", "backspace")
         assert area.text == "what "
         await paste(one, str(home / "shot.png"), f"what {CHIP} ")
@@ -163,7 +163,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         assert [image.name for image in block.images] == ["shot.png"]
         await one.until(lambda: "▀▀▀" in one.text())
         await one.idle()
-        # The arrows bring it back, with the image behind it; a file of the folder is chosen in the menu.
+        # The arrows bring the message back, with its image; a file of the folder is chosen in the menu.
         await one.pilot.press("up")
         assert area.text == f"what {CHIP} is it"
         area.put("now @own")
@@ -205,7 +205,7 @@ async def test_an_image_that_comes_between_enter_and_its_message_goes_with_it(
         area, path = one.screen.prompt.area, f"{home}/shot.png"
         area.post_message(events.Paste(path))
         await one.until(lambda: bool(one.screen.image_input._reading))
-        # What Enter does, in two steps.
+        # These are the two steps of Enter.
         written = area.take()
         may_read.set()
         await asyncio.wait(one.screen.image_input._reading)
@@ -213,7 +213,7 @@ async def test_an_image_that_comes_between_enter_and_its_message_goes_with_it(
         await one.sees("I see.")
         assert len(shown_images(server.requests[0].body)) == 1
         await one.idle()
-        # It was for that message alone.
+        # The image was for that message alone.
         await one.say(f"read {path}")
         await one.sees("And I have read.")
         assert len(shown_images(server.requests[1].body)) == 1
@@ -241,7 +241,7 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         await one.sees("two")
         assert "and [image clipboard 40x30" in json.dumps(server.requests[1].body)
         await one.idle()
-        # Also where all of it is typed faster than anything can be read.
+        # The same holds if everything is typed faster than it can be read.
         server.script(say("four"))
         for key in ("a", "ctrl+v", "b", "enter"):
             area.post_message(events.Key(key, key if len(key) == 1 else None))
@@ -283,7 +283,7 @@ async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
         server.script(say("A red box."), say("A blue box."))
         await one.ready()
         area = one.screen.prompt.area
-        # What was sent with the first one waits, and the second one stands in the field.
+        # The message with the first image waits, and the second image is in the field.
         for key in ("ctrl+v", "enter", "ctrl+v"):
             area.post_message(events.Key(key, None))
         await one.until(lambda: area.text.startswith("[reading the clipboard"))
@@ -293,7 +293,7 @@ async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
         assert "clipboard 10x10" in json.dumps(server.requests[0].body)
         assert area.text == "[image clipboard 20x20 ~1] "
         await one.idle()
-        # One that is deleted before it comes is no part of the next message.
+        # An image that is deleted before it arrives is not part of the next message.
         area.put("")
         await one.pilot.press("ctrl+v", "ctrl+u")
         later[30].set()
@@ -324,7 +324,7 @@ async def test_what_is_sent_right_behind_an_image_comes_after_it(home: Path) -> 
         ]
         assert said == [f"{CHIP} a", "b", "c"]
         assert len(shown_images(server.requests[0].body)) == 1
-        # What the session is called has words, and no chip; nor have the rows of the timeline.
+        # The title has the words and no chip, and so have the rows of the timeline.
         assert one.screen.conversation.state.title == "a"
         model = one.screen.bench.views.timeline.model
         assert model is not None
@@ -354,7 +354,7 @@ async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
         assert drafts is not None
         await drafts.give_back()
         await one.sees("Not kept with the draft: [image gone.png 4x4 ~1]")
-        # It goes along into another session.
+        # The image goes along into another session.
         area.put(CHIP)
         before = one.screen
         before.action_command("new")

@@ -155,7 +155,7 @@ async def test_a_terminal_with_graphics_draws_it_itself(
         assert "▀▀" not in running.export_screenshot()
         await pilot.resize_terminal(60, 20)
         if graphics == "kitty":
-            # What covers the old place goes before the new one is drawn, and nothing is left behind.
+            # The old image is deleted before the new one is drawn, so that nothing of it stays on the screen.
             number = first.partition("i=")[2].partition(",")[0]
             assert f"d=I,i={number}," in await until(2)
             assert (await until(3)).startswith(begins)

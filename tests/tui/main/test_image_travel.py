@@ -76,7 +76,7 @@ async def test_an_image_is_there_wherever_its_message_is(
             await one.confirm("enter")
             await one.sees("small")
             assert await asked(one, server, "what else", "nothing") == [URL]
-            # A D-Mail to behind where it was said takes the place of what came after.
+            # A D-Mail to after the message takes the place of the later messages.
             server.script(say("so be it"))
             await one.say("/dmail 3 look again")
             await one.confirm("enter", "Takes back")
@@ -106,7 +106,7 @@ async def test_an_image_is_there_wherever_its_message_is(
                 lambda: one.screen is not before and one.screen.conversation.state.ready
             )
             assert await asked(one, server, "in the fork", "forked") == [URL]
-            # What is summed up is seen once more.
+            # The image is sent once more for the summary.
             server.script(say("A box was seen."))
             await one.say("/compact")
             await one.sees("A box was seen.")
@@ -115,7 +115,7 @@ async def test_an_image_is_there_wherever_its_message_is(
             soul = one.screen.conversation.soul
             assert soul is not None
             forked = soul.session.id
-            # Of its rows none was drawn as one that failed, not even as they went.
+            # None of its rows was drawn as a failed one, not even while they went away.
             assert "A fault" not in caplog.text
         async with desk(home, server.base_url, capabilities=SEES, resume=forked) as one:
             await one.ready()

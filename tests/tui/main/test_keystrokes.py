@@ -1,4 +1,4 @@
-"""Where what is typed lands: in the prompt, whatever was clicked, but in what was opened for its letters."""
+"""The destination of typed text: the prompt, whatever was clicked, unless something was opened for its letters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
 
 
 def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
-    """What must not change by typing."""
+    """Return the facts that must not change by typing."""
     screen = one.screen
     soul = screen.conversation.soul
     model = screen.bench.views.timeline.model
@@ -99,7 +99,7 @@ async def test_what_is_typed_after_any_click_lands_in_the_prompt(
         before = facts(one, server)
         chance = random.Random(seed)
         rows = one.text().split("\n")
-        # Where something can be clicked, and anywhere.
+        # These are all places where a click has an effect, and some others.
         marks = [
             (x, y) for y, row in enumerate(rows) for x, sign in enumerate(row) if sign in "#◊▸⌄●•✓"
         ]
@@ -138,7 +138,7 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
         assert "Space unfold" in shown
         await one.pilot.press("k", "k", "j")
         assert chat.has_focus
-        # A letter that is no key of the chat is nothing alone; with others behind it, it begins a word.
+        # A single letter that is no key of the chat does nothing; with others after it, it begins a word.
         typed(one, "h")
         await one.sees("h is no key here.")
         assert area.text == ""
@@ -275,7 +275,7 @@ async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
         for words in ("for real now", "do it", "/help", "just do it", "Rd"):
             shown = await a_preview(one)
             await one.until(lambda shown=shown: shown.accepts_keys)
-            # Read close behind one another, and handled late.
+            # The keys were read close after one another, and are handled late.
             typed(one, words, before_s=5.0)
             await one.until(lambda words=words: one.screen.prompt.area.text == words)
             assert one.app.screen is one.screen
@@ -332,7 +332,7 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
         await on_timeline()
         typed(one, "uU", gap_s=0.4)
         await one.until(lambda: acted[10:] == ["undo", "redo"])
-        # One that is no key does nothing alone, and is in no command that is typed later; a sign begins one.
+        # A single letter that is no key does nothing, and is in no command that is typed later; a sign begins a command.
         typed(one, "g")
         await one.sees("g is no key here.")
         assert pane.has_keys
@@ -347,7 +347,7 @@ async def test_a_key_acts_only_by_what_it_is_bound_to_where_it_was_pressed(home:
         await one.pilot.press(*"kept", "space")
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
-        # No key of the timeline: on its way up when the word behind it gives the keys to the prompt.
+        # These are no keys of the timeline: they are on their way up when the word after them gives the keys to the prompt.
         for name, character in (("ctrl+u", None), *((letter, letter) for letter in "word")):
             event = events.Key(name, character)
             event.set_sender(one.app)
@@ -401,7 +401,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: one.app.screen is one.screen)
         await one.sees("In the prompt: yes, do")
         await one.pilot.pause()
-        # What comes after a while is another word.
+        # Letters after a while are another word.
         one.screen.keystrokes.written_at -= 1.0
         typed(one, "yay")
         await one.until(lambda: area.text == "yes, do yay")
@@ -409,7 +409,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: area.text == "yes, do yay \ny")
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
-        # The question keeps the keys; Enter behind it sends and opens nothing, and gives them back to the answers.
+        # The question keeps the keys; Enter after it sends and opens nothing, and gives the keys back to the answers.
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.pilot.press("enter")
@@ -419,16 +419,16 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
             await one.until(lambda: panel.accepts_keys)
             typed(one, words)
             await one.until(lambda words=words: area.text == words)
-            # However slowly it goes on, no letter of it answers.
+            # However slowly the text continues, none of its letters answers.
             await one.until(lambda: panel.accepts_keys)
-            # It goes on with the same word, however long that took.
+            # The same word continues, however long that took.
             one.screen.keystrokes.written_at = time.monotonic()
             await one.pilot.press("a", "backspace", "enter")
             assert area.text == words
             assert panel.has_focus
             assert one.app.screen is one.screen
             assert one.screen.conversation.state.approvals
-        # However late it comes, though a block of the chat is chosen that it would open.
+        # The paste goes there however late it comes, although a block of the chat is chosen that it would open.
         one.screen.bench.focus_chat()
         one.app.post_message(events.Paste("late"))
         await one.until(lambda: area.text == "y late")
@@ -522,7 +522,7 @@ async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
         await one.until(lambda: timeline.has_focus)
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.prompt.area.has_focus)
-        # Whoever leaves the timeline as they came finds its newest turn again.
+        # A user who leaves the timeline as they came finds its newest turn again.
         await one.pilot.press("ctrl+t", "end", "ctrl+t", "ctrl+t")
         await one.until(lambda: timeline.has_focus)
         row = timeline._view.selected_row()  # pyright: ignore[reportPrivateUsage]
@@ -542,7 +542,8 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
     async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
         before = facts(one, server)
         shown = await a_preview(one)
-        # Typed behind what opened it, before it could be seen: it chooses its row, and answers nothing.
+        # The letter was typed after the key that opened the preview, before it could be seen: it chooses its row, and answers
+        # nothing.
         typed(one, "d", before_s=1.0)
         await one.sees("That key came too early: press it again")
         await one.sees("▌ d  Send a D-Mail here")
@@ -557,14 +558,14 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         typed(one, "d")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("escape")
-        # A held key is one letter; Enter behind a letter waits for another.
+        # A held key is one letter; Enter after a letter waits for another Enter.
         shown = await a_preview(one)
         await one.until(lambda: shown.accepts_keys)
         typed(one, "nn")
         await one.pilot.press("enter", "escape")
         await one.until(lambda: one.app.screen is one.screen)
         assert facts(one, server) == before
-        # What goes on with what stands in the prompt is no answer either.
+        # Text that continues the prompt is no answer either.
         shown = await a_preview(one)
         await one.pilot.press("escape")
         one.screen.bench.focus_prompt()
@@ -594,7 +595,7 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
             return shown._quiet is not None  # pyright: ignore[reportPrivateUsage]
 
         await one.until(can_be_seen)
-        # Who was away has to look again, whatever they saw before.
+        # A user who was away has to look again, whatever they saw before.
         await one.pilot.press("down", "up")
         for back in (InputResumed(), events.AppFocus()):
             one.app.post_message(back)
@@ -602,7 +603,7 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
             assert one.app.screen is shown
             await one.until(can_be_seen)
         assert facts(one, server) == before
-        # Who has moved about in it has seen it, but not by keys that were read before it could be seen.
+        # A user who has moved about in it has seen it, but not by keys that were read before it could be seen.
         early = events.Key("down", None)
         one.app.post_message(InputResumed())
         watch = shown._paint  # pyright: ignore[reportPrivateUsage]
@@ -632,7 +633,7 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.until(lambda: not one.screen.bench.reading)
         assert one.screen.prompt.area.text == "just"
         one.screen.prompt.area.put("")
-        # It bears its name wherever it is spoken of.
+        # The line has its name wherever it is mentioned.
         await one.say("/worldline 1")
         await one.sees("Reading world line 1 (Read a.txt). Esc returns to now.")
         assert name_of(one.screen.parts, Target(0, 1)) == "#0 of world line 1 (Read a.txt)"

@@ -38,7 +38,7 @@ def home(tmp_path: Path, session: LongSession, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest_asyncio.fixture
 async def server() -> AsyncIterator[ChatServer]:
-    """The model."""
+    """The server of the model."""
     async with ChatServer() as running:
         yield running
 
@@ -58,7 +58,7 @@ def pictures(picture: Pictures) -> Views:
 
 
 class Views:
-    """What a view looks like on this session, in the widest terminal and, where the view has no other, in the narrowest."""
+    """The picture of a view of this session, in the widest terminal and, if the view has no other, in the narrowest."""
 
     def __init__(self, picture: Pictures) -> None:
         self._picture = picture
@@ -125,7 +125,7 @@ async def test_chat_and_timeline(one: Desk, pictures: Views) -> None:
     await one.until(lambda: any("5   " in row and "╯" in row for row in rows(one)))
     await one.sees("◊ World line")  # the row that is selected shows it
     await pictures.of(one, "timeline")
-    # Where the rows are fewer, what is selected is still among them.
+    # The selection is still among the rows if there are fewer of them.
     await one.pilot.resize_terminal(60, 20)
     await one.sees("5   ")
     await one.pilot.resize_terminal(120, 40)
@@ -200,7 +200,7 @@ async def test_a_letter_of_ones_own(one: Desk, pictures: Views) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     await click(one, "Send a D-Mail here", x=0)
-    # What becomes of the files is asked before it is written.
+    # The question about the files comes before the D-Mail is written.
     await one.sees("D-Mail; files come back")
     await one.pilot.press("d")
     await one.until(lambda: isinstance(one.app.screen, TextDialog))

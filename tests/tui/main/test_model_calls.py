@@ -219,7 +219,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         assert server.requests[2].body["chat_template_kwargs"] == {"enable_thinking": False}
         await one.say("/thinking")
         await one.sees("kimi-test is not asked to think. /thinking takes on or off.")
-        # It holds here, with whichever model, and in no other folder.
+        # The setting holds here, with any model, and in no other folder.
         inside = launch_of(Options(work_dir=str(home / "app")))
         assert inside.given["default_thinking"] == ("off", "this folder")
         assert "default_model" not in inside.given
@@ -324,7 +324,7 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
             )
             assert not server.requests
             await one.sees("kimi-test lean")
-            # One key, and the larger model is used.
+            # After one key the larger model is used.
             made = {"name": "kimi-test:32k", "context_length": 32_768}
             server.models = ["kimi-test", "kimi-test:32k"]
             server.route("GET", "/api/ps", reply({"models": [loaded, made]}))
@@ -377,7 +377,7 @@ async def test_what_the_engine_has_to_say_is_shown_and_its_estimates_are_in_the_
         shown = await one.sees("Model call failed")
         assert "402: No credit left" in shown
         await one.idle()
-        # What is in no context is not on the screen either.
+        # A text that is in no context is not on the screen either.
         assert "half of it" not in one.text()
         assert stored(home)[-1]["role"] == "user"
 

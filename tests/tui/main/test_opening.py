@@ -111,7 +111,7 @@ async def test_a_session_that_is_read_is_not_called_a_new_one(
 async def open_elsewhere(
     home: Path, monkeypatch: pytest.MonkeyPatch, offered_s: float
 ) -> AsyncGenerator[tuple[Desk, SessionLock, ChatServer]]:
-    """A session that is to be continued while something else has it open."""
+    """Yield a session that is to be continued while another program has it open."""
     monkeypatch.setattr(opening, "OPEN_ELSEWHERE_S", offered_s)
     async with ChatServer() as server:
         server.script(say("The first answer."))
@@ -134,7 +134,7 @@ async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
 ) -> None:
     async with open_elsewhere(home, monkeypatch, 60.0) as (one, lock, _):
         shown = await one.sees("“A first question” is open in another program")
-        # It is not shown as if it were here.
+        # The session is not shown as if it were open here.
         assert "The first answer." not in shown
         lock.release()
         await one.ready()
@@ -447,7 +447,7 @@ async def test_the_window_that_the_server_told_is_known_at_the_next_start(home: 
             await one.ready()
             await one.sees("131k")
             await one.until((home / "windows.json").exists)
-    # It does not answer at first.
+    # The server does not answer at first.
     provider = await provider_of(launch, "id")
     assert (provider.info.window, provider.info.window_estimated) == (131_000, True)
     await provider.aclose()

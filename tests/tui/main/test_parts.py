@@ -32,7 +32,7 @@ class Bare:
 
 @asynccontextmanager
 async def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Desk]:
-    """A screen whose agent has no part, and has answered once."""
+    """Yield a screen whose agent has no part, and has answered once."""
     open_soul = assembly.open_soul
 
     async def opened(**options: Any) -> Any:
@@ -60,7 +60,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         needing = {command.name for command in COMMANDS if command.needs}
         assert len(needing) == 16
         assert needing.isdisjoint(command.name for command in one.screen.commands)
-        # As a word that is no command: near ones are named, and this is not.
+        # A missing command is treated as an unknown word: similar commands are named, and this one is not.
         await one.say("/rewind")
         await one.sees("There is no command /rewind.")
         one.screen.prompt.area.put("")
@@ -81,7 +81,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         for words in ("/rewind", "/jobs", "Ctrl+B  ", "see what a rewind takes", "pin it"):
             assert words not in rows
         await one.pilot.press("escape")
-        # What needs no part works as ever.
+        # Commands that need no part still work.
         await one.say("/mode edits")
         await one.sees("accepts edits")
 

@@ -264,7 +264,7 @@ async def test_a_notice(picture: Pictures, tmp_path: Path) -> None:
             advice="No space left on device. Free some space and try again.",
         )
         await pilot.pause()
-        # It takes rows of its own: the chat makes room for it a moment later.
+        # The notice takes rows of its own, and the chat makes room for it a moment later.
         notices = screen.query_one(Notices)
         while not notices.region or screen.transcript.region.bottom > notices.region.y:
             await pilot.pause(0.01)

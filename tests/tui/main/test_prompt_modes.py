@@ -144,7 +144,7 @@ async def test_a_message_that_looks_like_a_command_stays_one(home: Path) -> None
             await one.say(f"/rewind {2 * n - 2}")
             await one.confirm("enter")
             await one.until(lambda text=text: area.text == f" {text.strip()}")
-            # It goes as a message once more, also where it was given back.
+            # It goes as a message once more, also after it was given back.
             server.script(say(f"again {n}"))
             one.screen.bench.give_back([area.take()])
             await one.pilot.press("enter")
@@ -168,7 +168,7 @@ async def test_a_note_is_asked_about_and_then_written(home: Path) -> None:
         await one.pilot.press("enter")
         await one.sees("Noted in")
         assert notes.read_text() == "# About\nno end\n- use tabs\n"
-        # As other agents' users write it; without words nothing is noted, and nothing is sent.
+        # Users of other agents write it like this; without words nothing is noted, and nothing is sent.
         await one.pilot.press(*"# name tests well", "enter")
         await one.sees("Add this line to")
         await one.pilot.press("enter")
@@ -199,7 +199,7 @@ def test_the_editor_gets_the_draft_and_gives_it_back(tmp_path: Path) -> None:
     script.chmod(0o755)
     assert edited([str(script)], "a draft") == "a draft and more"
     assert edited(["false"], "a draft") is None
-    # One that takes its file away has written nothing: no word of a file that nobody knows.
+    # An editor that removes its file has written nothing, and the message does not mention the file.
     assert edited(["rm"], "a draft") is None
 
 
@@ -217,7 +217,7 @@ async def test_long_pastes_come_back_as_the_chips_that_they_were(home: Path) -> 
             await one.sees("Seen.")
             await one.idle()
             said = f"see {long}here"
-            # Beside a draft with a chip of the same name, which is what it was afterwards.
+            # The draft beside it has a chip of the same name, which the message's chip got afterwards.
             area.post_message(events.Paste(other))
             await one.until(lambda: area.text == "[Pasted 30 lines]")
             await one.pilot.press("home", "up")
@@ -230,7 +230,7 @@ async def test_long_pastes_come_back_as_the_chips_that_they_were(home: Path) -> 
             await one.until(lambda: area.message == said)
             assert area.text == "see [Pasted 30 lines]here"
             area.take()
-        # Of another run, where nobody knows what of it was pasted, it is one chip, which opens.
+        # A message of another run, whose pastes nobody knows, is one chip, which opens.
         async with desk(home, server.base_url) as one:
             await one.ready()
             area = one.screen.prompt.area
@@ -336,7 +336,7 @@ def test_where_no_editor_is_set_it_is_vi_or_nano(
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{work}:{programs}")
-    # One of the work folder is not run.
+    # An editor in the work folder is not run.
     assert usual_editor(work) == [str(programs / "nano")]
     (programs / "vi").write_text("#!/bin/sh\n")
     (programs / "vi").chmod(0o755)

@@ -39,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def messages(server: ChatServer, number: int = -1) -> str:
-    """What a request said, without the system prompt."""
+    """Return the text of a request, without the system prompt."""
     return str(server.requests[number].body["messages"][1:])
 
 
@@ -143,7 +143,7 @@ async def test_up_takes_the_last_queued_message_back(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Third")
         await one.pilot.press("escape")
         await one.idle()
-        # What is still queued after a stop comes back too: nothing that was typed is lost.
+        # Messages that are still queued after a stop come back too: nothing that was typed is lost.
         await one.until(lambda: one.screen.prompt.area.text == "Second\n\nThird")
 
 
@@ -222,7 +222,7 @@ async def test_what_is_written_before_an_answer_has_the_keys_after_the_timeline(
         await one.until(lambda: panel.has_focus_within and not panel.has_focus)
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
-        # Right behind each other: none may get lost on the way back.
+        # The keys come right after each other, and none may get lost on the way back.
         await one.pilot.press("escape", *" so", "enter")
         await one.sees("Done.")
         refused = [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
@@ -265,7 +265,7 @@ async def test_answers_count_only_where_the_question_has_the_keys(home: Path) ->
         await one.until(lambda: panel.has_focus)
         assert AWAY not in await one.sees("n/e answer")
         await one.until(lambda: panel.accepts_keys)
-        # What closes a page over the question, and comes right behind that, is no answer either.
+        # A key that closes a page over the question, and comes right after it, is no answer either.
         await one.pilot.press("f1")
         await one.until(lambda: one.app.screen is not one.screen)
         await one.until(lambda: panel.accepts_keys)
@@ -591,7 +591,7 @@ async def test_continue_shows_what_was_and_goes_on(home: Path) -> None:
 
 
 def spoil_the_line(home: Path) -> None:
-    """Put an unreadable line and half a record behind the only session's."""
+    """Append an unreadable line and half a record to the files of the only session."""
     (line,) = home.glob("sessions/*/*/context.jsonl")
     line.write_bytes(line.read_bytes() + b"[]\n" + b'{"role":"user","con')
 
@@ -657,7 +657,7 @@ async def test_a_session_that_is_left_before_it_is_opened_leaves_no_coroutine(ho
         opener = one.screen._opener  # pyright: ignore[reportPrivateUsage]
         assert opener is not None
         opener.cancel()
-        # One that was made and never began is warned of whenever it is collected.
+        # Python warns of a coroutine that was made and never began when it is collected.
         assert not inspect.isawaitable(opener._work)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -747,7 +747,7 @@ async def test_everything_stands_where_it_should(home: Path, size: tuple[int, in
         assert screen.bench.header.region.y == 0
         assert screen.bench.footer.region.y == height - 1
         assert screen.prompt.region.height == (3 if height >= 30 else 1)
-        # What is imported after the first paint is laid out with the next one.
+        # Widgets that are imported after the first paint are laid out with the next one.
         await one.until(lambda: screen.bench.views.gauge.region.bottom == screen.prompt.region.y)
         pane = one.screen.query_one("#timeline-pane")
         if width >= 100:

@@ -153,7 +153,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         asks = conversation.state._replace(approvals=(REVIEWED,), running=True)
         conversation._change(asks)  # pyright: ignore[reportPrivateUsage]
         await pilot.pause()
-        # What the engine would be asked for, which there is none of here.
+        # These are the facts that the engine would give, which is missing here.
         found = replace(
             UNDONE,
             target=Target(11),

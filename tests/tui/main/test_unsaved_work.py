@@ -68,7 +68,7 @@ async def turn(one: Desk, text: str, answer: str) -> None:
 
 
 async def said(folder: Path) -> list[str]:
-    """What the person said, as the files have it."""
+    """Return the user's messages in the session's files."""
     session = Session(folder, Path("/w"))
     assert not (await session.open()).sentences()
     texts = [m.text for m in session.context.messages if m.role == "user"]
@@ -276,7 +276,7 @@ async def test_a_session_that_is_open_elsewhere_is_refused_with_who_has_it(home:
                 assert "--fork" in second.app.exit_message
         finally:
             held.release()
-        # Whoever is gone holds nothing, whatever the lock file says.
+        # A program that is gone holds no lock, whatever the lock file says.
         assert (folder / "lock").exists()
         async with desk(home, server.base_url, resume="newest") as third:
             await third.ready()

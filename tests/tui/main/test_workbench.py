@@ -43,7 +43,7 @@ async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
         await rewound(one, 0, "see [Pasted 30 lines]")
         one.screen.action_command("undo")
         await one.until(lambda: area.text == "")
-        # Also where the prompt was emptied meanwhile.
+        # The same holds if the prompt was emptied meanwhile.
         area.take()
         one.screen.action_command("redo")
         await one.until(lambda: area.message == f"see {long}")
@@ -52,7 +52,7 @@ async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
         before = one.screen
         one.screen.action_command("undo")
         await one.until(lambda: area.text == "")
-        # What comes back before a draft stands there as both were written.
+        # A text that comes back before a draft is put before it, and both keep their pastes.
         area.post_message(events.Paste(f"{long}!"))
         await one.until(lambda: area.text == "[Pasted 30 lines, 2]")
         one.screen.bench.give_back([f"see {long}"])
@@ -158,7 +158,7 @@ def test_no_other_operation_touches_the_prompt(name: str) -> None:
     returned.gave(rewind := op("rewind", "a"), "old words")
     returned.changed(rewind, "old words")
     assert returned.changed(op("undo", line=1), "") is None
-    # What follows empties what could be done again, also where the same checkpoint goes.
+    # A later operation empties the redo, even if the same checkpoint goes.
     assert returned.changed(op(name, "a", line=1 if name == "jump" else 0), "") is None
     for _ in range(2):
         assert returned.changed(op("undo", line=1), "") is None

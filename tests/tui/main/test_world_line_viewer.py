@@ -1,4 +1,4 @@
-"""What a rewind would take is to be seen while rows of the timeline are selected: in the chat, in the gauge, on a world line."""
+"""The effect of a rewind is visible while rows of the timeline are selected: in the chat, in the gauge, on a world line."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_moving_over_rows_shows_what_would_go_and_leaving_shows_what_was_r
     assert "→" in gauge(one)
     assert gauge(one).split(" / ")[0] in one.text()
 
-    # One further: the turn before goes too. One back: it stays, and so does the place on the screen.
+    # One row further, the turn before goes too; one row back, it stays, and so does the place on the screen.
     await press("left_square_bracket")
     await one.until(lambda: grey(one)[:1] != shown[:1])
     assert grey(one)[0].startswith("▌   Message 1")
@@ -129,12 +129,13 @@ async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
     await press("enter")
     await one.until(lambda: "Rewound" in one.text() and not grey(one))
     await one.until(lambda: any("Words 1.11" in row for row in chat(one)))
-    # What the user wrote before is read again where they were, but what was taken away is not there any more.
+    # The user's draft is in the prompt again, but the dropped messages are not there any more.
     await press("ctrl+t", "down")
     await press("escape")
     await one.until(lambda: not grey(one))
 
-    # The line that was left: its row shows it, its steps where they are, and the live line's rows the chat again.
+    # The row of the line that was left shows it, those of its steps show where they are, and those of the live line show the
+    # chat.
     await press("ctrl+t", "home", "down")
     await one.sees("World line 1  Message 2")
     assert one.screen.bench.reading == 0
@@ -177,7 +178,7 @@ async def test_a_glance_that_is_clicked_is_read(one: Desk) -> None:
     await press("ctrl+t", "home", "down")
     await one.sees("◊ World line 1")
     await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
-    # It is named by what was said where it begins, until it is given a name.
+    # The line is named by its first message until it is given a name.
     assert "├─◊ 1   Message 3" in one.text()
     await press("b")
     await one.sees("Name world line 1")
@@ -247,7 +248,7 @@ async def test_of_what_a_dmail_would_take_the_words_of_the_user_stay(one: Desk) 
     assert one.screen.bench.views.gauge.prospect is not None
     await press("escape")
     await one.until(lambda: not grey(one) and "→" not in gauge(one))
-    # From the timeline, which greys as a rewind would: that is shown again behind it.
+    # Opened from the timeline, which greys as a rewind would, it shows that again when it is closed.
     await press("ctrl+t", "left_square_bracket")
     await one.until(lambda: "Message 2" in "".join(grey(one)))
     await press("enter")

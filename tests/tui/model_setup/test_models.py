@@ -97,7 +97,7 @@ async def test_the_list_has_the_servers_chat_models_and_narrows_by_typing(home: 
         await one.say("Hello")
         await one.sees("Large words.")
         assert server.requests[-1].body["model"] == "kimi-large"
-        # And back, by the name that it has in the configuration.
+        # The first model is chosen again, by its name in the configuration.
         await one.say("/model fast")
         await one.sees("The agent now uses kimi-test.")
         await one.until(lambda: read_config(home / "config.toml").default_model == "fast")

@@ -145,7 +145,7 @@ PASTED = (
     ("127.0.0.1:8000/v1", "127.0.0.1:8000/v1", ""),
     ("localhost", "localhost", ""),
 )
-"""What is pasted as a URL, and what of it becomes the URL and the key."""
+"""Pasted texts, each with the URL and the key that it gives."""
 
 
 async def test_a_key_that_is_pasted_as_url_is_never_shown(home: Path) -> None:
@@ -180,7 +180,7 @@ async def test_a_base_url_needs_no_scheme_and_another_one_takes_the_models_away(
             running.screen.query_one("#url", Input).value = server.base_url.removeprefix("http://")
             running.screen.query_one("#key", Input).value = "sk-test-sk-test"
             await one.sees("only-here")
-            # What is saved is what stands there.
+            # The text in the fields is saved.
             url = running.screen.query_one("#url", Input)
             assert url.value == server.base_url
             url.value = "http://127.0.0.1:9/v1"
@@ -199,7 +199,7 @@ async def test_a_refused_key_says_why_and_nothing_is_saved(home: Path) -> None:
             # There is no prompt yet to write a command into.
             await one.until(lambda: "this server. Saved" in " ".join(one.text().split()))
             assert not (home / "config.toml").exists()
-            # Who goes back finds what was typed, and the key is checked again.
+            # A user who goes back finds the typed text, and the key is checked again.
             server.route("GET", "/v1/models", status(200, {"data": [{"id": "there-now"}]}))
             await pilot.press("escape")
             await one.until(lambda: not isinstance(running.screen, KeyScreen))
@@ -279,7 +279,7 @@ async def test_a_local_server_is_found_and_used_without_a_key(
             await one.screen.conversation.close()
     config = read_config(home / "config.toml")
     assert config.providers["ollama"].api_key == ""
-    # It is asked each time: another start may give it another window.
+    # The window is asked for each time, since the server may start with another one.
     assert config.models["llama"].max_context_size is None
 
 
@@ -463,7 +463,7 @@ async def test_a_base_url_is_put_right_saved_so_and_said(home: Path) -> None:
             for typed in ("/", "/v1/chat/completions", "/v1/ ", ""):
                 shown = await one.sees(f"accepted, 1 model at {server.base_url}")
                 assert "embedding" not in shown
-                # What is saved is what stands there.
+                # The text in the field is saved.
                 await one.until(lambda: url.value == server.base_url)
                 if typed:
                     url.value = server.origin + typed
@@ -566,7 +566,7 @@ async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
             await one.until(lambda: "neither" not in one.text())
             running.screen.post_message(events.Paste(f"{KEY}\n"))
             await one.until(lambda: isinstance(running.screen, KeyScreen))
-            # It goes nowhere before somebody has seen to which server it would.
+            # The key is not sent before the user has seen which server would get it.
             shown = await one.sees("Nothing was sent yet")
             assert running.screen.query_one("#key", Input).value == KEY
             assert KEY not in shown

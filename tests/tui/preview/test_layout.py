@@ -60,7 +60,7 @@ def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None
         "+1",
         "−5",
     ]
-    # What nobody looked at is counted with them where it cannot be named.
+    # Files that nobody looked at are counted with them if they cannot be named.
     files = replace(state.files, not_covered=(("np", "not a regular file"),) * 3)
     (row,) = _summary_rows(FilesState(files), width, 1, UNICODE)
     assert "6 cannot come back  " in "".join(span.text for span in row)

@@ -172,7 +172,7 @@ async def test_below_a_hundred_columns_tab_shows_what_goes() -> None:
         await pilot.pause()
         assert not any("Why is the import slow?" in row for row in app.rows)
         assert any("↑" in row and "more ↓" in row for row in app.rows)
-        # What is shown here is no choice, so Enter still does what is selected.
+        # The files are no choice here, so Enter still carries out the selected action.
         await pilot.press("tab", "enter")
         await pilot.pause()
         assert app.answers == [PreviewAnswer("rewind")]
@@ -301,7 +301,7 @@ WITH_FILES = replace(STORY_PREVIEW, files=FILES)
             ["tab", "down", "space", "tab", "tab", "f"],
             PreviewAnswer("rewind", "restore", frozenset({"tests/csv/test_quotes.py"})),
         ),
-        # What needs a word stands first.
+        # Files that need a confirmation come first.
         (
             ["tab", "space", "o"],
             PreviewAnswer("rewind", "only", frozenset({one.path for one in FILES.files})),
@@ -434,7 +434,7 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
         assert any("n  Fork; files stay as they are" in row for row in app.rows)
         assert any("f  Fork; files come back" in row for row in app.rows)
         assert not any("u brings it back" in row for row in app.rows)
-        # What else can be done is no answer to that.
+        # The other actions do not answer that question.
         assert not any("Rewind the conversation" in row for row in app.rows)
         assert len(app.rows) == before
 

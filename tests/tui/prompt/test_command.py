@@ -26,7 +26,7 @@ from kimi_tui.tui.prompt.menu import found
         ("/compact\nmore", None),
         ("/2", None),
         ("//compact", None),
-        # Words that are like no command, with more words behind them.
+        # These words are similar to no command, and more words follow.
         ("/tmp is full, clean it", None),
         ("/etc of this container needs a look", None),
     ],

@@ -112,7 +112,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(
         assert "src/<U+0430>.txt" in [offer.shown for offer in offers]
         await one.pilot.press(*"src", "enter")
         assert area.text.startswith("look at @src/")
-        # What somebody else has just made is there with the next path, also where that is pasted whole.
+        # A file that somebody has just made is offered with the next path, even if that is pasted whole.
         (work / "brand_new.py").write_text("")
         area.put("")
         await one.pilot.press(*"@brand")
@@ -132,7 +132,7 @@ async def test_a_file_that_is_named_before_the_session_is_open_is_offered_then(h
         assert one.screen.conversation.soul is None
         await one.ready()
         await one.until(lambda: offered(one) == "@named.py ")
-        # The space behind it goes where lines of it are named.
+        # The space after it is removed if line numbers follow.
         for sign, lines in (("number_sign", "#1-3"), ("colon", ":1-3")):
             one.screen.prompt.area.put("see @nam")
             await one.until(lambda: offered(one) == "@named.py ")
@@ -169,7 +169,7 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         assert area.text == "fix the parser"
         await one.pilot.press("ctrl+r", *"moon", "escape")
         assert area.text == "fix the parser"
-        # What is only looked for is not sent: neither where nothing is found, nor where it is found as it is written.
+        # A search text is not sent: neither if nothing is found, nor if a message equals it.
         await one.pilot.press("ctrl+r", *"fix it", "enter")
         await one.sees("Nothing that was sent has these words")
         assert area.text == "fix it"

@@ -50,7 +50,7 @@ def test_what_a_message_of_the_session_shows_is_known_by_its_facts() -> None:
     assert chips.by_hash(SHOT.sha256) is None
     assert chips.add(SHOT) in text
     assert chips.by_hash(SHOT.sha256) is SHOT
-    # Of another program's message, which says nothing of it.
+    # This is an image of another program's message, without facts.
     other = ImageBlock.of(read_image(saved(flat(3, 3)), "a.png"))
     assert chips.with_chips("look", (other,)) == "look\n[image a.png 3x3 ~1]"
     assert chips.with_chips("", (other,)) == "[image a.png 3x3 ~1]"

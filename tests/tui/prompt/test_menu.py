@@ -33,7 +33,7 @@ def ran(one: Desk, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def asked(server: ChatServer) -> int:
-    """How often the server was asked for its models."""
+    """Return how often the server was asked for its models."""
     return sum(request.path.endswith("/models") for request in server.other_requests)
 
 
@@ -82,18 +82,18 @@ async def test_enter_or_a_click_runs_what_is_highlighted(
         assert area.text == "/help"
         assert server.requests == []
         await one.pilot.press("ctrl+u")
-        # A click leaves the keys where they are.
+        # A click leaves the focus in the prompt.
         await click_on(one, "/h", "/help")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         assert area.text == ""
         assert area.has_focus
-        # And one that needs something more waits for it.
+        # A command that needs an argument waits for it.
         await click_on(one, "/jum", "/jump")
         await one.until(lambda: area.text == "/jump ")
         await one.pilot.press("ctrl+u")
-        # What was sent before opens no menu.
+        # A message that was sent before opens no menu.
         for text in ("/usage", "/undo"):
             await one.say(text)
             await one.until(lambda: area.text == "")
@@ -182,7 +182,7 @@ async def test_no_row_moves_while_one_is_chosen(home: Path) -> None:
         await one.until(lambda: one.screen.conversation.state.running)
         await one.pilot.press(*"/u")
         await offers(one, "undo")
-        # As what was queued is: it comes while another one is looked for.
+        # A queued message comes like this, while another one is searched.
         one.screen.send("/usage")
         one.screen._follow_prompt()  # pyright: ignore[reportPrivateUsage]
         assert one.screen.commands.offered("/u")[0].name == "undo"
@@ -221,7 +221,7 @@ async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await offers(one, "rename")
         await one.pilot.press("tab")
         assert one.screen.prompt.area.text == "/rename "
-        # What it takes is still to be seen, and the arrows are not its.
+        # Its usage is still visible, and the arrows are not for it.
         await one.sees("/rename [TITLE]")
         assert one.screen.completion.command is None
         await one.pilot.press(*"Apples", "enter")
@@ -282,7 +282,7 @@ async def test_the_values_of_an_argument_are_offered(
             ("/mode al", ("tab", "enter"), ("mode", "all")),
             ("/mode all", ("enter",), ("mode", "all")),
         ):
-            # What comes last is typed: the menu follows each letter, as others look at.
+            # The last character is typed: the menu follows each letter, as others look at.
             area.put(typed[:-1])
             await one.pilot.press("space" if typed.endswith(" ") else typed[-1])
             await one.until(lambda typed=typed: area.text == typed)
@@ -368,7 +368,7 @@ async def test_model_offers_what_the_server_lists(
         assert "/model mine" in shown
         assert "served-0" not in shown, "the configuration has it under a name of its own"
         assert "bad" not in shown
-        # What the arrows chose stays chosen, and Enter at the beginning of a name runs none.
+        # A choice by the arrows stays, and Enter at the beginning of a name runs none.
         await one.pilot.press(*"s", "down", "down", "enter")
         await one.until(lambda: runs == [("model", "served-2")])
         runs.clear()

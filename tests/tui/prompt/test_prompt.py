@@ -47,7 +47,7 @@ class Desk(App[None]):
         yield self.bar
 
     def on_mount(self) -> None:
-        """As the main screen does."""
+        """Set the state as the main screen does."""
         self.area.past = PromptHistory(["first", "second"])
         self.area.focus()
 
@@ -112,7 +112,7 @@ async def edited(text: str, *keys: str) -> str:
         (["home", "alt+d", "alt+d"], "| three"),
         (["ctrl+w"], "one two |"),
         (["alt+backspace", "ctrl+backspace"], "one |"),
-        # What is cut can be put elsewhere, and what is cut at once behind one another is one.
+        # Cut text can be inserted elsewhere, and successive cuts are one text.
         (["ctrl+w", "ctrl+w", "ctrl+a", "ctrl+y"], "two three|one "),
         (["ctrl+a", "alt+d", "alt+d", "ctrl+e", "ctrl+y"], " threeone two|"),
         (["ctrl+w", "home", "alt+d", "end", "ctrl+y"], " two one|"),
@@ -360,7 +360,7 @@ def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'"one"\n{"a": 1}\nnonsense\n\xff\n3\n""\n"two"\n"torn')
     assert read_history(path) == ["one", "two"]
-    # What nests deeper than Python goes, what no terminal should be sent, and more than is ever gone back to.
+    # The file has an entry nested deeper than Python allows, one that no terminal should get, and more than is ever used.
     deep = b"[" * 100_000
     path.write_bytes(
         b'"old"\n' + b'"%s"\n' % (b"x" * 9_000_000) + deep + b'\n"a\\u001b[31mb"\n"new"\n'
@@ -406,7 +406,7 @@ async def test_the_clock_never_stands_over_the_text(size: tuple[int, int]) -> No
         await pilot.pause()
         assert desk.area.wrapped_document.height == rows
         assert desk.area.render_line(0).text.rstrip().strip("w") == ""
-        # Also where the text is typed while the clock runs.
+        # The same holds if the text is typed while the clock runs.
         desk.area.put("w" * (size[0] - 40))
         desk.bar.state = SessionState(running=True, turn_at=time.time(), step=1234)
         await pilot.pause()
@@ -432,13 +432,13 @@ async def test_a_long_paste_is_a_chip_that_opens_and_is_sent_whole() -> None:
         await pilot.press("backspace", "x", "enter")
         await pilot.pause()
         assert desk.sent == [f"see {long}x"]
-        # A blank in it opens it; what else is typed there goes behind it.
+        # A space in it opens it; any other text that is typed there goes after it.
         await paste(long)
         await pilot.press("left", "left", "y")
         assert area.text == "[Pasted 43 lines]y"
         await pilot.press("left", "left", "space")
         assert area.text == f"{long}y"
-        # What is given back and would take seconds to draw is one as well.
+        # A text that is given back and would take seconds to draw becomes a chip as well.
         area.put("b\n" * LONGEST)
         assert area.text == "[Pasted 50,000 lines]"
         assert area.message == "b\n" * LONGEST

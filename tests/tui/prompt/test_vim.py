@@ -134,7 +134,7 @@ CASES = [
     (', ab)   \n  "a b"\n|\né', "3c2jQ⎋", ', ab)   \n  "a b"\n|Q', "\né\n"),
     ("x-y  x-yb|(ab(a, b(a", "3dd;2W", "x-y  x-yb(ab(a, b(|a", ""),
 ]
-# As vim has them, but found by hand.
+# These are results of vim, found by hand.
 MORE = [
     ("f(a, [|b, {c}])", "%", "f(a, [b, {c|}])", ""),
     ("f(|a, b) g", "ci(x⎋", "f(|x) g", "a, b"),
@@ -289,14 +289,14 @@ def keys_of(words: str) -> tuple[str, ...]:
     "before, keys, after",
     [
         ("|one\ntwo\nthree\nfour", "qaA;⎋jq2@a", "one;\ntwo;\nthree;\nfou|r"),
-        # The last one ends where there is no line below.
+        # The last macro ends because there is no line below.
         ("|one\ntwo", "qaA;⎋jq9@a", "one;\ntwo|;"),
         ("|a b c d e", "qadwq@a@@", "|d e"),
         ("|a b c d e", "qaxqqAxq@a", "| c d e".replace("| c", "|c")),
         ("|abcd", "qaRxy←z⎋q", "x|zcd"),
         ("|abcd", "Rxy←←⎋", "|abcd"),
         ("|abcdefgh", "qaxq3@au", "|bcdefgh"),
-        # `q` behind `f` is a letter; a macro that plays itself ends.
+        # `q` after `f` is a letter; a macro that plays itself ends.
         ("|a q b q", "qafqq@a", "a q b |q"),
         ("|aaaa", "qax@aq@a", "|"),
     ],

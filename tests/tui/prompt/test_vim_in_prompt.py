@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def said(one: Desk) -> list[str]:
-    """What the user has said, as the chat shows it."""
+    """Return the user's messages, as the chat shows them."""
     return [b.text for b in one.screen.transcript.blocks if isinstance(b, UserBlock)]
 
 
@@ -64,7 +64,7 @@ async def test_a_message_is_written_changed_undone_and_sent(home: Path) -> None:
         # Esc closes the menu first.
         await press("escape")
         assert (area.mode, area.text) == ("insert", "/them")
-        # And so does a colon.
+        # A colon does the same.
         await press("escape", "d", "d", *":q")
         assert (area.mode, area.text) == ("insert", "/q")
         await one.until(lambda: (menu := one.screen.completion.menu) is not None and menu.active)
@@ -126,7 +126,7 @@ async def test_a_macro_and_replace_mode(home: Path) -> None:
         area.text = "one\ntwo\nthree"
         await press("escape", "g", "g", "q", "a")
         await one.sees("recording @a q: end")
-        # What the field writes in insert mode is part of it.
+        # Text that the field inserts in insert mode is part of the macro.
         await press("A", *" [x]", "backspace", "semicolon", "escape", "j", "q")
         await one.until(lambda: "recording" not in one.text())
         await press("2", "at", "a")

@@ -134,7 +134,7 @@ async def settled(pilot: Pilot[None], screen: ReplayScreen) -> None:
 
 
 def seen(app: KimiApp, pilot: Pilot[None]) -> str:
-    """What the user sees."""
+    """Return the text of the screen."""
     return Desk(app, pilot).text()
 
 
@@ -194,7 +194,7 @@ async def test_keys_clicks_and_the_clock_go_through_it(home: Path) -> None:
         await pilot.hover(scrubber, offset=(30, 2))
         await settled(pilot, screen)
         assert "at the end" in seen(app, pilot)  # let go
-        # It plays faster and slower, and stops at the end.
+        # The replay plays faster and slower, and stops at the end.
         await pilot.press("home")
         await settled(pilot, screen)
         await pilot.press("space")

@@ -76,7 +76,7 @@ async def listed(
 
 
 def state(home: Path, row: SessionRow | None) -> dict[str, object]:
-    """What a session is called, and whether it is put away."""
+    """Return a session's title, and whether it is archived."""
     assert row is not None
     return json.loads((row.folder / "state.json").read_text())
 
@@ -98,7 +98,7 @@ async def test_found_by_what_was_said_and_gone_on_with(home: Path) -> None:
         assert "~/site" in await one.sees("Release the site")
         await one.pilot.press("tab", "v")
         assert "archived" in await one.sees("An old idea")
-        # What was said in the middle of a session, and is not in its title.
+        # The search finds a text in the middle of a session that is not in its title.
         await one.pilot.press("v", "slash", *"BREAK")
         await one.sees("1 found")
         await one.sees("Fix quoted fields")
@@ -146,7 +146,7 @@ async def test_renamed_put_away_and_thrown_away(
         await one.until(lambda: "Delete Tests?" not in one.text())
         assert one.app.screen is screen
         assert row.folder.exists()
-        # What was typed before the question could be seen is no answer.
+        # A key that was typed before the question could be seen is no answer.
         await one.pilot.press("d", "y")
         await one.sees("Delete Tests?  That came too early: press it again.")
         assert row.folder.exists()
@@ -181,7 +181,7 @@ async def test_one_that_is_open_elsewhere_is_refused(home: Path) -> None:
             await one.sees("open elsewhere")
             await one.pilot.press("enter")
             assert "f works on a copy" in await one.sees("It is open in process")
-            # Said before a name is typed, not after.
+            # The notice comes before a name is typed, not after.
             screen.tell("")
             await one.pilot.press("n")
             assert "f works on a copy" in await one.sees("It is open in process")

@@ -92,7 +92,7 @@ async def test_a_picture_is_made_of_the_rows_that_changed_and_are_seen(
                 {Region(0, 1, 3, 1), Region(0, 6, 8, 1)},
                 {"a": {1, 6}, "b": nothing, "o": {2}},
             ),
-            # What is behind another one is not asked for.
+            # Widgets behind another one are not rendered.
             ({Region(8, 5, 3, 2)}, {"a": nothing, "b": nothing, "o": {1, 2}}),
         ):
             rows = {one.id: one for one in app.screen.query(Rows)}
@@ -115,7 +115,7 @@ async def test_a_picture_is_made_of_the_rows_that_changed_and_are_seen(
                 if x < end and x + strip.cell_length > start
             }
             assert drawn == wanted
-            # What is written is what Textual writes, but for what it moves to and writes nothing at.
+            # The output is the same as Textual's, except for moves without output.
             textual = ChopsUpdate(update.chops, update.spans, update.chop_ends)
             there = re.sub(
                 r"\x1b\[\d+;\d+H(?=\x1b\[\d+;\d+H|\n|$)|\n",
@@ -177,7 +177,7 @@ class Cover(ModalScreen[None]):
 
 
 def regions_drawn(monkeypatch: pytest.MonkeyPatch) -> list[set[Region]]:
-    """What each frame from now on draws anew."""
+    """Return a list that gets the regions drawn by each frame from now on."""
     drawn: list[set[Region]] = []
     update = RowCompositor.render_update
 

@@ -74,7 +74,7 @@ def imported_in(tree: ast.Module) -> Iterator[str]:
 
 
 def uses_in(path: Path) -> set[str]:
-    """What a file of ours takes of Textual's private parts."""
+    """Return the private names of Textual that a file of ours uses."""
     text = path.read_text(encoding="utf-8")
     if "textual" not in text:
         return set()

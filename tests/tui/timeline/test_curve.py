@@ -106,7 +106,7 @@ def test_little_of_a_large_window_is_not_flat_and_the_window_is_a_line_above_it(
     used = [5_000, 10_000, 15_000, 20_000, 25_000]
     assert picture(used, 262_144) == ["╌╌╌╌╌╌╌╌╌╌╌╌╌ ↑ 262k", "  ▁▄▇", "▃▆███"]
     assert picture(used, 262_144, rows=2) == ["╌╌╌╌╌╌╌╌╌╌╌╌╌ ↑ 262k", "▁▃▄▅▇"]
-    # Where much of it is used the height is the share of the window.
+    # If much of the window is used, the height is the share of it.
     assert picture([200_000], 300_000) == ["╌" * 20, "█", "█"]
     # A window of unknown size has no line.
     assert picture(used, 0) == ["", "  ▁▄▇", "▃▆███"]
@@ -123,7 +123,7 @@ def test_a_line_that_went_on_is_past_only_up_to_the_compaction() -> None:
         model.apply(record)
     assert [checkpoint.id for checkpoint in model.tree.before_now()] == [0, 1, 2]
     (line,) = model.tree.lines.values()
-    # It was left by the rewind, and held then what it holds.
+    # The line was left by the rewind, and has the checkpoints of that time.
     assert [checkpoint.id for checkpoint in line.checkpoints] == [0, 1, 2, 3, 4, 5]
     assert line.tokens_before == max(checkpoint.tokens_end for checkpoint in line.checkpoints)
 

@@ -94,7 +94,7 @@ async def test_rows_that_cannot_be_built_are_told_of_and_passed_over(
         app.feed(story.records[n_told:])
         await pilot.pause()
         assert app.reported == ["this row is broken"]
-        # What stands before the fault is there, and so is what happens later.
+        # The rows before the fault are there, and so are later ones.
         assert any("What comes now" in row for row in app.rows)
         app.timeline.focus()
         await press(pilot, "end", "up", "space", "space")

@@ -174,7 +174,7 @@ async def test_a_filter_that_finds_nothing_says_so_and_gives_the_selection_back(
         assert any("No step, tool or file" in row for row in app.rows)
         await press(pilot, "escape")
         assert selected_row(app) == before
-        # What is kept and found stays selected; of what is kept and finds nothing, the old selection does.
+        # A kept filter with matches keeps the selection; one without matches leaves the old selection.
         await press(pilot, "slash", *"grep", "enter", "escape")
         assert "#9 Grep" in selected_row(app)
         await press(pilot, "slash", *"zz", "enter", "escape")

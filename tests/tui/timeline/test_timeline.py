@@ -79,7 +79,7 @@ async def test_a_click_unfolds_a_world_line_and_its_steps_can_be_chosen() -> Non
         await pilot.click(Timeline, offset=(15, line_of(app, "#11 Read")))
         await pilot.pause()
         assert app.chosen == [(11, 3)]
-        app.timeline.focus()  # a click leaves the keys where they are
+        app.timeline.focus()  # app.timeline.focus()  # a click leaves the focus unchanged
         await press(pilot, "space")
         assert not any("#12 D-Mail to" in row for row in app.rows)
         assert "Use re.find" in selected_row(app)
@@ -151,7 +151,7 @@ async def test_a_click_on_the_curve_selects_there() -> None:
         assert "#8 D-Mail" in selected_row(app)
         await pilot.click(Timeline, offset=(5, y - 1))
         await pilot.pause()
-        # What a compaction replaced is unfolded as far as it takes.
+        # The part that a compaction replaced is unfolded as far as necessary.
         assert selected_row(app).startswith("▌┆ │ #15 Shell make check")
         await pilot.click(Timeline, offset=(1, y - 1))
         await pilot.pause()
@@ -270,7 +270,7 @@ async def test_a_d_mail_is_shown_in_motion_and_ends_at_the_first_word() -> None:
         story.begin_step()
         app.feed(story.records[first:])
         assert app.timeline.revert_progress < 1.0
-        # The model is final; the drawing lags, with what goes still where it was.
+        # The model is final; the drawing lags, and rows that are removed are still where they were.
         assert app.timeline.model is not None
         assert [p.id for p in app.timeline.model.tree.live] == list(range(10))
         assert any("#11 Read import.log" in row for row in app.rows)
@@ -355,7 +355,7 @@ async def test_other_sizes_in_between_leave_it_where_it_stood(selects: bool) -> 
                 assert selected_row(app)
         assert app.timeline.scroll_offset.y == y
         assert app.rows == before
-        # What is scrolled to if there is less room is where it stands from then on.
+        # A position that is scrolled to with less room stays from then on.
         await pilot.resize_terminal(120, 20)
         app.timeline.scroll_to(y=y + 7, animate=False)
         await pilot.pause()

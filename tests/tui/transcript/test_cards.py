@@ -194,7 +194,7 @@ def test_what_went_with_a_message_breaks_between_files_and_counts_the_rest() -> 
         row.removeprefix("▌   ") + " " for row in said("Fix", attached=names, unfolded=True)[1:]
     )
     assert whole.strip() == ", ".join(names)
-    # One that has no room by itself is cut, and the others are there all the same.
+    # A name that has no room by itself is cut, and the others are shown all the same.
     assert said("Fix", attached=("x" * 300, "b.py 1 line"))[2] == "▌   b.py 1 line"
 
 
@@ -205,7 +205,7 @@ def test_what_went_with_a_message_breaks_between_files_and_counts_the_rest() -> 
         ("\n".join(["word " * 25] * 200), "+194 lines"),
         ("short\n" * 500 + "end", "+489 lines"),
         ("short\n" * 9_000 + "end", "+8,989 lines"),
-        # One of them goes on behind the fold.
+        # One line continues after the fold.
         ("short\n" + "word " * 400, "+1 line"),
         ("a" * 3_000, "+2,172 characters"),
     ],

@@ -71,7 +71,7 @@ def rows_between(
 
 
 def copied(block: Block, width: int, first: str, last: str) -> str:
-    """What is copied of a block where it is selected from one word to another."""
+    """Return the copied text of a block that is selected from one word to another."""
     return part_of(block, *rows_between(block, width, first, last))
 
 
@@ -332,7 +332,7 @@ async def test_a_drag_to_the_edge_scrolls_and_selects_on() -> None:
         still = view.top
         await pilot.pause(0.2)
         assert view.top == still
-        # And down again from there.
+        # Then the pointer goes down again.
         await pilot.mouse_down("#chat", offset=(6, 3))
         await pilot.hover("#chat", offset=(9, view.size.height - 1))
         while not any("the end" in row for row in app.rows):

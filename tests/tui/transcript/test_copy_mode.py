@@ -138,7 +138,7 @@ async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:
         view = one.screen.transcript
         one.screen.bench.focus_chat()
         await one.until(lambda: any(isinstance(b, AgentBlock) for b in view.blocks))
-        # At once behind one another, they are no word.
+        # Pressed right after one another, these keys are no word.
         typed(one, "vVj")
         await one.until(lambda: view.is_copying)
         await one.sees("characters, lines")
@@ -190,7 +190,7 @@ async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> N
         view, prompt = one.screen.transcript, one.screen.prompt.area
         one.screen.bench.focus_chat()
         view.action_copy_mode()
-        # A letter that is no key says so, also behind some that move.
+        # A letter that is no key says so, even after letters that move the cursor.
         typed(one, "wwf")
         await one.sees("f is no key here.")
         assert view.is_copying
@@ -209,7 +209,7 @@ async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> N
 
 
 def typed(one: Desk, text: str) -> None:
-    """Keys that were read close behind one another, however busy the machine is."""
+    """Press keys that were read close after one another, however busy the machine is."""
     for place, letter in enumerate(text):
         event = events.Key({" ": "space", "\t": "tab"}.get(letter, letter), letter)
         event.time -= 0.02 * (len(text) - place)

@@ -281,7 +281,7 @@ def test_the_open_end_costs_no_more_when_the_answer_is_long() -> None:
 
 
 def spent_on(text: str, pieces: int, delta: int = 50) -> int:
-    """Return how much work so many pieces of a text are, behind so many more of them."""
+    """Return the work for so many pieces of a text after so many earlier ones."""
     layout = MarkdownStream(80)
     layout.feed(text)
     more = (text[-delta * pieces :][at : at + delta] for at in range(0, delta * pieces, delta))
@@ -373,7 +373,7 @@ def test_definitions_hold_everywhere() -> None:
     layout = MarkdownStream(WIDTH)
     for char in text:
         layout.feed(char)
-    # It is not the end yet, but enough has come since to pay for it.
+    # The text has not ended, but enough of it has come since to pay for it.
     layout.feed("word " * 20)
     assert [span.text for span in layout.lines[0].spans if span.hit] == ["one", " (https://a.b/c)"]
     assert layout.lines[0].spans[-1].text == ", [two][2] and [three]."

@@ -44,7 +44,7 @@ START = Origin()
 
 
 def agent(text: str, key: int = 1) -> AgentBlock:
-    """What the agent said."""
+    """Return an answer of the agent."""
     block = AgentBlock(key, key, f"u{key}")
     block.stream.add(text)
     block.stream.end()
@@ -95,7 +95,7 @@ def test_across_the_end_of_a_row() -> None:
 
 
 def whole(block: Block) -> str:
-    """What is copied of all rows of an unfolded block."""
+    """Return the copied text of all rows of an unfolded block."""
     rows = drained(unfolded_rows(block, ROOM))
     end = copied_text.RowPosition(len(rows) - 1, len(rows[-1].text))
     return copied_text.part_of(block, rows, copied_text.RowPosition(0, 0), end)

@@ -76,7 +76,7 @@ async def test_it_stands_still_while_the_open_end_below_it_is_read_anew() -> Non
     async with app.run_test(size=SIZE) as pilot:
         words, talk = Words(), Conversation()
         talk.user("Go on")
-        # One paragraph: every row of it belongs to the open end, and its marks close late.
+        # This is one paragraph: every row of it belongs to the open end, and its marks close late.
         talk.step(text=words.some(500) + " **" + words.some(80))
         await feed(app, pilot, talk)
         app.transcript.scroll_relative(y=-16)
@@ -127,7 +127,7 @@ async def test_another_width_and_back_is_where_it_was() -> None:
         for _ in range(9):
             talk.user(words.some(30))
             talk.step(text=f"{words.some(200)}\n\n- {words.some(60)}\n\n```\n{words.lines(9)}\n```")
-            # Of more lines fewer are shown where the terminal is low.
+            # If the terminal is low, fewer of the lines are shown.
             talk.tool("Shell", {"command": "make"}, words.lines(1))
             talk.end()
         await feed(app, pilot, talk)
@@ -175,7 +175,7 @@ async def test_a_pane_that_is_shown_again_without_being_told_its_size_is_drawn()
         talk.tell(TextPart("What came meanwhile"))
         app.transcript.apply(talk.take())
         app.transcript.display = True
-        # Whoever asks for a place makes a new map of the screen, and the next layout finds nothing changed.
+        # A request for a position makes a new map of the screen, and the next layout finds nothing changed.
         app.screen._compositor._full_map_invalidated = True
         assert app.transcript.is_ready
         assert not is_drawn(app.transcript)

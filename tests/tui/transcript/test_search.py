@@ -27,7 +27,7 @@ def talk(turns: int = 12) -> Conversation:
 
 
 def words_of(app: ChatApp) -> str:
-    """What the bar says of the search."""
+    """Return the search bar's words on the search."""
     search = app.transcript._search
     return search.found.words if search is not None else "no search"
 
@@ -127,7 +127,7 @@ async def test_what_comes_meanwhile_is_counted() -> None:
         told.user("Another question")
         app.transcript.apply(told.take())
         await until(app, pilot, "9 of 13")
-        # What was gone to stays on view.
+        # The block of the match stays visible.
         assert list(marked(app)) == ["Question"]
 
 

@@ -380,7 +380,7 @@ async def test_a_letter_unfolds_to_what_it_undid() -> None:
         lost = [row for row in app.rows if row.startswith("▌ ✓")]
         assert len(lost) == 4
         count = len(app.posted)
-        # It is there to be read only.
+        # The card can only be read.
         await pilot.click("#chat", offset=(77, row_of(app, "Read  import.log") - 1))
         assert len(app.posted) == count
 

@@ -99,7 +99,7 @@ def test_of_a_flood_only_the_code_that_is_seen_is_coloured(monkeypatch: pytest.M
         "code-keyword@raised" in (span.style for span in flow.line(row)[2].spans) for row in last
     )
     assert len(coloured) <= 2
-    # Whoever looks at all of it sees what is laid out in one go.
+    # A reader of all rows gets the same as from one layout.
     shown = [flow.line(row)[2] for row in range(flow.start(1) + 1, flow.height - 1)]
     assert [line._replace(late=None) for line in shown] == whole_answer(fence * 80, ROOM.width)[
         : len(shown)

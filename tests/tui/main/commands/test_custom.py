@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(table: CommandTable, text: str) -> list[str]:
-    """What is offered for a text."""
+    """Return the names that are offered for a text."""
     return [command.name for command in table.offered(text)]
 
 
@@ -54,7 +54,7 @@ def test_what_is_used_most_comes_first() -> None:
     assert names(table, "/com")[:3] == ["compact", "commands", "compare"]
     assert names(table, "/compare")[0] == "compare"
     assert found(table, "com")[0].name == "compact"
-    # The one that was run last comes before them; what begins so only by another word stays behind.
+    # The command that was run last comes first; one that only begins with another word comes last.
     table.learn_uses(["/compare 2", "/tmp is full"])
     assert names(table, "/com")[:3] == ["compare", "compact", "commands"]
     assert found(table, "com")[0].name == "compare"
@@ -109,7 +109,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.pilot.press("escape")
         await one.sees("/greet was not sent.")
         assert one.screen.prompt.area.text == "/greet Ada"
-        # What is typed behind it at once is no answer.
+        # Keys typed right after it are no answer.
         with patch.object(SeenQuestion, "QUIET_S", 60.0):
             area = one.screen.prompt.area
             area.put("/greet Ada")
@@ -125,7 +125,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.say("/greet Ada")
         await one.sees("This folder brings this command.")
         await one.until(lambda: asks(one))
-        # Words that begin with the letter, and whoever comes back to the window, answer nothing.
+        # A word that begins with the letter answers nothing, and neither does a user who returns to the window.
         with patch.object(LetterRun, "DEBOUNCE_S", 60.0):
             await one.pilot.press("y", "e", "s")
         with patch.object(SeenQuestion, "QUIET_S", 60.0):
@@ -147,12 +147,12 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.sees("Written.")
         await one.idle()
         assert "AGENTS.md" in str(server.requests[-1].messages[-1])
-        # What a checkpoint stands for is offered with its number.
+        # A checkpoint is offered with its number and its message.
         await one.pilot.press(*"/rewind", "space")
         await one.sees("Greet Bob warmly.")
         await one.sees("/rewind 0")
         one.screen.prompt.area.take()
-        # What hides behind many lines is read before it is sent.
+        # A command that hides a text after many lines is read before it is sent.
         (commands / "long.md").write_text("Greet.\n" + ".\n\n" * 60 + "And the end.")
         await custom.learn(one.screen.parts)
         await one.say("/long")
@@ -190,11 +190,11 @@ async def test_what_is_typed_blind_behind_a_command_is_no_message(
         await one.ready()
         await one.pilot.press(*"/greet Ada", "enter", "y", "y")
         if released == "late":
-            # As on a machine that stood still: the Enter is read before what it sends can be seen, and arrives behind that.
+            # On a machine that stood still, Enter is read before the text that it sends can be seen, and arrives after it.
             await one.until(lambda: one.screen.prompt.area.text == "yy")
         await one.pilot.press("enter")
         if released:
-            # It is seen where it takes long, and waits for an Enter of its own.
+            # The text is shown if it takes long, and waits for an Enter of its own.
             await one.until(lambda: one.screen.prompt.area.text == "yy")
         found.set()
         await one.sees("This folder brings this command.")

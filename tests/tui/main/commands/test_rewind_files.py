@@ -101,7 +101,7 @@ async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> 
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         preview = one.app.screen
         for _ in range(3):
-            # As the terminal sends them while a key is held down.
+            # The terminal sends keys like this while a key is held down.
             preview.post_message(Key("r", "r"))
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of apples")
         assert one.app.screen is one.screen
@@ -131,7 +131,7 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         assert (work / "a.txt").read_text() == "old\n"
         shown = await one.sees("Fork at #2: First")
         assert any("1 file brought back." in told.text for told in one.screen.bench.notices)
-        # What the agent never gets does not stand in the chat, but where it can be sent again.
+        # A message that the agent never gets is not in the chat, but in the prompt, from where it can be sent again.
         assert one.screen.prompt.area.text == "Change it"
         assert "Change it" not in shown.partition("› ")[0]
         # The file's way back came along.

@@ -38,12 +38,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(server: ChatServer, number: int = -1) -> str:
-    """What a request said, without the system prompt."""
+    """Return the text of a request, without the system prompt."""
     return str(server.requests[number].body["messages"][1:])
 
 
 def chat(one: Desk) -> str:
-    """What stands left of the timeline."""
+    """Return the text left of the timeline."""
     return "\n".join(line[:81] for line in one.text().split("\n"))
 
 
@@ -58,12 +58,12 @@ async def answered(one: Desk, key: str) -> None:
     while not is_gone():
         await one.until(lambda: panel.accepts_keys)
         await one.pilot.press(key)
-        # One that came before the question was painted, on a slow machine, is dropped and begins the wait anew.
+        # On a slow machine, a key that came before the question was painted is dropped, and the wait begins again.
         await one.until(lambda: is_gone() or not panel.accepts_keys)
 
 
 async def a_world_line(one: Desk, server: ChatServer) -> None:
-    """Two turns of which the second was left behind, and another in its place."""
+    """Make two turns, leave the second one, and make another in its place."""
     await two_turns(one, server)
     await one.say("/rewind 2")
     await one.confirm("r")
@@ -77,7 +77,7 @@ async def a_world_line(one: Desk, server: ChatServer) -> None:
 
 @asynccontextmanager
 async def a_line_that_is_read(home: Path) -> AsyncIterator[tuple[Desk, ChatServer]]:
-    """The first of these on view in the place of the chat."""
+    """Yield the first world line, read in the place of the chat."""
     async with talk(home, a_world_line) as (one, server):
         await one.say("/worldline 1")
         await one.sees("Reading world line 1")
@@ -98,7 +98,7 @@ async def test_a_letter_from_the_preview_goes_to_the_past_and_the_agent_goes_on(
         await one.sees("So it is plums.")
         await one.idle()
         assert "plums!" in told(server)
-        # What it said there is no message of its own any more.
+        # The message is no separate message any more.
         roles = [message["role"] for message in server.requests[-1].body["messages"]]
         assert roles.count("assistant") == 1
 
@@ -145,7 +145,7 @@ async def test_a_letter_is_drafted_by_the_model_stopped_and_given_up(
 async def test_a_letter_by_command(home: Path) -> None:
     async with talk(home) as (one, server):
         await one.say("/dmail 2 think of grapes")
-        # What it takes away is shown before, as for a rewind.
+        # Its cost is shown before, as for a rewind.
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.sees("Takes back 1 step")
         assert len(server.requests) == 2
@@ -154,7 +154,7 @@ async def test_a_letter_by_command(home: Path) -> None:
         await one.sees("Grapes, then.")
         await one.idle()
         assert "think of grapes" in told(server)
-        # Nothing of it is lost where something else is chosen behind the question.
+        # Nothing of it is lost if the user chooses something else after the question.
         rewound = PreviewAnswer("rewind")
         with patch.object(rewind_commands, "choose", return_value=(Target(2), rewound)):
             await one.say("/dmail 2 think of plums")
@@ -185,7 +185,7 @@ async def test_a_part_is_compacted_with_words_on_what_to_keep(
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         shown = await one.sees("Compact from here on")
         assert "Compact up to here" not in shown
-        # What cannot be done loses no words.
+        # A failed action loses no text.
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
 
@@ -207,7 +207,7 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
         await one.sees("Reading world line 1 (Tell me of pears). Esc returns to now.")
         assert "left by your rewind to #2" in shown
         assert isinstance(one.app.focused, WorldLineTranscript)
-        # What happens now happens behind it.
+        # Later events come after it.
         server.script(say("The fig is violet."))
         one.screen.conversation.say("Tell me of figs")
         await one.until(lambda: len(server.requests) == 4)
@@ -237,7 +237,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         # Its keys stay with the line, whose banner says that it waits.
         await one.sees("! the agent waits for your answer")
         assert "j jump back" in await one.sees(AWAY)
-        # Who clicks on the question has its keys, and those of the line again when it is answered.
+        # A user who clicks on the question gives it the keys, and gets back those of the line after the answer.
         await one.pilot.click("ApprovalPanel")
         await one.sees("y/n/e answer")
         await answered(one, "y")
@@ -295,7 +295,7 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         await one.pilot.press("escape")
         await one.until(lambda: not one.screen.bench.reading)
         await one.sees("asks first")
-        # It is searched.
+        # The line is searched.
         one.screen.bench.return_to_prompt()
         await one.say("/worldline 1")
         await one.sees("Reading world line 1")
@@ -311,7 +311,7 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         assert one.screen.bench.reading == 1
         await one.pilot.press("escape")
         assert one.screen.bench.reading == 0
-        # So is the chat, where the key that searches leaves alone what the person writes.
+        # The chat is searched, too, and the search key leaves the user's draft alone.
         one.screen.prompt.area.put("a draft")
         await one.pilot.press("ctrl+f", *"plum")
         await one.sees("1 of 2")
@@ -356,7 +356,7 @@ async def test_a_warning_stands_once(home: Path) -> None:
         await one.sees("The folder is gone.")
         await one.idle()
         assert one.text().count("The folder is gone.") == 1
-        # Where the end of the chat is not on view it is told over it.
+        # If the end of the chat is not visible, the notice is above it.
         await one.say("/worldline")
         one.screen.transcript.hold()
         soul.wire.publish(Notice("warning", "The disk is slow."))
@@ -508,7 +508,7 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
         await one.sees("+36 lines")
         assert "Tell me of pears" in one.text()
         await one.pilot.press("tab", "down", "down", "enter")
-        # It is higher than the pane: what stands above it makes room.
+        # The block is higher than the pane, so the text above it scrolls away.
         await one.until(lambda: "Tell me of pears" not in one.text())
         await one.sees("Part 0 of it.")
 
@@ -705,7 +705,7 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.sees("The plum is blue.")
         await one.idle()
         assert "apple" not in told(server)
-        # What was said since goes with it: that is named before, and stands in the chat after it.
+        # The messages since then are undone with it: they are named before, and are in the chat after it.
         await one.say("/undo")
         await one.confirm("escape", "Undo the clearing")
         await one.until(lambda: one.app.screen is one.screen)
