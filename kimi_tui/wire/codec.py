@@ -600,7 +600,7 @@ def _decode_fields(kind: type[T], data: Json) -> T | None:
             return None
     try:
         return kind(**values)
-    except TypeError:  # except TypeError:  # a field without a default is missing
+    except TypeError:  # a field without a default is missing
         return None
 
 

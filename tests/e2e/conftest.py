@@ -26,7 +26,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
     home, work = tmp_path / "home", tmp_path / "importer"
     home.mkdir()
     work.mkdir()
-    # Where a hint comes is for the test of hints; it comes when it comes.
+    # A hint may come at any time, and has a test of its own, so all of them count as seen here.
     (home / "hints.json").write_text(json.dumps([*WORDS]))
     made = Program(home, work, {})
     with made.stack:

@@ -58,7 +58,7 @@ def test_type_approve_click_a_row_rewind_and_ask_again(
     terminal.click(*rows[0])
     terminal.wait_for("Rewind the conversation")
     terminal.wait_for("Rewind to #2")
-    # As with approvals: what was typed ahead does not answer.
+    # As at approvals, keys that were typed ahead do not answer.
     terminal.wait_quiet(0.7)
     terminal.key("enter")
     terminal.wait_gone("Rewind the conversation")
@@ -90,11 +90,11 @@ def test_keys_in_one_go_keep_their_order(configured: Program, server: ChatServer
     server.script(say("First answer."), say("Second answer."))
     terminal = configured.start()
     terminal.wait_for(READY)
-    # As a slow line delivers them, or a program that types: Enter belongs where it stands.
+    # A slow line, or a program that types, delivers keys like this: Enter acts at its place in the text.
     terminal.type("draft\x15One\r")
     terminal.wait_for("First answer.")
     terminal.wait_for(_idle)
-    # Enter with more behind it was pasted: nobody saw what it would send.
+    # An Enter followed by more text was pasted: nobody saw what it would send.
     terminal.type("Two\r!touch ran\rThree")
     terminal.wait_for("  Three")
     terminal.key("enter")
@@ -148,7 +148,7 @@ def test_dmail_compaction_quit_and_continue(configured: Program, server: ChatSer
     assert "The log says nothing of use." in last
 
     terminal.wait_for(_idle)
-    # What was freed is told for a few seconds; then the forecast is back.
+    # The freed tokens are shown for a few seconds; then the forecast is back.
     terminal.wait_for(re.compile("%  ≡ (at|in)"))
     # Not a picture that is half drawn, or followed by another one.
     terminal.wait_quiet()
@@ -175,7 +175,7 @@ def test_killed_in_mid_answer_and_continued(configured: Program, server: ChatSer
     terminal.type("Two")
     terminal.key("enter")
     terminal.wait_for("Half of this")
-    # It stands on the disk while the answer goes on, and only the rest of it is lost.
+    # The text is on the disk while the answer continues, and only the rest of it is lost.
     configured.wait_kept("wire.jsonl", "Half of this")
     terminal.kill()
 

@@ -13,7 +13,7 @@ from support.terminal import Terminal
 
 @pytest.fixture
 def temporary(program: Program, tmp_path: Path) -> Path:
-    """Where the demo makes its folder."""
+    """The folder in which the demo makes its own."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     program.environment["TMPDIR"] = str(folder)
@@ -94,7 +94,7 @@ def test_a_file_of_the_persons_own_keeps_it(program: Program, temporary: Path) -
     (folder / "importer" / "mine.txt").write_text("mine", encoding="utf-8")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
-    # It may go over the end of a line.
+    # The path may be wrapped at the end of a row.
     terminal.wait_for(lambda screen: folder.name in screen.replace("\n", ""))
     assert (folder / "importer" / "mine.txt").read_text(encoding="utf-8") == "mine"
 

@@ -239,7 +239,7 @@ def test_what_is_typed_while_it_is_stopped_answers_no_question(
     terminal.key("enter")
     terminal.wait_for("Run this command?")
     for _ in range(3):
-        # As long as any quiet that is waited for.
+        # The pause is as long as any quiet that is waited for.
         time.sleep(2 * QUIET_S)
         terminal.stop()
         terminal.type("y")
@@ -248,7 +248,7 @@ def test_what_is_typed_while_it_is_stopped_answers_no_question(
         terminal.resume()
         terminal.wait_raw(b"Run this command?", start=start)
     time.sleep(3 * QUIET_S)
-    # One reader has the terminal: a letter is not void for another one that waited for it.
+    # Only one reader has the terminal: a letter still counts for another one that waited for it.
     terminal.type("n")
     terminal.wait_gone("Run this command?", 10)
     assert not (configured.work / "ran").exists()
@@ -279,7 +279,7 @@ def test_a_click_counts_by_when_it_was_read(configured: Program, server: ChatSer
     terminal.wait_for("Yes, once")
     time.sleep(2 * QUIET_S)
     terminal.key("shift+tab")
-    # Read right behind that key, and handled when the quiet time behind it is long over.
+    # The click is read right after that key, and handled when the quiet time after it is long over.
     terminal.click_text("Yes, once")
     time.sleep(1.5 + 3 * QUIET_S)
     assert not (configured.work / "ran").exists()
@@ -372,7 +372,7 @@ def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatSe
 def test_a_window_that_closes_untold_ends_it_as_well(
     configured: Program, server: ChatServerThread
 ) -> None:
-    # As with a shell that has hang-ups ignored, or where the signal comes before the terminal is gone.
+    # A shell may ignore hang-ups, or the signal may come before the terminal is gone.
     server.script(say("word " * 400, pause_s=0.01))
     terminal = configured.start_python(
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
@@ -410,7 +410,7 @@ def test_what_a_smaller_window_cut_off_is_drawn_again(configured: Program) -> No
     terminal.wait_for("Ctrl+T timeline")
     terminal.wait_quiet(0.5)
     before = terminal.screen_text()
-    # As where panes are zoomed twice: the program hears of it once, and of no other size.
+    # Zooming a pane twice does this: the program gets one signal, and no other size.
     terminal.resize(60, 20)
     terminal.resize(100, 30)
     terminal.wait_for(before)
@@ -471,7 +471,7 @@ def test_quitting_says_how_to_go_on(configured: Program, server: ChatServerThrea
     first = configured.session_dir().name
     said = _leave(terminal)
     assert f'go on with "Fix the parser": kimi-tui --session {first}' in said
-    # What it says is so.
+    # The command that it prints works.
     terminal = configured.start("--session", first)
     terminal.wait_for("Answered.")
     terminal.wait_for("Enter send")
@@ -615,7 +615,7 @@ def test_what_cannot_be_drawn_is_one_line_and_the_session_goes_on(
 
 
 def _is_not_lost(program: Program, said: str) -> None:
-    """What was being written is kept, or stands on the terminal where its session was not open yet."""
+    """Check that the text that was being written is stored, or on the terminal if its session was not open yet."""
     if "half a thought" not in said:
         program.wait_kept("draft.json", "half a thought")
 

@@ -47,7 +47,7 @@ def test_paste_a_path_send_it_and_look_at_it(configured: Program, server: ChatSe
     assert QUESTION in terminal.raw
     terminal.key("escape")
     terminal.wait_for("Enter send")
-    # What a terminal answers late is no text, and letters are.
+    # A late answer of the terminal is no text, but letters are.
     terminal.write(b"\x1b_Gi=31;OK\x1b\\\x1b[?62;4cdone")
     terminal.wait_for("› done")
     terminal.key("ctrl+q")
@@ -90,7 +90,7 @@ def test_a_terminal_that_says_it_has_graphics_is_sent_the_picture(
         rows = sixels(found[3], *picture.size)
         picture.putdata([pixel for row in rows for pixel in row])
         gone = b""
-    # Where the cursor was put for it, under the heading: in the shape of the image, in the room that there is.
+    # The image is at the cursor's place below the heading, in its own shape, and fits the space.
     assert re.search(rb"\x1b7\x1b\[\d+;\d+H$", terminal.raw[:start])
     width, height = picture.size
     assert abs(width / height - 1.6) < 0.1
@@ -145,7 +145,7 @@ def test_images_that_were_not_sent_outlive_a_kill(
         (configured.work / name).unlink()
     server.script(say("Three noises."))
     terminal = configured.start("--continue")
-    # What was to go in before the next step is the user's again, too, and waits nowhere.
+    # A message that waited for the next step is the user's again, too, and waits nowhere.
     terminal.wait_for(lambda shown: all(f"image {name}" in shown for name in names[1:]))
     terminal.wait_gone("queued")
     terminal.key("enter")

@@ -31,7 +31,7 @@ sys.exit(cli.main([]))
 
 
 def forms(key: str) -> list[bytes]:
-    """How it could stand somewhere: as it is, in hexadecimal digits, in base64 wherever it begins."""
+    """Return the forms in which a key could be stored: plain, in hexadecimal digits, in base64 at any offset."""
     secret = key.removeprefix("sk-").encode()
     found = [secret, secret[::-1], secret.hex().encode(), secret.hex().upper().encode()]
     for n_before in range(3):
@@ -41,7 +41,7 @@ def forms(key: str) -> list[bytes]:
 
 
 def leaks(program: Program, key: str, *more: bytes) -> list[str]:
-    """Where it is found, but for the file in which it was configured."""
+    """Return the places where a key is found, except for the file in which it was configured."""
     files = [*program.home.rglob("*"), *program.work.rglob("*")]
     texts = {str(path): path.read_bytes() for path in files if path.is_file()}
     del texts[str(program.home / "config.toml")]

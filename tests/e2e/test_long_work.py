@@ -80,7 +80,7 @@ def test_a_command_runs_on_in_the_background(configured: Program, server: ChatSe
     terminal.wait_for("runs for")
     terminal.key("escape")
     terminal.wait_gone("runs for")
-    # What still runs is told before it ends with the session.
+    # A running command is reported before it ends with the session.
     terminal.key("ctrl+q")
     terminal.wait_for("1 command runs in the background")
     assert _is_alive(pid)

@@ -16,9 +16,9 @@ from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.terminal_input import FIRST_ANSWER_S
 
 QUIET = 3 * QUIET_S
-"""Seconds behind which a key answers what could be seen before, also on a busy machine."""
+"""Seconds after which a key answers a question that could be seen before, also on a busy machine."""
 UNSEEN = 2 * QUIET_S
-"""Seconds behind which a key would answer what cannot be seen, if that were not looked at."""
+"""Seconds after which a key would answer a question that cannot be seen, if that were not checked."""
 KEY = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890abcdEFGH12"
 
 
@@ -330,7 +330,7 @@ def test_no_enter_chooses_from_models_that_came_by_themselves(
 
 
 def _began(program: Program, *said: tuple[str, str], options: Sequence[str] = ()) -> Terminal:
-    """Return the program behind some turns and commands, each with what it shows then; one that has nothing stands in the prompt."""
+    """Return the program after some turns and commands, each with the text that it shows then; without one it is in the prompt."""
     terminal = program.start(*options, size=(100, 30))
     terminal.wait_for("›")
     for words, answer in said:
@@ -428,13 +428,13 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     terminal.wait_for("1 command runs in the background")
     terminal.wait_quiet(QUIET)
     assert terminal.running
-    # Behind a stop it is said again.
+    # After a stop the notice is shown again.
     terminal.stop()
     terminal.key("ctrl+q")
     time.sleep(QUIET)  # a stop shorter than a question must have stood is none
     terminal.hold()
     terminal.resume()
-    # What was pressed meanwhile may go with the stop.
+    # The key that was pressed meanwhile may be lost with the stop.
     time.sleep(UNSEEN)
     _pressed_blind(terminal, "ctrl+q")
     assert terminal.running
@@ -459,7 +459,7 @@ def test_no_enter_sends_what_stands_in_a_field_that_has_not_arrived(
     terminal.go_on()
     terminal.wait_for("Back to the answers")
     assert len(server.requests) == 1
-    # What has the keys is behind a stop to be seen again, too.
+    # After a stop the focused part must be seen again, too.
     terminal.stop()
     terminal.hold()
     terminal.resume()

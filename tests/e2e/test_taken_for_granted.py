@@ -134,7 +134,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("ctrl+s")
     terminal.wait_for("It is used in this folder from now on.")
-    # What may follow a command is offered.
+    # The values for a command are offered.
     terminal.type("/thinking h")
     terminal.wait_for("▌ /thinking high")
     terminal.key("enter")
@@ -150,7 +150,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     assert terminal.wait_exit() == 0
     assert 'default_model = "fast"' in config.read_text()
     assert json.loads((program.home / "hints.json").read_text()) == ["turn"]
-    # It is there again in the next session, which is no session to choose before something is said in it.
+    # The setting is there in the next session, which cannot be chosen before a message is sent in it.
     terminal = program.start(size=(100, 30))
     terminal.wait_for("thinker thinking high")
     terminal.wait_for(READY)

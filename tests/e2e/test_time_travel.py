@@ -34,7 +34,7 @@ class Person:
         return self.terminal.wait_for(wanted, PATIENCE_S)
 
     def sees_at_rest(self, wanted: str | Callable[[str], bool]) -> str:
-        """Wait until it is there and nothing moves any more, so that a click finds it where it was seen."""
+        """Wait until the text is there and nothing moves any more, so that a click finds it where it was seen."""
         self.sees(wanted)
         self.terminal.wait_quiet(0.1, timeout_s=PATIENCE_S)
         return self.sees(wanted)
@@ -88,7 +88,7 @@ class Person:
 
 
 def chat_of(screen: str) -> str:
-    """What stands left of the timeline."""
+    """Return the text left of the timeline."""
     return "\n".join(row[:TIMELINE_AT] for row in screen.split("\n"))
 
 
@@ -98,7 +98,7 @@ def words_of(rows: str) -> str:
 
 
 def timeline_of(screen: str) -> str:
-    """What stands right of the chat."""
+    """Return the text right of the chat."""
     return "\n".join(row[TIMELINE_AT:] for row in screen.split("\n"))
 
 
@@ -145,7 +145,7 @@ def person(configured: Program, server: ChatServerThread) -> Person:
     someone.sees("Ctrl+T timeline")
     someone.says("How does it parse?", "observation 40")
     someone.says("Fix quoted fields", "Quoted fields work.")
-    # What the command did is known once its row says so.
+    # The changes of the command are known once its row has them.
     someone.sees(re.compile(r"#5 Shell.*±2"))
     assert files(work) == {**AFTER_THE_FIX, "notes.md": "quotes are doubled\n"}
     (work / "notes.md").write_text(BY_HAND)
@@ -178,7 +178,7 @@ def test_rewind_with_files_undo_and_jump(
     person.reads("Quoted fields work.")
     person.lets_go(80, 39)
 
-    # What is folded opens by a click, and closes.
+    # A folded block opens by a click, and closes.
     assert "103" not in terminal.screen_text()
     person.clicks("+5 lines")
     person.reads("103")
@@ -202,10 +202,10 @@ def test_rewind_with_files_undo_and_jump(
     assert files(work) == BEFORE_THE_FIX
     assert not (work / "tests").exists()
 
-    # What the server gets next is what it got before that turn, to the byte, and the new words.
+    # The next request is the same as before that turn, to the byte, and has the new message.
     server.script(say("A regular expression, then."))
     terminal.key("ctrl+u")
-    # Whoever speaks while reading further up is brought to the end.
+    # A user who sends a message while reading further up is brought to the end.
     terminal.key("pageup")
     person.says("Use a regex", "A regular expression, then.")
     first_of_turn, after_rewind = server.requests[2].messages, server.requests[-1].messages
@@ -239,7 +239,7 @@ def test_rewind_with_files_undo_and_jump(
         ),
     ]
 
-    # That world line, unfolded by a click; a step of it leads to a preview of its own, and there.
+    # A click unfolds that world line; a step of it leads to a preview of its own, and there.
     person.clicks_row("◊ 2   ")
     person.sees(lambda screen: "A regular express" in timeline_of(screen))
     person.clicks_row("A regular express")
@@ -250,7 +250,7 @@ def test_rewind_with_files_undo_and_jump(
     person.reads("goes on from there. 1 file brought back, 2 deleted")
     assert files(work) == BEFORE_THE_FIX
     person.sees(lambda screen: "All is well." not in chat_of(screen))
-    # What the server gets next is what it got there the first time, and the new words.
+    # The next request is the same as the first time there, and has the new message.
     server.script(say("An expression it is."))
     person.says("Go on there", "An expression it is.")
     after_jump = server.requests[-1].messages
@@ -316,7 +316,7 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     person.sees("Space bring back")
     terminal.key("space")
     person.sees_all("restores 2, deletes 2", "✓ notes.md")
-    # One that would come back is left alone instead.
+    # One file that would come back is left alone instead.
     terminal.key("down", "space")
     person.sees("restores 2, deletes 1")
 
@@ -331,7 +331,7 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     }
     assert len(server.requests) == n_requests
 
-    # What was written by hand comes back with an undo, and goes with a redo.
+    # A change by hand comes back with an undo, and goes with a redo.
     person.says("/undo", "Undone")
     assert files(work) == AFTER_THE_FIX
     person.says("/redo", "Done again")

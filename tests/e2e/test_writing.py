@@ -54,7 +54,7 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     terminal.write(b"\x18\x05\x18\x05")
     terminal.wait_for("begun in the editor")
     assert opened.read_text() == "\n"
-    # One that empties its file empties the prompt, and says so.
+    # An editor that empties its file empties the prompt, and a notice says so.
     terminal.write(b"\x18\x05")
     terminal.wait_for("Up brings the draft back.")
     terminal.wait_for("Ask for a change")

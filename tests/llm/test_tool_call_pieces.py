@@ -234,7 +234,7 @@ class Gateway:
         if self.index == "crossed" and (
             self.ids != "head" or self.names != "head" or not self.head_is_empty
         ):
-            return False  # return False  # the seen form: an id and a name in the head, the arguments after it
+            return False  # the seen form: an id and a name in the head, the arguments after it
         if (
             self.index == "rising"
             and self.names == "every"

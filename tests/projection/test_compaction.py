@@ -210,7 +210,7 @@ def test_from_here() -> None:
     assert shown(chat) == [*first, *past, ("SUMMARY", 2, "sum", True)]
     assert [p.uid for p in timeline.tree.live] == ["u0", "s0", "sum"]
     assert [line.n for line in timeline.tree.lines.values()] == [1]
-    # It goes with the summary, is nothing that a D-Mail carries, comes back with undo and is grey on the way there and back.
+    # The pin goes with the summary, is not carried by a D-Mail, comes back with undo and is grey on the way there and back.
     assert [chat.blocks[place].live for place in chat.dropped_by(2)].count(True) == 1
     rewind = ev.ContextReverted("rewind", 2, "sum", 2, 2, 1, 0, 130, 100)
     assert shown(told(*TURNS, *FROM, rewind)[0]) == first

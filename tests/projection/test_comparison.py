@@ -30,7 +30,7 @@ def test_which_message_a_block_shows() -> None:
         killed,
         CompactionBlock(10),
     ]
-    # A result stands behind the message that called, after those of the calls before it.
+    # A result comes after the message that called, and after the results of the calls before it.
     assert [number_of(block, blocks) for block in blocks] == [
         0, None, 0, 1, 2, None, 5, None, 1, None,
     ]  # fmt: skip

@@ -62,7 +62,7 @@ def arrive(talk: Conversation, event: ContextReverted) -> None:
 
 
 def names(blocks: list[Block] | tuple[Block, ...]) -> list[str]:
-    """What stands there."""
+    """Return the names of the blocks."""
     return [type(block).__name__.removesuffix("Block") for block in blocks]
 
 
@@ -83,7 +83,7 @@ def test_what_is_pinned_stands_before_the_letter_under_its_checkpoint() -> None:
     assert card.tool_calls == 1
     assert agent.pinned
     assert tool.pinned
-    # The answer is the first message behind the letter's checkpoint, its result the second, the letter the third.
+    # The answer is the first message after the D-Mail's checkpoint, its result the second, the D-Mail the third.
     assert [(b.checkpoint, b.uid, b.number) for b in (agent, tool, card)] == [
         (1, "new", 0),
         (1, "new", 0),

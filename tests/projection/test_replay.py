@@ -124,7 +124,7 @@ def test_any_moment_is_its_events_whatever_was_looked_at_before(
         moment = moment_at(replay, wanted)
         assert moment.position == position
         assert shown(moment) == shown(prefix(records, position))
-        # It goes on from there as if it had come there by itself, and leaves no trace in what is kept.
+        # The moment continues from there as if it had come there by itself, and leaves no trace in the kept ones.
         moment.apply(records[position:], failed)
         assert shown(moment) == at_the_end
 
@@ -222,7 +222,7 @@ def test_the_way_to_a_moment_leaves_room_for_others() -> None:
             break
         n_stops += 1
     assert shown(moment) == shown(prefix(STORY, len(STORY) - 1))
-    # Once for each hundred records, and between reading the models.
+    # The building pauses once for each hundred records, and between reading the models.
     assert n_stops > len(STORY) // 100
 
 
@@ -372,7 +372,7 @@ def test_a_text_is_played_as_it_was_streamed() -> None:
     assert recording.time_of(2) == pytest.approx(7.0)  # pyright: ignore[reportUnknownMemberType]
     assert recording.streamed_by(1, 1.0) == 0
     assert recording.streamed_by(1, 4.0) == len(words) // 2
-    assert recording.streamed_by(1, 7.0) == 0  # It is there as a whole.
+    assert recording.streamed_by(1, 7.0) == 0  # the text is there as a whole
     assert recording.position_at(4.0) == 1
     # No model is that slow: what came after the last word was a pause.
     assert recording.time_of(3) == pytest.approx(7.0 + len(words) / 20)  # pyright: ignore[reportUnknownMemberType]

@@ -211,9 +211,9 @@ class TimeTravels(RuleBasedStateMachine):
         assert not told, "\n".join([where, *told])
 
     def of_views(self, views: Views, *, has_record: bool) -> Iterable[str]:
-        """What is untrue of views that show the session as it is.
+        """Yield the faults of views that show the present session.
 
-        Without a record they are made from the messages, which do not tell how full the window was at every step.
+        Without a record the views are made from the messages, which lack the size of the context at every step.
         """
         line = read_line(self.on.folder)
         yield from untrue_of_chat(views.chat, line)
@@ -224,7 +224,7 @@ class TimeTravels(RuleBasedStateMachine):
             yield from untrue_of_names(views.timeline, self.on.folder)
 
     def of_previews(self) -> Iterable[str]:
-        """What is untrue of the previews of rewinds."""
+        """Yield the faults of the previews of rewinds."""
         self.do(self.on.follow())
         line = read_line(self.on.folder)
         for n, _ in self.points():
@@ -233,7 +233,7 @@ class TimeTravels(RuleBasedStateMachine):
                 yield from untrue_of_preview(preview, line, self.on.views.timeline)
 
     def of_reading(self) -> Iterable[str]:
-        """What is untrue of the views in which world lines are read."""
+        """Yield the faults of the views in which world lines are read."""
         for n in world_lines(self.on.folder):
             views = Views(self.do(self.on.soul.lines.read(n)) or ())
             line = read_line(self.on.folder, n)
@@ -241,7 +241,7 @@ class TimeTravels(RuleBasedStateMachine):
             yield from untrue_of_rows(views.timeline, line)
 
     def of_lists(self) -> Iterable[str]:
-        """What is untrue of the lists on the command line."""
+        """Yield the faults of the lists on the command line."""
         session, lines = self.on.session, world_lines(self.on.folder)
         for n in [0, *lines]:
             yield from untrue_of_list(
@@ -258,21 +258,21 @@ class TimeTravels(RuleBasedStateMachine):
 def test_what_compactions_keep_of_a_checkpoint() -> None:
     letter = Answer(speaks=False, n_calls=1, dmails=(0,))
     apart = TimeTravels()
-    # Of a D-Mail the words that it carried: they begin a turn.
+    # The messages that a D-Mail carried begin a turn.
     apart.turn([letter])
     apart.go_on()
     apart.pin(0, 0)
     apart.compact(None, None)
     apart.what_is_shown_is_true()
     apart.teardown()
-    # The same behind a part of the line, which is read when it was left.
+    # The same happens after a part of the line, which is read when it was left.
     left = TimeTravels()
     left.turn([letter])
     left.pin(0, 0)
     left.compact(0, None)
     left.dmail(1, go_on=False)
     left.teardown()
-    # What had waited stands before the words with which a turn begins.
+    # A message that had waited comes before the one with which a turn begins.
     waited = TimeTravels()
     waited.turn([Answer(speaks=False, n_calls=1, steer=True, end="error")])
     waited.turn([])
@@ -317,7 +317,7 @@ def test_what_forks_and_pins_make_of_a_history() -> None:
     note.turn([Answer(speaks=False, n_calls=0, dmails=(1,))])
     note.what_is_shown_is_true()
     note.teardown()
-    # A D-Mail brings a pinned step, an older D-Mail and a summary along, and is gone back behind.
+    # A D-Mail brings a pinned step, an older D-Mail and a summary along; then a rewind goes to before it.
     much = TimeTravels()
     much.turn([Answer(n_calls=2)])
     much.dmail(1, go_on=True)
@@ -333,7 +333,7 @@ def test_what_forks_and_pins_make_of_a_history() -> None:
 
 def test_what_was_cut_is_not_what_was_left_last() -> None:
     letter = Answer(speaks=False, n_calls=1, dmails=(0,))
-    # A summary that is pinned comes along with a D-Mail, behind what the user had said before it.
+    # A pinned summary comes along with a D-Mail, after the user's messages before it.
     brought = TimeTravels()
     brought.turn([])
     brought.turn([])
@@ -342,14 +342,14 @@ def test_what_was_cut_is_not_what_was_left_last() -> None:
     brought.turn([Answer(speaks=False, dmails=(1, 5))])
     brought.what_is_shown_is_true()
     brought.teardown()
-    # Steps behind which nothing stands are kept like others: one failed, one was stopped.
+    # Steps without messages are kept like others: one failed, one was stopped.
     bare = TimeTravels()
     bare.turn([Answer(n_calls=1, end="error")])
     bare.turn([Answer(speaks=False, n_calls=1, end="stop")])
     bare.turn([])
     bare.compact(0, 1)
     bare.teardown()
-    # What was stopped went with what a D-Mail undid.
+    # The stopped step went with those that a D-Mail removed.
     stopped = TimeTravels()
     stopped.turn([])
     stopped.turn([Answer(speaks=False, thinks=True, n_calls=1, end="stop")])
@@ -364,7 +364,7 @@ def test_what_was_cut_is_not_what_was_left_last() -> None:
     forked.dmail(0, go_on=True)
     forked.rewind(1)
     forked.teardown()
-    # Of what a D-Mail brought along only an older one and what came after that is kept.
+    # Of the messages that a D-Mail brought along, only an older D-Mail and the later ones are kept.
     older = TimeTravels()
     older.turn([Answer(speaks=False, dmails=(6,))])
     older.turn([])

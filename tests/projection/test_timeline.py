@@ -91,11 +91,11 @@ def test_the_change_of_a_step_is_what_the_next_one_starts_with() -> None:
     model = model_of(whole_story())
     live = model.tree.live
     assert (live[13].change, live[13].change_measured) == (2_100, True)
-    # What a tool gave back is only counted by the next call: the last step of a turn stays an estimate.
+    # Only the next call counts the output of a tool, so the last step of a turn stays an estimate.
     assert (live[10].change, live[10].change_measured) == (6_000, False)
     # An answer without tools is counted by its own call.
     assert (live[5].change, live[5].change_measured) == (2_900, True)
-    # What was cut away keeps its own figures, and so does the step below the cut.
+    # The steps that were cut away keep their own figures, and so does the step below the cut.
     assert (live[7].change, live[7].change_measured) == (300, True)
     assert [p.change for p in model.tree.lines[3].checkpoints] == [1_100, 800, 1_900, 14_200, 700]
 
@@ -245,7 +245,7 @@ def test_undo_and_redo_leave_a_line_for_the_reason_it_was_left_for() -> None:
     assert uid not in [p.uid for p in model.tree.live]
     line = model.tree.lines[left]
     assert line.reason == "rewind"
-    # And when: the redo left nothing that had not been left before.
+    # The time stays as well: the redo left nothing that had not been left before.
     rewind = next(r for r in t.records if isinstance(r.event, ContextReverted))
     assert (line.at, line.to_id) == (rewind.at, 1)
 
@@ -262,7 +262,7 @@ def test_undoing_a_compaction_brings_the_whole_conversation_back() -> None:
     model = model_of(t)
     assert [p.uid for p in model.tree.live] == before
     assert [p.kind for p in model.tree.lines[t.n_lines].checkpoints] == ["compaction", "user"]
-    # And back again: the compacted line is as it was, below the compaction, and its past is in the curve.
+    # After the redo the compacted line is as it was, below the compaction, and its past is in the curve.
     t.tell(LineChanged("redo", left, t.n_lines, ""))
     model = model_of(t)
     assert [p.kind for p in model.tree.live] == ["compaction", "user"]
@@ -497,7 +497,7 @@ def test_messages_without_a_checkpoint_of_their_own_are_rows_and_a_filter_finds_
         ("checkpoint", 2, -1),
         ("said", 2, 0),
     ]
-    # What follows belongs to what was said last, and a fold of it holds no more than that.
+    # Later steps belong to the newest message, and a fold of it holds no more than these.
     assert model.rows.heading_of(2) is model.tree.live[1]
     model.rows.filter("412 MATTERS")
     # The line that it left bears its words for a name.

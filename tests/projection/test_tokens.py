@@ -112,7 +112,7 @@ def test_it_moves_while_an_answer_streams() -> None:
     apply(ToolCall("k", "WriteFile", "x" * 400))
     apply(ToolCallPart("k", "世界" * 100))
     assert 1_320 < model.status.used < 1_380
-    # Of an attempt that failed nothing stays; the figure of the server takes the place of the guess.
+    # A failed attempt leaves nothing; the figure of the server replaces the estimate.
     assert apply(StepRetry(1, 2, 3, 0.1, "busy"))
     assert model.status == told
     apply(TextPart("word " * 80))
@@ -120,7 +120,7 @@ def test_it_moves_while_an_answer_streams() -> None:
     final = told._replace(used=1_210)
     apply(final)
     assert model.status == final
-    # What an answer adds is corrected as all estimates of the session are.
+    # The estimate of an answer is corrected like all estimates of the session.
     apply(final._replace(correction=2.0))
     apply(TextPart("word " * 80))
     assert model.status.used - final.used == 2 * (used - told.used)

@@ -376,7 +376,7 @@ def test_undo_brings_the_same_blocks_back() -> None:
     after = list(model.blocks)
     talk.tell(LineChanged("undo", 4, 3, "u"))
     shown(talk, model)
-    # But for the D-Mail: it was sent, and that was taken back.
+    # The D-Mail is the exception: it was sent, and that was undone.
     assert model.blocks[:-1] == before[:-1]
     sent, recalled = before[-1], model.blocks[-1]
     assert isinstance(sent, ToolBlock)
@@ -527,7 +527,7 @@ def test_notices_without_a_topic_stay_where_they_happened() -> None:
         ("once", "Go on", "Your answer: Go on"),
         ("once", "read b.py", "Your answer: read b.py"),
         ("no", "", "Your answer: Stop the turn"),
-        # It was withdrawn, or the turn was stopped, which is said otherwise.
+        # The request was withdrawn, or the turn was stopped, which other words say.
         ("no", "stopped", ""),
     ],
 )
@@ -647,7 +647,7 @@ def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None
     model = shown(talk)
     made, written = (one for one in model.blocks if isinstance(one, ToolBlock))
     assert changed_words(made) == ""
-    # Of the step, as records were until now; then of this call.
+    # The changes belong to the step in older records, and to this call in new ones.
     talk.tell(FilesChanged(made.uid, ("a\x1b[2J",)))
     talk.tell(FilesChanged(made.uid, ("c",), key=written.call))
     shown(talk, model)

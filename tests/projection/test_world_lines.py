@@ -57,7 +57,7 @@ def test_what_is_cut_is_a_line_and_comes_back_up_to_any_place() -> None:
 def test_the_beginning_of_a_line_that_is_kept_is_no_line_of_its_own() -> None:
     lines = Lines("abcd")
     lines.cut(3, 1)
-    # What is left now is the beginning of line 1, whether or not it is called that.
+    # The line that is left now is the beginning of line 1, whether or not it is called that.
     for number in (0, 1):
         cut = lines.cut(2 - number, number)
         assert cut is not None

@@ -202,7 +202,7 @@ def test_a_group_is_of_one_program_in_one_folder(tmp_path: Path) -> None:
     assert judge("pytest", other, environ).group not in ("", first.group)
     program.write_text("#!/bin/sh\nid\n")
     assert judge("pytest", work, environ).group not in ("", first.group)
-    # As a shell would find it: in the work folder, or wherever one is.
+    # A shell would find the program in the work folder, or wherever one is.
     shutil.copy(program, work / "pytest")
     for path in (f"{work}:/usr/bin", f".:{programs}", f":{programs}", "/usr/bin"):
         assert not judge("pytest", work, {"PATH": path}).group
@@ -266,7 +266,7 @@ async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(be
     (bench.work_dir / ".git/commondir").unlink()
     await bench.run("Shell", command="git status; true")
     assert not bench.approver.asks[1].session_key
-    # What the user put in its place is not what was judged.
+    # The command that the user put in its place is not the one that was judged.
     bench.approver.instead = "echo $((1 + 1))"
     assert (await bench.run("Shell", command="git status")).output == "2\n"
 

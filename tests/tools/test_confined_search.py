@@ -70,7 +70,7 @@ def swapping(folders: list[Path], target: Path) -> Iterator[None]:
 
 
 async def raw_output(bench: Bench, **arguments: str) -> bytes:
-    """What rg itself wrote in a search, before anything is left out."""
+    """Return the output of rg itself in a search, before anything is left out."""
     found: list[bytes] = []
     whole = grep._search  # pyright: ignore[reportPrivateUsage]
 

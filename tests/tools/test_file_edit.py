@@ -136,7 +136,7 @@ async def test_mixed_line_ends_are_found_and_kept(bench: Bench) -> None:
     edit = {"old": "two\nthree\nfour", "new": "two\n3\nmore\nfour"}
     assert not (await bench.run("StrReplaceFile", path="mixed", edit=edit)).is_error
     assert mixed.read_bytes() == b"one\r\ntwo\r\n3\r\nmore\r\nfour\r\n"
-    # As many lines as before: each keeps its own end.
+    # The number of lines is the same, so each keeps its own end.
     mixed.write_bytes(b"one\r\ntwo\nthree\r\n")
     await bench.run("ReadFile", path="mixed")
     edit = {"old": "one\r\ntwo\r\nthree", "new": "1\r\n2\r\nthree"}
@@ -205,7 +205,7 @@ async def test_a_composed_name_finds_a_file_whose_letters_are_in_parts(bench: Be
     typed = "caf\xe9/r\xe9sum\xe9.txt"
     assert (await bench.run("ReadFile", path=typed)).output == "     1\tone"
     await bench.run("WriteFile", path=typed, content="two\n")
-    # What is there in both forms is what was written.
+    # If files of both forms exist, the form of the given path decides.
     bench.write("re\u0301.txt", "parts\n")
     bench.write("r\xe9.txt", "composed\n")
     assert "composed" in (await bench.run("ReadFile", path="r\xe9.txt")).output
@@ -937,7 +937,7 @@ async def test_edits_that_nobody_waits_for_any_more_end(
         await running
     stop.set()
     assert await asyncio.to_thread(ended.wait, 30)
-    # The pool's other work comes behind what still runs.
+    # Other work of the pool comes after the running one.
     await asyncio.get_running_loop().shutdown_default_executor()
     assert made == 1
 

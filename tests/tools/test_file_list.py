@@ -45,7 +45,7 @@ async def test_newest_first_and_without_what_is_ignored(tmp_path: Path) -> None:
     ]
     assert files.matching("", 2) == ["new/deep/view.py", "new/deep/"]
     assert files.matching("vw", 5) == ["new/deep/view.py"]
-    # What is gone is no longer offered after the next look, and not looked for before it.
+    # A removed file is not offered after the next scan; before that, it is not checked.
     (tmp_path / "new/deep/view.py").unlink()
     assert files.matching("vw", 5) == ["new/deep/view.py"]
     await files.scan()

@@ -218,7 +218,7 @@ async def test_the_time_for_an_answer_is_not_the_searchs(
         return await real_ask(ask)
 
     monkeypatch.setattr(bench.approver, "ask", ask_for_long)
-    # Of this module alone: with the clock of all the event loop would run by it, too.
+    # Only this module gets the clock, because the event loop would run by it, too.
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s)
     monkeypatch.setattr(glob, "time", clock)
     outcome = await bench.run("Glob", pattern="*", directory="../other")

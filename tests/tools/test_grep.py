@@ -227,7 +227,7 @@ async def test_a_search_passes_over_secrets(bench: Bench, tmp_path: Path, inside
             assert not (await bench.run(tool, path=str(home / name), **more)).is_error
         assert [(ask.protected, ask.session_key) for ask in bench.approver.asks] == [(True, "")] * 2
         assert all("keys are kept in such places" in ask.where for ask in bench.approver.asks)
-    # A place of secrets can be searched where it is asked for as that.
+    # A place of secrets can be searched if the user is asked about it.
     assert (await bench.run("Grep", pattern="SECRET", path=str(home / ".ssh"))).brief == "1 file"
 
 

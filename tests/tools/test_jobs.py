@@ -47,7 +47,7 @@ async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None
     ended = await waiting
     assert (ended.output, ended.is_error, ended.brief) == ("three\n", True, "exit 4")
     assert ended.message.startswith("It has ended. Exit code 4 after ")
-    # Who has read the end need not be told of it.
+    # A model that has read the end needs no report about it.
     assert bench.jobs.take_ended() == []
     assert (await bench.run("TaskOutput", id=1)).output == ""
     assert not bench.jobs.running
@@ -88,7 +88,7 @@ async def test_all_end_with_the_session_and_there_is_room_for_so_many(
     pids = [int((bench.work_dir / f"pid{number}").read_text()) for number in (1, 2)]
     await bench.jobs.aclose()
     assert await until(lambda: not any(map(is_alive, pids)))
-    # Of those that have ended a few are known, of which nobody was told.
+    # A few of the ended jobs are kept that nobody was told of.
     assert [job.id for job in bench.jobs.take_ended()] == [1, 2]
     assert bench.jobs.take_ended() == []
 
@@ -131,7 +131,7 @@ async def test_a_hundred_megabytes_take_little_memory(bench: Bench) -> None:
     assert await until(lambda: "end" in job.tail.text[-20:])
     assert peak_bytes() - before < 30_000_000
     read = await bench.run("TaskOutput", id=1)
-    # What comes at once is told at once.
+    # Output that comes at once is returned at once.
     assert len(read.output) < 50_000
     assert (started.output + read.output).endswith("end\n")
     assert "shortened" in started.message + read.message

@@ -85,7 +85,7 @@ def test_no_program_is_taken_from_where_commands_can_write(
             (links / name).symlink_to(way / name)
         for entry in (folder, linked, links):
             environ["PATH"] = str(entry)
-            # Where a program lies counts, and not what it is called: all names are tried at one of the places.
+            # The place of a program counts, and not its name: all names are tried at one of the places.
             for name in NAMES if not n else NAMES[:2]:
                 assert find_program(name, environ, *works) is None, (entry, name)
                 assert find_program(str(entry / name), environ, *works) is None

@@ -60,7 +60,7 @@ async def test_a_yes_for_a_folder_outside_is_none_to_a_file_with_another_name(
         ask = bench.approver.asks[-1]
         assert "others may be elsewhere" in ask.where
         assert ask.session_key == ask.session_offer == ""
-        # One question for a file that is read; what a search finds in such files is asked about when it found something.
+        # A file that is read needs one question; a search in such files asks again when it has found something.
         assert len(bench.approver.asks) == (1 if tool == "ReadFile" else 2)
     bench.approver.asks.clear()
     await bench.run("Grep", path=str(docs), pattern="k")
@@ -227,7 +227,7 @@ async def test_a_path_that_cannot_be_followed_is_refused_in_one_line(
 
     def swapped(path: str, **more: Any) -> str:
         if str(path).endswith("/link"):
-            # What it was is a file by now.
+            # The former link is a file by now.
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         return readlink(path, **more)
 

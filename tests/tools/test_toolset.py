@@ -46,7 +46,7 @@ def test_the_specs_are_plain_schemas() -> None:
 
 
 def _check_plain(node: Any, where: str) -> None:
-    """What strict servers refuse: references, unions, titles, properties without a type."""
+    """Check that a schema has nothing that strict servers refuse: references, unions, titles, properties without a type."""
     assert not {"$ref", "$defs", "anyOf", "title"} & (set(node) - {"properties"}), where
     for name, child in node.get("properties", {}).items():
         assert isinstance(child["type"], str), f"{where}.{name}"
@@ -309,7 +309,7 @@ async def test_a_string_stays_one_where_a_string_is_wanted(bench: Bench, text: s
     values = json.dumps({"path": "a.json", "content": text})
     assert not (await bench.tools.run("WriteFile", values, bench.env)).is_error
     assert (bench.work_dir / "a.json").read_text() == text
-    # Also where something else of the call is parsed.
+    # The same holds if another part of the call is parsed.
     values = json.dumps({"path": "a.json", "edit": json.dumps([{"old": text, "new": "[]"}])})
     outcome = await bench.tools.run("StrReplaceFile", values, bench.env)
     assert not outcome.is_error, outcome.message

@@ -617,7 +617,7 @@ class ApprovalPanel(Widget, can_focus=True):
         letter = event.character or ""
         is_prose = letters.is_pending or letters.is_prose(event.time)
         if letter == " " and self._choices[0].then == "check" and not is_prose:
-            return False  # return False  # the space acts on the row that the arrows have selected
+            return False  # the space acts on the row that the arrows have selected
         choice = next((one for one in self._choices if one.key == letter), None)
         checks = choice is not None and choice.then == "check"
         # An early letter restarts the wait at once; otherwise a held key would count as soon as the wait is over.
@@ -833,7 +833,7 @@ class ApprovalPanel(Widget, can_focus=True):
         if self.request.kind != "question":
             return False
         if not choice.says:
-            return True  # return True  # this answer leaves the decision to the agent
+            return True  # this answer leaves the decision to the agent
         if self._pressed_at < self._turning.seen_at:
             return False
         at = self._choices.index(choice)
@@ -871,7 +871,7 @@ class ApprovalPanel(Widget, can_focus=True):
     def _await_quiet(self) -> None:
         remaining_s = self._quiet.remaining_s(time.monotonic())
         if self._awaited is not None:
-            self._awaited.stop()  # self._awaited.stop()  # a held key repeats thirty times a second
+            self._awaited.stop()  # a held key repeats thirty times a second
         if remaining_s > 0:
             self._awaited = self.set_timer(remaining_s + 0.01, self._await_quiet)
         self.refresh()

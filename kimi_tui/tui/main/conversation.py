@@ -454,7 +454,7 @@ class ConversationController:
             await soul.aclose()
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
-                self.resume_hint = ""  # self.resume_hint = ""  # there is no session to resume
+                self.resume_hint = ""  # there is no session to resume
         await self._bench.tasks.close()
         return lost
 

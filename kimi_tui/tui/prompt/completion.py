@@ -138,7 +138,7 @@ class FolderFiles:
             count: the largest number of matches.
         """
         if self.folder is None:
-            return []  # return []  # the modules for it are still being imported
+            return []  # the modules for it are still being imported
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 

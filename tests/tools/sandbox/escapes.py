@@ -138,7 +138,7 @@ def copied():
 
 
 def descriptors():
-    """Those of all processes outside: by name, and taken over. Which these are, their mounts tell."""
+    """Try the descriptors of all processes outside: by name, and taken over. Their mounts tell which these are."""
     found = []
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         with contextlib.suppress(OSError):
@@ -155,7 +155,7 @@ def descriptors():
 
 
 def supervisor(attempt):
-    """On the process that confined this one, where that is not the sandbox's own."""
+    """Try the process that confined this one, if that is not the sandbox's own."""
     pid = int(os.environ["SUPERVISOR"])
     return pid != 1 and attempt(pid)
 
@@ -189,7 +189,7 @@ def high_bits():
 
 
 def kept(name):
-    """One of the variables that lead to agents and keys."""
+    """Read one of the variables that lead to agents and keys."""
     return any(
         word in name for word in ("TOKEN", "PASS", "API_KEY", "SSH_A", "GPG_", "DBUS", "XAUTH")
     )

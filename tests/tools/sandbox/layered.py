@@ -19,7 +19,7 @@ if TOLD["user"] != os.geteuid():
     os.setgroups([])
     os.setresgid(TOLD["user"], TOLD["user"], TOLD["user"])
     os.setresuid(TOLD["user"], TOLD["user"], TOLD["user"])
-    # As a program of this user is that was started as any is.
+    # A program of this user that was started normally has this flag.
     confine._libc.prctl(4, 1, 0, 0, 0)
 os.chdir(TOLD["work"])
 confine.confine(TOLD["words"], stay)

@@ -75,7 +75,7 @@ def fast():
 
 
 def nice_of_all():
-    """Only as a user that has nothing else running: it would reach all that runs as root, or as whoever runs the tests."""
+    """Lower all priorities, but only as a user without other processes: it would reach all processes of root, or of the tests' user."""
     if not WORLD["is_made_up"]:
         return False
     os.setpriority(os.PRIO_USER, 0, 19)
@@ -156,14 +156,14 @@ ATTEMPTS = {
     "mode": lambda: os.chmod(f"{OUT}/file", 0o640) or True,
     "times": lambda: os.utime(f"{OUT}/file", (1, 1)) or True,
     "attribute": lambda: os.setxattr(f"{OUT}/file", "user.x", b"1") or True,
-    # What is guarded.
+    # These places are guarded.
     "secret": lambda: read(f"{HOME}/.ssh/id"),
     "secret by root": lambda: read(f"/proc/self/root{HOME}/.ssh/id"),
     "secret names": lambda: os.listdir(f"{HOME}/.ssh"),
     "secret in work": lambda: read(f"{WORK}/.env"),
     "hook": lambda: write(f"{WORK}/.git/hooks/pre-commit"),
     "hooks away": lambda: os.rename(f"{WORK}/.git", f"{WORK}/g") or True,
-    # What is shared.
+    # These places are shared.
     "other temporary": lambda: os.path.exists(WORLD["tmp_file"]),
     "shared memory": lambda: read(SHM),
     "segment": segment,
@@ -183,7 +183,7 @@ ATTEMPTS = {
     ),
     "nice": lambda: os.setpriority(os.PRIO_PROCESS, VICTIM, 19) or True,
     "nice of all": nice_of_all,
-    # A class that there is not: nothing is changed where it is not refused.
+    # This class does not exist: nothing is changed if it is not refused.
     "disk of all": lambda: call(251, 30, 3, 0, 7 << 13),
     # The network.
     "tcp": lambda: connect(socket.AF_INET, (LOOPBACK, PORT)),
@@ -310,7 +310,7 @@ def main():
         os.setgroups([])
         os.setresgid(WORLD["user"], WORLD["user"], WORLD["user"])
         os.setresuid(WORLD["user"], WORLD["user"], WORLD["user"])
-        # As a program of this user is that was started as any is.
+        # A program of this user that was started normally has this flag.
         libc.prctl(4, 1, 0, 0, 0)
     os.chdir(WORK)
     answer = os.dup(1)

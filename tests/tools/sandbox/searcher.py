@@ -60,7 +60,7 @@ def flags():
 
 
 def read_by_links():
-    """By links that a command in the background puts on the way."""
+    """Read through links that a command in the background puts on the way."""
     return read(f"{WORK}/link/id") or read(f"{WORK}/linked")
 
 
@@ -138,7 +138,7 @@ MUST = {
     "names": lambda: "own" in os.listdir(WORK),
     "rules": lambda: read(f"/proc/self/fd/{RULES}"),
 }
-"""What a search needs."""
+"""The places that a search needs."""
 
 
 def tried(attempt):

@@ -185,7 +185,7 @@ class Outside:
         return found
 
     def heard(self) -> list[object]:
-        """What came to the sockets and the terminal."""
+        """Return the data that came to the sockets and the terminal."""
         found: list[object] = []
         for ear in self.ears:
             try:
@@ -211,7 +211,7 @@ def outside() -> Iterator[Outside]:
 
 
 async def run_in(sandbox: Sandbox, script: str, outside: Outside) -> str:
-    """What a script prints that runs in the sandbox, with the home folder of `outside`."""
+    """Return the output of a script that runs in the sandbox, with the home folder of `outside`."""
     environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
     here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
     try:
@@ -225,7 +225,7 @@ async def run_in(sandbox: Sandbox, script: str, outside: Outside) -> str:
 
 @asynccontextmanager
 async def serving(*argv: str) -> AsyncIterator[None]:
-    """A program that runs meanwhile, once it has printed a line."""
+    """Run a program meanwhile; begin once it has printed a line."""
     service = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     try:
         assert service.stdout is not None
@@ -366,7 +366,7 @@ async def test_no_link_that_comes_after_the_look_is_followed(
     here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
     script = "cat a/b/.env; echo evil > a/b/made"
     confined = here.confined(["/bin/bash", "-c", script], work)
-    # As a command in the background does, between the look and the start.
+    # A command in the background may do this between the check and the start.
     (work / "a").rename(work / "c")
     (work / "a").symlink_to(elsewhere)
     command = command_of(confined, work)
@@ -494,7 +494,7 @@ async def test_a_socket_that_is_gone_again_is_in_nobodys_way(
 
 
 def without(sandbox: Sandbox, before: str) -> Sandbox:
-    """Return the same bubblewrap behind a shell that does something first, in the moment between the look and the covers."""
+    """Return the same bubblewrap, started by a shell that first does something between the check and the covers."""
     program = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-program-")) / "bwrap"
     program.write_text(f'#!/bin/sh\n{before}\nexec {sandbox.program} "$@"\n')
     program.chmod(0o755)
@@ -630,7 +630,7 @@ def test_a_socket_that_goes_when_it_is_to_be_covered_is_in_nobodys_way(
             )
             said.append(tried.stdout.decode().strip())
         here.remove_temporary()
-    # What is hidden and went may be somewhere else.
+    # A hidden file that disappeared may be somewhere else.
     assert said == ["goes on", ""]
     assert not place.exists()
 
@@ -699,7 +699,7 @@ async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
         assert not out, "\n".join(f"{one}: {line}\n    {text}" for one, (line, text) in out.items())
         assert {name: now for name, now in outside.state().items() if before.get(name) != now} == {}
         assert outside.heard() == []
-        # What was copied from under a cover would be in the work folder.
+        # A file that was copied from under a cover would be in the work folder.
         stolen = [
             path
             for path in outside.work.rglob("*")

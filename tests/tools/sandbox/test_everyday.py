@@ -89,7 +89,7 @@ async def test_everyday_commands_do_not_ask(sandbox: Sandbox, work: Path) -> Non
     assert len(failed) <= MOST_ASKING, "\n".join(
         f"{line}\n    {text[-300:]}" for line, text in failed.items()
     )
-    # Whoever reads the answer is told what was in the way.
+    # The answer names the cause.
     for line, text in failed.items():
         assert refused(text, confined.policy) == ["the network"], line
     assert sum("[absent]" in text for text in said.values()) < len(lines) / 2

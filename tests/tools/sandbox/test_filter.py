@@ -32,7 +32,7 @@ TAKEN = "read write execve fork exit_group ioctl fcntl socket clone unshare prli
 
 
 def answer(steps: list[tuple[int, int, int, int]], words: dict[int, int]) -> int:
-    """What a program answers to a call whose data has these words at these places: an error's number, 0 or -1."""
+    """Return the answer of a filter program to a call whose data has these words at these places: an error's number, 0 or -1."""
     at, held = 0, 0
     while True:
         code, yes, no, value = steps[at]
@@ -62,7 +62,7 @@ class Machine:
             )
 
     def __call__(self, number: int, *arguments: int, arch: int = 0) -> int:
-        """What it answers to a call."""
+        """Return the answer to a call."""
         words = {0: number, 4: arch or confine._ARCHES[self.name]}
         for place, argument in enumerate(arguments):
             words[16 + 8 * place] = argument & 0xFFFFFFFF
@@ -87,7 +87,7 @@ def numbers_of(machine: Machine) -> dict[str, int]:
 def test_every_call_is_refused_by_its_number(machine: Machine) -> None:
     known = numbers_of(machine)
     for name in (*REFUSED.split(), *ABSENT.split()):
-        # Those that came since the header was written.
+        # These calls are newer than the header.
         if name in known or name not in ("quotactl_fd", "mount_setattr"):
             wanted = errno.ENOSYS if name in ABSENT.split() else errno.EPERM
             assert machine(known[name], 1, 1, 1) == wanted, name
@@ -162,7 +162,7 @@ def test_what_depends_on_an_argument(machine: Machine) -> None:
     assert said("openat", -100, 0, os.O_CREAT, 0o755) == ALLOWED
     assert said("prlimit64", 0, 7) == ALLOWED
     assert said("prlimit64", 5, 7) == errno.EPERM
-    # Of all that runs as a user, or of another process; oneself may be named as 0.
+    # The call names all processes of a user, or another process; the own process may be named as 0.
     assert said("setpriority", 2, 0, 5) == said("ioprio_set", 3, 0) == errno.EPERM
     assert said("setpriority", 0, 0, 5) == said("ioprio_set", 1, 0) == ALLOWED
     assert said("setpriority", 0, 5, 5) == said("ioprio_set", 1, 5) == errno.EPERM

@@ -68,7 +68,7 @@ def bare(path: Path) -> None:
 
 
 def linked(path: Path) -> None:
-    """Of a working tree, whose settings would be elsewhere."""
+    """Turn the repository into a linked working tree, whose settings would be elsewhere."""
     write(path / "HEAD", "ref: refs/heads/main\n")
     write(path / "commondir", "../../../x\n")
 
@@ -126,7 +126,7 @@ def test_a_lever_is_undone_while_a_command_lives(
     with watch.around(first):
         _LEVERS[lever](work / ".git")
         if not by_kernel:
-            # As soon as any other command begins.
+            # The news comes when any other command begins.
             with watch.around(command()):
                 pass
         news = told.get(timeout=_WAIT_S)
@@ -206,7 +206,7 @@ def test_what_git_does_itself_goes_on(
         git("worktree", "add", "-q", str(work / "again"), within=work)
     assert watched.undone == []
     assert git("status", "--porcelain", within=work / "again") == ""
-    # What it made that can run something later is named.
+    # Files of the command that can run something later are named.
     changed = watched.found.changed()
     assert {"copy/.git/config", "copy/.git/objects/info/alternates", ".git/modules/lib/config"} <= {
         *changed
@@ -225,7 +225,7 @@ def test_a_new_repository_is_told_while_a_command_lives(
         assert told.get(timeout=_WAIT_S).made == ("sub/one/.git",)
         bare(work / "sub/two")
         assert told.get(timeout=_WAIT_S).made == ("sub/two",)
-        # What runs later is told when another command begins.
+        # Files that run later are reported when another command begins.
         write(work / "sub/.envrc")
         with watch.around(command()):
             news = told.get_nowait()
@@ -252,11 +252,11 @@ def test_commands_that_make_levers_again_and_again_are_ended(
         write(work / ".git/commondir", ".")
         assert told.get(timeout=_WAIT_S) == GitNews(undone=(".git/commondir",))
         for number in range(5):
-            # As soon as the next command begins, if not before.
+            # The change is undone when the next command begins, if not before.
             write(work / ".git/commondir", str(number))
             with watch.around(command()):
                 pass
-    # It is told once that it was undone, and that it was too much; that it was made may be told between.
+    # One report says that it was undone, and that it was too much; another between may say that it was made.
     while not (news := told.get(timeout=_WAIT_S)).is_ended:
         assert not news.undone
     assert told.empty()

@@ -53,7 +53,7 @@ OF_SETTINGS = {
     ".lein/profiles.clj": '{{:user {{:repositories {{"x" {{:password "{0}"}}}}}}}}\n',
     ".gradle/init.d/artifactory.gradle": 'credentials {{ username "me"; password "{0}" }}\n',
 }
-"""What settings say that have a credential beside what commands need; others are told a token."""
+"""Settings with a credential beside the values that commands need; other settings get a token."""
 MORE_SETTINGS = {
     ".gitconfig": '[user]\n\tname = Me\n[url "https://me:{0}@github.com/"]\n\tinsteadOf = gh:\n[http]\n\textraHeader = Authorization: Basic {0}\n[alias]\n\tst = status\n',
     ".cargo/config.toml": '[build]\njobs = 2\n[registries.own]\nindex = "sparse+https://x.example"\ntoken = "{0}"\n',
@@ -215,7 +215,7 @@ def test_with_landlock_alone_the_same_places_are_closed(world: World, user: int)
     assert CANARY not in said
     for name in TOOLCHAINS:
         assert f"toolchain {name}\n" in said, name
-    # What cannot be shown in part under its own name is read elsewhere.
+    # A file that cannot be shown in part under its own name is read elsewhere.
     assert "name = Me" in said
 
 
@@ -244,7 +244,7 @@ def test_what_everyday_commands_read_of_the_home_folder_is_there(tmp_path: Path)
         home, work = base / "home", base / "home/code/p"
         for name in {place for _, places in COMMANDS for place in places}:
             write(home / name, "# settings\n")
-        # As people have them: with tokens beside the rest.
+        # Users have such settings, with tokens beside the other values.
         for name, text in MORE_SETTINGS.items():
             write(home / name, text.format(CANARY))
         write(home / ".npmrc", OF_SETTINGS[".npmrc"].format(CANARY))
@@ -262,7 +262,7 @@ def test_what_everyday_commands_read_of_the_home_folder_is_there(tmp_path: Path)
 
 
 def run_once(sandbox: Sandbox, script: str, work: Path) -> str:
-    """What a script prints in the sandbox."""
+    """Return the output of a script in the sandbox."""
     confined = sandbox.confined(["/bin/bash", "-c", script], work)
     try:
         return asyncio.run(command_of(confined, work).run()).output.text
@@ -378,7 +378,7 @@ def test_the_repository_of_the_work_folder_is_shown_and_no_other(home: Path) -> 
         policy = policy_in(home, work)
         assert not policy.hides(policy.real(str(top / ".git/objects/info"))), work
         assert policy.hides(policy.real(str(top / "package.json"))), work
-    # What the folder itself says of another counts for nothing.
+    # A file of the folder itself that points at another one is ignored.
     write(home / "code/liar/.git", f"gitdir: {top}/.git\n")
     write(home / "code/work/.git/objects/info/alternates", f"{home}/code/secret\n")
     write(home / "code/secret/x")

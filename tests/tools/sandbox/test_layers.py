@@ -82,9 +82,9 @@ HELD: dict[str, set[str]] = {
     "landlock alone": {*FILES, *SECRET, *TRACES, "terminal", *CALLS, *NETWORK, "signal"},
 }
 NEWER = {"whole with landlock 4", "whole with landlock 6"}
-"""What holds no less than the whole with the oldest Landlock: in the way of one of them alone is only what breaks it there."""
+"""Combinations that hold no less than the whole with the oldest Landlock; each alone is hindered only by what breaks it there."""
 OF_ROOT = {"kernel settings", "disk"}
-"""What nobody else can at all."""
+"""Attempts that only root can make."""
 ROOT_HELD = {
     "capabilities": {*TRACES, "processors", "class", "bounds"},
     "namespaces": {"kernel settings"},
@@ -92,11 +92,11 @@ ROOT_HELD = {
     "landlock in the whole": OF_ROOT,
     "whole": OF_ROOT,
 }
-"""What more there is where root runs it. By what it gives up other programs of root have more rights than it."""
+"""Further attempts that a layer holds if root runs it: other programs of root then have rights that it has given up."""
 
 
 class World:
-    """What attempts are made on: files, a process and sockets of the user that makes them."""
+    """The targets of the attempts: files, a process and sockets of the user that makes them."""
 
     def __init__(self, base: Path, user: int, held: ExitStack) -> None:
         self.base, self.user = base, user
@@ -161,7 +161,7 @@ class World:
         }
 
     def got_out(self, layer: str, tried: Collection[str] = ()) -> set[str]:
-        """Which of some attempts get past this layer; where none are named, which of all."""
+        """Return the attempts that get past this layer; all are tried if none are named."""
         told = json.dumps({**self.told, "layer": layer, "tried": sorted(tried)})
         ended = subprocess.run(
             [sys.executable, "-S", str(HERE / "layers.py"), told],
@@ -187,7 +187,7 @@ def test_every_attempt_gets_out_where_nothing_holds_it(world: World) -> None:
         assert set().union(*ROOT_HELD.values()) - {"disk"} <= got_out
         assert "disk" in got_out or not world.told["disk"]
     missing = set().union(*HELD.values()) - got_out
-    # What would reach more than this test is not attempted.
+    # Attempts that would reach more than this test are not made.
     assert missing == (set() if world.told["is_made_up"] else {"nice of all"})
 
 
@@ -217,5 +217,5 @@ def test_a_layer_alone_holds_what_it_is_for(layer: str, world: World) -> None:
     if layer == "landlock in the whole" and is_covered(world.base):
         pytest.skip(f"{world.base} lies below /tmp, which a command may write: nothing was tried")
     held = HELD[layer] | (ROOT_HELD.get(layer, set()) if world.user == 0 else set())
-    # One that it need not hold still shows that it can be put on.
+    # An attempt that the layer need not hold still shows that the layer can be put on.
     assert world.got_out(layer, held or {"seen"}) & held == set()

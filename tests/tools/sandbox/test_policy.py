@@ -86,7 +86,7 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
     assert policy.may_write(".git/index")
     for name in (".git/hooks/pre-commit", ".git/config", "Makefile", "/opt/x", "/etc/hosts"):
         assert not policy.may_write(name), name
-    # What is hidden would be open under another name, were the folder above it renamed.
+    # A hidden file would be open under another name if the folder above it were renamed.
     assert policy.pinned == (str(work / ".git"), str(work / "tests"))
     for place in (".env", "tests/.env.local", home / ".ssh" / "id_rsa", home / ".config/gh"):
         assert is_hidden(policy, str(place)), place
@@ -180,7 +180,7 @@ def test_what_the_settings_of_git_name_is_held_still(
     for name in ("free/a.sh", "app.py", ".git/index", "tools/b.sh", "main.c", "main"):
         assert found.may_write(name), name
     assert {str(work / "tools"), str(work / ".git")} <= set(found.pinned)
-    # What was not there is named when it was made.
+    # A file that did not exist is named when it is made.
     (work / "missing.cfg").write_text("x\n")
     (work / ".git/commondir").write_text("../elsewhere\n")
     assert found.watch.changed() == ["missing.cfg", ".git/commondir"]
@@ -248,7 +248,7 @@ def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
     for name in ("hooks", "config", "worktrees/linked/gitdir", "worktrees/linked/commondir"):
         assert not found.may_write(str(work / ".git" / name)), name
     assert not found.may_write(".git")
-    # A repository's own word for where it is counts for nothing.
+    # A repository's own statement of where it is does not count.
     liar = tmp_path / "liar"
     liar.mkdir()
     (liar / ".git").write_text(f"gitdir: {work}/.git/worktrees/linked\n")
@@ -285,12 +285,12 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
         assert not found.may_write(name), name
     assert found.may_write("sub/store/objects/x")
     assert found.may_write("a/b/c/d/e/f/x")
-    # As a file system that ignores case shows it.
+    # A file system that ignores case shows it like this.
     (work / ".GIT/hooks").mkdir(parents=True)
     (work / ".GIT/hooks/pre-push").write_text("x\n")
     assert found.watch.changed() == [".GIT/hooks/pre-push"]
     shutil.rmtree(work / ".GIT")
-    # What is new is named; a rebase that a command began, the next one can go on with.
+    # New files are named; the next command can continue a rebase that an earlier one began.
     git("init", "-q", "--bare", "sub/new", within=work)
     (work / "sub/new/hooks/post-update").write_text("x\n")
     (work / ".git/sequencer").mkdir()
@@ -308,7 +308,7 @@ def test_settings_of_a_linked_working_tree_are_held_still_or_named(
 ) -> None:
     own = tmp_path / "work/.git/worktrees/linked/config.worktree"
     found = policy_for(linked, SandboxSettings(), environ)
-    # Git reads it only where the repository says so; whoever makes it now may have that said later.
+    # Git reads the file only if the repository says so; a command that makes it now may have that said later.
     own.write_text("[core]\n\tfsmonitor = evil\n")
     assert [os.path.basename(path) for path in found.watch.changed()] == ["config.worktree"]
     own.unlink()
@@ -646,7 +646,7 @@ FILES_IN_HOME = [
     ".viminfo",
     ".config/GH.bak/hosts.yml",
 ]
-"""What has been hidden in a home folder, by name or place, since there is a sandbox; and a backup."""
+"""Files that have been hidden in a home folder, by name or place, since there is a sandbox; and a backup."""
 
 
 def test_every_secret_place_counts_below_the_home_folder_alone(tmp_path: Path) -> None:
@@ -659,7 +659,7 @@ def test_every_secret_place_counts_below_the_home_folder_alone(tmp_path: Path) -
     policy = policy_for(work, SandboxSettings(), environ)
     for name in (*PLACES, *FILES_IN_HOME):
         inner = name if name in FILES_IN_HOME else f"{name}/x"
-        # Of settings what is not secret is shown.
+        # The part of the settings that is not secret is shown.
         text = dict(policy.home.texts).get(str(home / inner))
         assert text == b"" or is_hidden(policy, str(home / inner)), name
         for spelling in (f"~/{inner}", f"~/{inner}".upper()):
@@ -752,11 +752,11 @@ def test_what_comes_into_a_known_folder_is_found(environ: dict[str, str], tmp_pa
         return {os.path.relpath(path, work) for path in policy.hidden if path.startswith(str(work))}
 
     packages = {"node_modules/.env", "target/prod.key"}
-    # What packages bring is below the top of their folders: certificates that programs need.
+    # Certificates that programs need are files of packages, below the top of their folders.
     assert hidden() == packages
     for step in ("a/b/.env", "a/.env.bak", "server.key"):
         (work / step).touch()
-        # Whoever sets the time back does not hide it.
+        # Setting the time back does not hide the change.
         os.utime(work / step.rpartition("/")[0], long_ago)
         packages.add(step)
         assert hidden() == packages
@@ -808,7 +808,7 @@ def test_a_folder_that_is_filled_with_files_is_hidden_and_the_sandbox_stays(
     assert {os.path.relpath(one, work) for one in memory.unseen} >= {"aaa", "b"}
     shown = SandboxSettings(readable=(str(work / "aaa"),))
     assert not is_hidden(policy_for(work, shown, environ), "aaa/1")
-    # Too many folders to be covered one by one: the one that holds them is.
+    # There are too many folders to cover one by one, so the folder that holds them is covered.
     monkeypatch.setattr(policy_module, "_MOST_IN_FOLDER", 60)
     monkeypatch.setattr(policy_module, "_MOST_UNSEEN", 20)
     found = policy_for(work, SandboxSettings(), environ, memory=memory)
@@ -975,11 +975,11 @@ def test_macos_is_told_the_same(policy: Policy) -> None:
     assert all(rule.count("(") == rule.count(")") and rule.count('"') % 2 == 0 for rule in rules)
     allowed = at(f'(allow file-write* (subpath "{work}"))')
     assert allowed < at(f'(deny file-write* (subpath "{work}/.git/hooks"))')
-    # What is on the way cannot be renamed, nor can the folder itself: the rules go by path.
+    # Neither the folders on the way nor the folder itself can be renamed, because the rules go by path.
     for path in (work, f"{work}/.git", f"{work}/tests"):
         assert allowed < at(f'(deny file-write-unlink (literal "{path}"))'), path
     assert at(f'(deny file-read* file-write* (subpath "{work}/tests/.env.local"))')
-    # By its own end every connection is a local one.
+    # The own end of every connection is a local one.
     assert not any("network" in rule and "ip" in rule for rule in rules)
     assert at("(deny network*)") < at(
         '(allow network-outbound (remote unix-socket (subpath "/tmp/own")))'
@@ -1014,13 +1014,13 @@ OPERATIONS = {
     ),
     *("network-bind", "network-outbound", "process-info*"),
 }
-"""Of those that Apple's own profiles name."""
+"""Operations that Apple's own profiles name."""
 FILTERS = {"global-name": str, "literal": str, "subpath": str, "target": list, "local": list}
 FILTERS["remote"] = list
 
 
 def forms(profile: str) -> list[Any]:
-    """What a profile says: lists of words and, in a tuple each, strings. Fails where it is not balanced."""
+    """Return the rules of a profile: lists of words and, in a tuple each, strings. Fails if it is not balanced."""
     found: list[list[Any]] = [[]]
     for token in re.finditer(
         r'\s+|[()]|"((?:[^"\\]|\\["\\])*)"|[^\s()";#]+|(.)', profile, re.DOTALL
@@ -1073,7 +1073,7 @@ def test_bubblewrap_comes_before_landlock_alone(
     found = find_sandbox(SandboxSettings(), {**environ, "PATH": str(bwrap.parent)})
     assert (found.backend, found.program, found.is_whole) == ("bwrap", str(bwrap), True)
     assert tried == ["full", "bwrap"]
-    # One that the work folder brings is not asked to hold anything.
+    # A program in the work folder is not asked to confine anything.
     with pytest.raises(NoSandbox):
         find_sandbox(SandboxSettings(), {**environ, "PATH": str(bwrap.parent)}, tmp_path)
     assert tried[2:] == ["full", "landlock"]
@@ -1082,7 +1082,7 @@ def test_bubblewrap_comes_before_landlock_alone(
 @pytest.mark.parametrize(
     ("held", "trouble"),
     [
-        # What the shell of the trial is made to take for refused, before it; without anything it is not confined at all.
+        # The shell of the trial runs this first, so that its attempts seem refused; it is not confined otherwise.
         ("cd /proc", "cannot write in the work folder"),
         ("TMPDIR=/proc", "has no temporary folder"),
         ("", "reads secrets"),
@@ -1109,7 +1109,7 @@ def test_a_trial_says_what_does_not_hold(
 
     monkeypatch.setattr(Sandbox, "confined", unconfined)
     assert trouble_with(Sandbox("full", SandboxSettings(), environ)) == trouble
-    # What it wrote is not left.
+    # The files of the trial are removed.
     assert [path for path in (tmp_path / "home").iterdir() if "trial" in path.name] == []
 
 
@@ -1163,7 +1163,7 @@ def test_what_runs_later_in_folders_of_packages_is_named(
     for path in (*(work / name for name in changed), program):
         times = path.stat()
         path.write_text("new\n")
-        # As `touch -r` does; the other time of a file cannot be set.
+        # `touch -r` does this; the other time of a file cannot be set.
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     for name in (
         ".venv/bin/activate",

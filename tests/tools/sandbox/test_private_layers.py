@@ -35,7 +35,7 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 HERE = Path(__file__).parent
 PLANTED = (
-    # What other projects run: environments, toolchains, scripts and what is compiled into them.
+    # Other projects run these: environments, toolchains, scripts and compiled files.
     ".cache/pypoetry/virtualenvs/x/bin/python",
     ".cache/pypoetry/virtualenvs/x/bin/git",
     ".cache/pypoetry/virtualenvs/x/lib/site-packages/x.pth",
@@ -183,7 +183,7 @@ async def test_commands_at_the_same_time_write_to_layers_of_their_own(
     script = "echo one > ~/.cache/pip/one; echo up > up; cat go ~/.cache/pip/one"
     background = asyncio.create_task(said(own, script, top))
     assert await asyncio.to_thread((top / "work/up").read_text) == "up\n"
-    # What the other one has written can be read, and a change of it stays in the second layer.
+    # The files of the other layer can be read, and a change of them stays in the second layer.
     read = "cat ~/.cache/pip/first ~/.cache/pip/one; echo two > ~/.cache/pip/two; echo x >> ~/.cache/pip/one"
     assert await said(own, read, top) == "first\none"
     reset = await asyncio.to_thread(own.reset, top / "work")
@@ -260,11 +260,11 @@ def test_a_machine_without_overlays_has_private_caches_by_variables(
     )
     assert confined.environ["MAVEN_OPTS"] == maven
     assert confined.environ["GRADLE_RO_DEP_CACHE"] == f"{home}/.gradle/caches"
-    # Environments that are there are run from where they are, and so are the hooks of pre-commit.
+    # Existing environments run from where they are, and so do the hooks of pre-commit.
     assert confined.environ["POETRY_VIRTUALENVS_PATH"] == f"{home}/.cache/pypoetry/virtualenvs"
     assert "PRE_COMMIT_HOME" not in confined.environ
     assert not [word for word in confined.words if word.startswith(("layer:", "plain:"))]
-    # Where nothing can be kept, caches are only read.
+    # If nothing can be stored, caches are read-only.
     monkeypatch.setattr(layers, "made_folder", lambda environ, work: (_ for _ in ()).throw(OSError))
     own = Sandbox("full", SandboxSettings(), environ)
     confined = own.confined(["/bin/true"], top / "work")
@@ -334,13 +334,13 @@ def test_the_oldest_is_dropped_when_there_is_too_much(
     assert left == sorted(left)[-len(left) :]
     assert "9" in left
     assert "0" not in left
-    # What a command uses stays.
+    # A layer that a command uses stays.
     lock = os.open(folder / "0.lock", os.O_RDONLY)
     layers.fcntl.flock(lock, layers.fcntl.LOCK_EX)
     monkeypatch.setattr(layers, "MOST_BYTES", 1)
     assert trim(environ, work) == 0
     os.close(lock)
-    # Of other work folders the one that was used longest ago goes first, whole.
+    # Among other work folders, the one that was used longest ago is removed first, completely.
     for n, name in enumerate(("old", "new")):
         other = Path(made_folder(environ, str(top / name)))
         filled(other / "0/upper/home/x/y/z/file", 300_000, 1_000_000)

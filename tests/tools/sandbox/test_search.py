@@ -51,7 +51,7 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 
 class World:
-    """What attempts are made on: files, a process and sockets of the user that makes them."""
+    """The targets of the attempts: files, a process and sockets of the user that makes them."""
 
     def __init__(self, base: Path, user: int, held: ExitStack) -> None:
         self.base, self.work, self.home = base, base / "work", base / "home"
@@ -107,7 +107,7 @@ class World:
         argv = [str(python), "-I", "-S", str(self.base / "searcher.py"), json.dumps(self.told)]
         searched = Searched(str(self.work), ".", self.rules, ("shut",))
         with pytest.MonkeyPatch.context() as patch:
-            # What it is made of may be read, as that of another program.
+            # The files of the program itself may be read, like those of any other program.
             made_of = [*search._LIBRARIES, str(self.base / "searcher.py")]  # pyright: ignore[reportPrivateUsage]
             made_of += [] if python == Path("/usr/bin/python3") else [sys.base_prefix]
             patch.setattr(search, "_LIBRARIES", made_of)
@@ -162,7 +162,7 @@ class Folder:
         self.key.write_text("needle in a key\n")
 
     def rg(self, sandbox: Sandbox | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """What rg, run by these arguments, says of the folder."""
+        """Run rg with these arguments; return the process and its output about the folder."""
         argv = [bundled_rg() or "rg", *arguments]
         if sandbox is not None:
             argv = confined_search(sandbox, argv, Searched(str(self.work), "."))

@@ -58,7 +58,7 @@ def test_a_stray_is_found_behind_any_name(tmp_path: Path) -> None:
     with ExitStack() as held:
         home, work = tmp_path / "home", tmp_path / "work"
         in_home = bound(held, home, "same.sock")
-        # What lies under that name where this program is, is another one.
+        # The socket of that name in this program's folder is another one.
         beside = bound(held, work, "same.sock")
         broken = home / "two\nlines.sock"
         ear = held.enter_context(socket.socket(socket.AF_UNIX))

@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def at(one: Desk, widget: type[Widget], words: str) -> tuple[int, int]:
-    """Where words of a row are drawn in it."""
+    """Return the cell where a text of a row is drawn in a widget."""
     shown = one.app.screen.query_one(widget)
     row = one.text().split("\n")[shown.region.y]
     return row.index(words) - shown.region.x + 1, 0
@@ -70,7 +70,7 @@ async def test_a_right_click_is_no_left_one(home: Path) -> None:
             await one.pilot.pause()
             assert one.app.screen is one.screen
             for kind in (events.MouseDown, events.MouseUp):
-                # As the terminal's driver hands them on.
+                # The terminal's driver passes events on like this.
                 event = kind(None, column, row, 0, 0, button, False, False, False, column, row)
                 event.set_sender(one.app)
                 one.app.post_message(event)
@@ -88,7 +88,7 @@ async def test_a_command_that_is_typed_on_the_timeline_is_run(home: Path) -> Non
         await one.pilot.press(*" Other", "enter")
         await one.sees("This session is now called Other.")
         assert one.screen.prompt.area.has_focus
-        # What some step has is what is looked for, and what is neither is only changed.
+        # A word that some step has is a filter; a word that is neither a command nor found stays to be changed.
         await one.pilot.press("ctrl+t", *"/seen", "enter")
         await one.until(lambda: one.screen.bench.timeline_pane.place == "found")
         await one.pilot.press("escape", *"/zzz", "enter")

@@ -47,12 +47,12 @@ def folders(home: Path) -> list[Path]:
 
 
 def left_over(home: Path) -> list[Path]:
-    """What was written of drafts and never got its name."""
+    """Return the temporary files of drafts that never got their name."""
     return [*home.rglob(f".{DRAFT}.tmp")]
 
 
 def session_dir(one: Desk) -> Path:
-    """That of the session on the screen."""
+    """Return the folder of the session on the screen."""
     soul = one.screen.conversation.soul
     assert soul is not None
     return soul.session.dir
@@ -73,7 +73,7 @@ async def test_a_draft_is_kept_with_its_chips_and_goes_when_it_is_sent(home: Pat
             kept = session_dir(one) / DRAFT
             await one.until(lambda: kept.exists() and "Pasted" in kept.read_text())
             assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-            # What was sent before and is only looked at is no draft; nor is what it is searched with.
+            # A sent message that is only shown is no draft, and neither is the text of a search.
             await one.pilot.press("home", "up")
             assert (area.text, one.screen.prompt.area.draft.text) == (
                 "hello",
@@ -114,7 +114,7 @@ async def test_the_draft_of_a_session_without_messages_is_the_next_ones(home: Pa
             await one.until(lambda: one.screen.prompt.area.text == "not yet")
             second = session_dir(one)
             assert folders(home) == [second]
-            # It goes along into another session, and nothing of it stays behind.
+            # The draft goes along into another session, and no part of it stays.
             before = one.screen
             before.action_command("new")
             await one.until(lambda: one.screen is not before)
@@ -159,7 +159,7 @@ async def test_the_images_of_what_was_not_sent_are_kept_and_go_with_it(home: Pat
             assert len(list((first / IMAGES).iterdir())) == 2
             # The figures count it before it is sent.
             await one.sees("+~2 ")
-        # Of a session in which nothing was said it is the next one's.
+        # The draft of a session without messages belongs to the next session.
         async with desk(home, server.base_url, capabilities=SEES) as one:
             await one.ready()
             area = one.screen.prompt.area
@@ -191,7 +191,7 @@ def test_kept_images_of_anything_are_no_harm(tmp_path: Path) -> None:
         assert read_images(tmp_path) == {}
     (place / "index.json").write_text(json.dumps({"[image a.png 30x20 ~2]": fine}))
     assert [image.name for image in read_images(tmp_path).values()] == ["a.png"]
-    # What is named no more is taken away, and nothing that is somebody else's.
+    # Images that are not named any more are deleted, but no files of others.
     write_images(tmp_path, {})
     assert [path.name for path in place.iterdir()] == ["b"]
     (place / "b").unlink()
@@ -220,7 +220,7 @@ def test_a_file_of_anything_is_no_harm(tmp_path: Path) -> None:
         "x": "y",
         "[Pasted 30 lines]": 7,
         "[Pasted 2 lines, 2]": "\x1b[2Jb\r\nc\n",
-        # That says of itself what is not so.
+        # These chips do not match their texts.
         "[Pasted 1 line]": "a\nb",
         "[Pasted 2 line]": "a\nb",
         "[Pasted 2 lines, 02]": "a\nb",
@@ -251,7 +251,7 @@ def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) ->
         write_waiting(tmp_path, ["x" * 3_000_000])
     assert not (tmp_path / DRAFT).exists()
     assert not (tmp_path / WAITING).exists()
-    # Of ordinary ones as much is kept as before.
+    # As much is stored of ordinary drafts as before.
     long = Draft(
         "see " + chip_of("line\n" * 200_000), {chip_of("line\n" * 200_000): "line\n" * 200_000}
     )
@@ -313,7 +313,7 @@ async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(ho
             folder = session_dir(one)
             await one.pilot.press(*"old")
             await one.until(lambda: (folder / DRAFT).exists())
-            # As it stands on the disk where it was killed before the rename, of a draft and of the first one.
+            # The disk is as after a kill before the rename, of a draft and of the first one.
             write_draft(folder, Draft("precious"))
             left = temporary_of(folder / DRAFT)
             kept = (folder / DRAFT).read_bytes()
@@ -350,6 +350,6 @@ def test_a_key_behind_a_command_is_not_kept(tmp_path: Path, key: str) -> None:
     assert key not in (tmp_path / DRAFT).read_text("utf-8")
     assert read_draft(tmp_path).text == "/model "
     assert key not in words_not_kept((), Draft(f"/model {key}"), None)
-    # What goes into a message the user says.
+    # A key in a message is a part of the user's text, and is stored.
     write_draft(tmp_path, Draft(f"Look at {key}"))
     assert read_draft(tmp_path).text == f"Look at {key}"

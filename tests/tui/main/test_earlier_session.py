@@ -127,7 +127,7 @@ async def _held(
 
 
 def facts_of(blocks: list[Block]) -> list[tuple[object, ...]]:
-    """What a person sees of them."""
+    """Return the facts about blocks that a user sees."""
     return [
         (
             type(block).__name__,
@@ -238,7 +238,7 @@ async def test_what_is_folded_and_looked_for_in_the_timeline_stays(glance: Glanc
     await glance.whole()
     assert [point.uid for point in glance.timeline.model.tree.live if point.folded] == folded
     assert glance.timeline.model.rows.typed == "led"
-    # What is typed goes on.
+    # The typing continues.
     await pilot.press(*"ger")
     assert glance.timeline.model.rows.typed == "ledger"
 
@@ -381,5 +381,5 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
         assert [one[:2] for one in end] == [one[:2] for one in whole[len(whole) - len(end) :]], size
         assert end[1:] == whole[len(whole) - len(end) + 1 :] if end else True, size
         lengths.add(len(end))
-    # However little is read: what one turn has filled has no beginning of a turn in it.
+    # However few records are read, one turn that fills them has no beginning of a turn in it.
     assert all(lengths)

@@ -65,7 +65,7 @@ class Listener:
 
     @property
     def n_characters(self) -> int:
-        """Of all texts."""
+        """The number of characters of all texts."""
         return sum(len(r.event.text) for r in self.shown if isinstance(r.event, TextPart))
 
 
@@ -75,7 +75,7 @@ async def test_history_comes_first_then_what_happens() -> None:
     wire.publish(StepBegin(1001))
     await one.has(1001)
     assert [record.seq for record in one.shown] == list(range(1, 1002))
-    # What happens now is told after it, and as what happens now.
+    # Live events come after the history, and are reported as live.
     assert one.caught_up_after == 1000
     assert one.calls > 10  # in slices, not in one
     await one.stop()
@@ -164,7 +164,7 @@ async def test_others_have_their_turn_between_the_slices_of_a_history() -> None:
         turns += 1
         if one.caught_up_after is None:
             if turns % 10 == 0:
-                # What happens meanwhile waits.
+                # Events that come meanwhile wait.
                 wire.publish(StepBegin(1000 + turns))
             asyncio.get_running_loop().call_soon(turn)
 

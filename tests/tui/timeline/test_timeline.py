@@ -79,7 +79,7 @@ async def test_a_click_unfolds_a_world_line_and_its_steps_can_be_chosen() -> Non
         await pilot.click(Timeline, offset=(15, line_of(app, "#11 Read")))
         await pilot.pause()
         assert app.chosen == [(11, 3)]
-        app.timeline.focus()  # app.timeline.focus()  # a click leaves the focus unchanged
+        app.timeline.focus()  # a click leaves the focus unchanged
         await press(pilot, "space")
         assert not any("#12 D-Mail to" in row for row in app.rows)
         assert "Use re.find" in selected_row(app)

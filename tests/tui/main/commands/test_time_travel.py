@@ -783,7 +783,7 @@ async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: 
         pane = [line[82:] for line in shown.split("\n")]
         rows = [row for row in pane if "#1 " in row or "● │" in row or "─◊" in row]
         said = [next(w for w in ("D-Mail", "plums", "pears", "◊") if w in row) for row in rows]
-        # Newest first; the D-Mail stands behind what it carried over, and has the number of all three.
+        # The newest comes first; the D-Mail comes after the messages that it carried over, and has the number of all three.
         assert said == ["D-Mail", "plums", "pears", "◊"], pane
         await one.pilot.press("ctrl+t")
         await one.sees("▌● │     Tell me of plums")
@@ -823,7 +823,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         shown = await one.sees("There is nothing to undo")
         assert "working" not in shown
         assert one.app.screen is one.screen
-        # One that is on view.
+        # This jumps to a visible line.
         jump()
         await one.until(
             lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.accepts_keys
