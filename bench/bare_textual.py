@@ -1,4 +1,4 @@
-"""What Textual does by itself, to compare with: a Markdown widget fed by MarkdownStream over a TextArea.
+"""Textual without the program, for comparison: a Markdown widget fed by MarkdownStream over a TextArea.
 
 `python -m bench.bare_textual BASE_URL`: type an order for the model server and press Enter.
 """

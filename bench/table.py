@@ -1,4 +1,4 @@
-"""One table: what was measured of the program, of the floors and of its peers, with each goal and whether it holds."""
+"""One table of all figures: those of the program, of the floors and of its peers, with each goal and whether it holds."""
 
 from __future__ import annotations
 

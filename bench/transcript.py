@@ -1,4 +1,4 @@
-"""What the chat costs: streamed answers, a long history, scrolling; beside one plain Rich render of the same text.
+"""The cost of the chat: streamed answers, a long history, scrolling; beside one plain Rich render of the same text.
 
 Run with `python bench/transcript.py`. Times are medians of three runs in this process, without a terminal; what counts
 is the ratio, for machines differ.

@@ -1,4 +1,4 @@
-"""How the app is started: the options of the command line, and the settings that result from them and the configuration.
+"""The options with which the app is started: those of the command line, and the settings that result from them and the configuration.
 
 The app gets a `Launch`. Imports here delay the first paint.
 """

@@ -1,4 +1,4 @@
-"""One whole answer of a model: its stream collected into a message, with its usage; failed attempts are repeated.
+"""A complete answer of a model: its stream collected into a message, with its usage; failed attempts are repeated.
 
 `stream_answer` is the one way to ask a model; a failed attempt that is repeated is an item among those of the answer. It fills a
 `Collector`; a caller that may be interrupted passes its own in, so that it can store what was streamed until then.

@@ -1,4 +1,4 @@
-"""What `[keys]` may say, and what is said of the rest."""
+"""The keys that `[keys]` accepts, and the notices about the others."""
 
 from __future__ import annotations
 

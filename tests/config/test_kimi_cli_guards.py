@@ -1,4 +1,4 @@
-"""What kimi-cli would run and this program does not is said at each start, in one notice."""
+"""One notice at each start names the guards that kimi-cli would run and this program does not."""
 
 from __future__ import annotations
 

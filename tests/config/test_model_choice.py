@@ -1,4 +1,4 @@
-"""Which server gets which key: the rules that keep keys where they belong."""
+"""The choice of server and key: the rules that keep keys where they belong."""
 
 from __future__ import annotations
 

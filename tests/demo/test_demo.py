@@ -1,4 +1,4 @@
-"""What stands in the demo's prompt follows the person, also back through a rewind and past a stop."""
+"""The suggestion in the demo's prompt follows the user, also back through a rewind and past a stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person meets first: the command line, the first-run screen and the demo."""
+"""The user's first steps: the command line, the first-run screen and the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the way of a session: it never keeps the program from starting, saying so, or being left."""
+"""A session that cannot be opened never keeps the program from starting, from saying so, or from being left."""
 
 from __future__ import annotations
 

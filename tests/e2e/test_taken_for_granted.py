@@ -1,4 +1,4 @@
-"""What is expected of any such program: a plan, questions, copies, help, models, sessions that are put away, and a check-up."""
+"""Features that users expect of any such program: a plan, questions, copies, help, models, archived sessions, and a check-up."""
 
 from __future__ import annotations
 

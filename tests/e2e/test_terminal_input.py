@@ -1,4 +1,4 @@
-"""What a terminal may send beside keys: bytes of another encoding, a paste full of colours, answers."""
+"""Input of a terminal beside keys: bytes of another encoding, a paste full of colours, answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the prompt takes besides messages, in a terminal: files, commands, notes, the past, the editor, pastes, follow-ups."""
+"""Input of the prompt besides messages, in a terminal: files, commands, notes, the past, the editor, pastes, follow-ups."""
 
 from __future__ import annotations
 

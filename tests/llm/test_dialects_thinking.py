@@ -1,4 +1,4 @@
-"""What is sent for thinking, dialect by dialect, and that what is said of it is what was sent."""
+"""The thinking setting as it is sent, dialect by dialect, and as it is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored of a message, by the rules of kimi-cli's reader and, where it can be had, with that reader itself."""
+"""The stored form of a message, by the rules of kimi-cli's reader and, if available, with that reader itself."""
 
 from __future__ import annotations
 

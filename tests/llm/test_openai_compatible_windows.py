@@ -1,4 +1,4 @@
-"""What is taken for an overflow, what teaches a window, and what takes it back."""
+"""The refusals that count as an overflow, those that teach a window, and the answers that take it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What building a request costs: of a long conversation only what is new is counted, and images are not looked through."""
+"""The cost of building a request: in a long conversation only new messages are counted, and images are not read."""
 
 from __future__ import annotations
 

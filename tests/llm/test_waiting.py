@@ -1,4 +1,4 @@
-"""How long an answer is waited for: by signs of life until it begins, by its pieces from then on; and who decides behind that."""
+"""The wait for an answer: limited by signs of life until it begins, by its pieces from then on, and by the user's decision after that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which blocks a rewind would take."""
+"""The blocks that a rewind would drop."""
 
 from __future__ import annotations
 

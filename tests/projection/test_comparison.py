@@ -1,4 +1,4 @@
-"""Which message a block of a world line shows, so that it can be sent to the present."""
+"""The message that a block of a world line shows, so that it can be sent to the present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a letter leaves standing in the chat, and how its card names where it came from."""
+"""The blocks that a D-Mail leaves in the chat, and the origin on its card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools gave back is kept small and comes back as it was."""
+"""The output of tools is kept compressed, and comes back unchanged."""
 
 from __future__ import annotations
 

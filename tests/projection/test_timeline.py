@@ -1,4 +1,4 @@
-"""What the events of a session become on the timeline."""
+"""The timeline that results from the events of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However events come: the rows kept up to date event by event are those that a build from nothing gives."""
+"""The rows that are updated event by event equal those that are built from nothing, whatever the events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the events of a session become on the gauge."""
+"""The figures of the gauge that result from the events of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a card says of its call, from arguments that may still be incomplete."""
+"""The description of a call on its card, from arguments that may still be incomplete."""
 
 from __future__ import annotations
 

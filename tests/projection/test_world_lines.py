@@ -1,4 +1,4 @@
-"""Which world lines there are after each operation."""
+"""The world lines that exist after each operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process a session; a lock dies with its holder, and who holds it is said."""
+"""Only one process opens a session; its lock ends with it, and the next process says who holds it."""
 
 from __future__ import annotations
 

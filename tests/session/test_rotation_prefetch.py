@@ -1,4 +1,4 @@
-"""What is copied while the user looks at a preview: taken where it fits, thrown away where not, never trusted."""
+"""The copy made while the user looks at a preview is used if it fits, thrown away if not, and never trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user names with @ goes with their message, and nothing that a tool would have to ask about."""
+"""Files that the user names with @ go with their message, except files that a tool would have to ask about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the chat at full strength is what the model is sent: after a compaction, undo and redo, and a restart."""
+"""The texts that the chat shows as current are those that the model is sent: after a compaction, undo and redo, and a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a key in a result is marked on its card, and asked about where the user wants that."""
+"""Texts in a result that look like a key are marked on its card, and asked about if the user wants that."""
 
 from __future__ import annotations
 

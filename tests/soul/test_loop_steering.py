@@ -1,4 +1,4 @@
-"""What the person types while the agent works goes in between steps, and is never lost."""
+"""Messages that the user sends while the agent works go in between steps, and are never lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One figure for one row: on the timeline, in previews, on the gauge, on the command line, and after a restart."""
+"""A row has one figure: on the timeline, in previews, on the gauge, on the command line, and after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which notes for agents the model is given, where they come from, and when."""
+"""The notes for agents that the model is given, their origin, and the time at which it gets them."""
 
 from __future__ import annotations
 

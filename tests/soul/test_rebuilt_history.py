@@ -1,4 +1,4 @@
-"""What is told of a session whose record is gone leads to the same pictures as what was told while it happened."""
+"""The history of a session whose record is gone leads to the same pictures as its events did."""
 
 from __future__ import annotations
 

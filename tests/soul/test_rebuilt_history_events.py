@@ -1,4 +1,4 @@
-"""What a line without a record tells of itself."""
+"""The events of a line that has no record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preview lists is what stands on the line, and it costs neither reading nor counting what nobody looks at."""
+"""A preview lists the messages of the line, and neither reads nor counts parts that nobody looks at."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the engine knows of the work folder comes from the one look that it takes anyway, and from what the model was
-sent.
-"""
+"""The engine's knowledge of the work folder comes from the one scan that it needs anyway, and from the text that the model was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git says of the work folder, and that nothing of a hostile repository is run for it."""
+"""The facts of git about the work folder, for which nothing of a hostile repository is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the window holds: the parts add up to what is used, whatever a conversation is made of."""
+"""The parts of the window add up to the used tokens, whatever a conversation consists of."""
 
 from __future__ import annotations
 

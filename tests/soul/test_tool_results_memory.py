@@ -1,4 +1,4 @@
-"""What tools remember is read off a resumed session only before the first tool call, and says the same as ever."""
+"""The memory of tools is read from a resumed session only before the first tool call, and is the same as before."""
 
 from __future__ import annotations
 

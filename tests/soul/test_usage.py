@@ -1,4 +1,4 @@
-"""What calls cost, counted from events: the same after the session was left, and from the context where they are lost.
+"""The cost of calls, counted from events: the same after the session was left, and from the context if the events are lost.
 
 Below it, what a session did, counted from hand-made records with known times.
 """

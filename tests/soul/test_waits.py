@@ -1,4 +1,4 @@
-"""What the user does not have to wait for, and what they are asked to wait on: titles, and answers that are overdue."""
+"""Waiting: the user need not wait for titles, and is asked about answers that are overdue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripted server of `chat_server` can be told to answer, and what no server should be sent. Plain values."""
+"""The answers that the scripted server of `chat_server` can give, and the requests that no server should get. Plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much work something is, counted and not timed, so that a busy machine changes nothing."""
+"""The amount of work of a piece of code, counted and not timed, so that a busy machine changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One session driven by hand: the real engine on a real folder with a model that answers as told, and the session's views."""
+"""A session driven by hand: the real engine on a real folder with a model that gives scripted answers, and the session's views."""
 
 from __future__ import annotations
 

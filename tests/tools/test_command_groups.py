@@ -1,4 +1,4 @@
-"""What a yes for the session to a command stands for, and that nothing else gets past by it."""
+"""The commands that a yes for the session allows, and that no others get past by it."""
 
 from __future__ import annotations
 

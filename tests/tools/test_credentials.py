@@ -1,4 +1,4 @@
-"""What looks like a key in a text, and what only has its letters."""
+"""Texts that look like a key, and texts that only have its letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which paths are offered for what is typed behind an @, and in which order."""
+"""The paths that are offered for a text typed after an @, and their order."""
 
 from __future__ import annotations
 

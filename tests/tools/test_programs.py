@@ -1,4 +1,4 @@
-"""What commands can write is never run: programs are looked up elsewhere, before there is a policy as well."""
+"""Files that commands can write are never run: programs are found elsewhere, also before there is a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the supervisor of a command is started."""
+"""The start of a command's supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal says of its background is taken out of what is typed, however it comes."""
+"""The terminal's answer about its background is removed from the typed text, however it comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a copy and what may hinder it; a link opens in a window or is copied, and nothing takes the terminal."""
+"""The notices about a copy and its obstacles; a link opens in a window or is copied, and nothing takes the terminal."""
 
 from __future__ import annotations
 

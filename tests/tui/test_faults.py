@@ -1,4 +1,4 @@
-"""What a callback or a task raises is reported, wherever it is scheduled, and nothing else stands still because of it."""
+"""An error of a callback or a task is reported, wherever it is scheduled, and nothing else stops because of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the frame around chat and timeline shows, after each event."""
+"""The frame around chat and timeline after each event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the terminal sends becomes text that cannot end the program, and pastes that press no keys."""
+"""The input of the terminal becomes text that cannot end the program, and pastes that press no keys."""
 
 from __future__ import annotations
 

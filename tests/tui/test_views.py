@@ -1,4 +1,4 @@
-"""What is shown, made anew from events: a few milliseconds at a time, and with what happens meanwhile."""
+"""The views are rebuilt from events a few milliseconds at a time, with the events that come meanwhile."""
 
 from __future__ import annotations
 

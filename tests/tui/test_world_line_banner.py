@@ -1,4 +1,4 @@
-"""What the banner over a world line says of that line, and of the live one meanwhile."""
+"""The banner over a world line: its words on that line, and on the live line meanwhile."""
 
 from __future__ import annotations
 

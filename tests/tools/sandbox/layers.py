@@ -1,4 +1,4 @@
-"""One layer of the sandbox alone, and what gets past it: run by an interpreter of its own, which is told the world in words.
+"""Attempts to get past a single layer of the sandbox, run by an interpreter of its own, which gets its targets as text.
 
 Each attempt is real: with no layer at all it gets out. What is loaded is loaded before the layer is there, so that the
 interpreter may lie where the user of the attempts cannot read.

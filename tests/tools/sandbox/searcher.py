@@ -1,4 +1,4 @@
-"""What a hostile program in the place of `rg` tries, told of the world in words; it says which of that got out.
+"""The attempts of a hostile program in the place of `rg`, which gets its targets as text; it prints which of them succeeded.
 
 Each attempt is real: with no sandbox at all it gets out. What is imported is imported first, for in the sandbox nothing can be.
 """

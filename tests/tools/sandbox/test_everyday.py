@@ -1,4 +1,4 @@
-"""What people let an agent run all day works in the sandbox, but for what needs the network."""
+"""Commands that users let an agent run all day work in the sandbox, unless they need the network."""
 
 from __future__ import annotations
 

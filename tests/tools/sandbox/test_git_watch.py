@@ -1,4 +1,4 @@
-"""What lets a command choose what the user's git runs is undone while the command lives; git's own work goes on."""
+"""Files that let a command choose what the user's git runs are undone while the command lives; git's own work continues."""
 
 from __future__ import annotations
 

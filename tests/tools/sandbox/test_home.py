@@ -1,4 +1,4 @@
-"""What a sandboxed command sees of the home folder: what is allowed, and nothing of what is not, whatever it is called."""
+"""The home folder as a sandboxed command sees it: allowed files, and no others, whatever they are called."""
 
 from __future__ import annotations
 

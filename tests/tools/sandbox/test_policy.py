@@ -1,4 +1,4 @@
-"""What the sandbox allows and what it says of what it does not."""
+"""The permissions of the sandbox, and its words on refused operations."""
 
 from __future__ import annotations
 

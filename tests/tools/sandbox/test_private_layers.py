@@ -1,4 +1,4 @@
-"""What commands write to caches of package managers stays with them, and what is there can be read."""
+"""Changes of commands to caches of package managers stay with these commands, and existing files can be read."""
 
 from __future__ import annotations
 

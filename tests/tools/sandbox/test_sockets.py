@@ -1,4 +1,4 @@
-"""Which sockets of other programs are found, by the kernel's own list and by the folders where they may be."""
+"""The sockets of other programs that are found, by the kernel's own list and by the folders where they may be."""
 
 from __future__ import annotations
 

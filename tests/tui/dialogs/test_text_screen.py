@@ -1,4 +1,4 @@
-"""What can be done about a summary that is read."""
+"""The actions on a summary that is being read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests of the main screen look at."""
+"""Fixtures that several tests of the main screen use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is clicked outside of chat and timeline: header, gauge and footer; and commands that are typed on the timeline."""
+"""Clicks outside of chat and timeline: header, gauge and footer; and commands that are typed on the timeline."""
 
 from __future__ import annotations
 

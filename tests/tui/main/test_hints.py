@@ -1,4 +1,4 @@
-"""Which keys the footer of the main screen lists."""
+"""The keys that the footer of the main screen lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How images look: in the prompt, in the chat, on the card of a tool, and on a screen of their own."""
+"""Pictures of images: in the prompt, in the chat, on the card of a tool, and on a screen of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One image through everything that time travel does, by the keys and commands of a user, and what the server gets then."""
+"""An image through all of time travel, by the keys and commands of a user, and the requests that the server gets then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for the last page of a session waits for what draws it, not for the agent; and no key waits for that."""
+"""The last page of a session waits only for the modules that draw it, not for the agent, and no key waits for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the whole screen looks: sizes, the overlay, approvals, notices and the first run.
+"""Pictures of the whole screen: sizes, the overlay, approvals, notices and the first run.
 
 All pictures are of the dark theme; that the others differ in nothing but their colours is a test of the themes.
 """

@@ -1,4 +1,4 @@
-"""What is written besides messages and commands: files, the user's own commands, notes, the past, follow-ups, the editor."""
+"""Input besides messages and commands: files, the user's own commands, notes, the past, follow-ups, the editor."""
 
 from __future__ import annotations
 

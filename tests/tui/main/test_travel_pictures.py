@@ -1,4 +1,4 @@
-"""How all actions of a preview, the comparison of two lines, and bookmarks and pins look."""
+"""Pictures of all actions of a preview, of the comparison of two lines, and of bookmarks and pins."""
 
 from __future__ import annotations
 

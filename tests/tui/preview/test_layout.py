@@ -1,4 +1,4 @@
-"""What the keys do among the files, and how many of these are lost, is said whole at every width."""
+"""The hints on keys for the files, and the number of lost files, are complete at every width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line of the prompt is: a command, a message or a slip; and which commands are found for a text."""
+"""The meaning of a line of the prompt: a command, a message or a slip; and the commands that are found for a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is offered in the prompt, and what the keys do meanwhile: files behind an `@`, and the search of what was sent.
+"""The offers of the prompt, and the effects of keys meanwhile: files after an `@`, and the search of sent messages.
 
 The menu of commands is tried in `tests/tui/prompt/test_menu.py`.
 """

@@ -1,4 +1,4 @@
-"""What stands in the rows of the scrubber."""
+"""The rows of the scrubber."""
 
 from __future__ import annotations
 

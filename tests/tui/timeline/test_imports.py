@@ -1,4 +1,4 @@
-"""What stands on the screen before a session is open must not bring in the engine."""
+"""The widgets on the screen before a session is open must not import the engine."""
 
 from __future__ import annotations
 

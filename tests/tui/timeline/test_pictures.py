@@ -1,4 +1,4 @@
-"""How the timeline and the gauge look: in a wide and a narrow pane, in ASCII and sixteen colours."""
+"""Pictures of the timeline and the gauge: in a wide and a narrow pane, in ASCII and sixteen colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool card says, and what of it stays where room is short."""
+"""The text of a tool card, and the parts of it that stay if room is short."""
 
 from __future__ import annotations
 

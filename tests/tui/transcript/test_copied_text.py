@@ -1,4 +1,4 @@
-"""What is selected stays selected, and what is copied is what was written."""
+"""A selected text stays selected, and a copy is the text as it was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a searched text stands in the rows of the chat: across rows, folded or not, in either case, nothing interpreted."""
+"""The places of a searched text in the rows of the chat: across rows, folded or not, in either case, nothing interpreted."""
 
 from __future__ import annotations
 

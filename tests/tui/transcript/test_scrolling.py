@@ -1,4 +1,4 @@
-"""What is read stands still: whatever grows, folds, goes or is wrapped anew around it, and inside it."""
+"""The visible text stays in place while something around it or inside it grows, folds, disappears or is wrapped again."""
 
 from __future__ import annotations
 
