@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from textual._types import AnimationLevel, CallbackType
     from textual.screen import Screen
 
-    from kimi_tui.projection.blocks import Block
+    from kimi_tui.projection.blocks import Block, Change
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tool_cards import ImageBlock
@@ -474,12 +474,19 @@ class Transcript(ScrollView, can_focus=True):
 
     # --- events
 
-    def apply(self, records: Sequence[EventRecord], *, live: bool | None = None) -> None:
+    def apply(
+        self,
+        records: Sequence[EventRecord],
+        *,
+        live: bool | None = None,
+        take: Callable[[EventRecord], Change] | None = None,
+    ) -> None:
         """Apply events and draw them: at once after a pause, else with the next frame.
 
         Args:
             records: the events, in order.
             live: whether they may be animated; None decides by their age.
+            take: applies one to the model that is shown; None where nothing else shows the session.
         """
         if not records:
             return
@@ -488,7 +495,7 @@ class Transcript(ScrollView, can_focus=True):
         was_streaming = model.streaming
         is_live = time.time() - records[-1].at < LIVE_S if live is None else live
         for record in records:
-            change = model.apply(record)
+            change = model.apply(record) if take is None else take(record)
             if change.gone and is_live:
                 if self._came_from is not None:
                     # It is grey already, and what is left of the conversation is to be seen.
