@@ -37,7 +37,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import SoulBusy, SoulError
 from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.rewind_values import END, Target
+from kimi_tui.soul.rewind_values import END, FilesChoice, Target
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import default_toolset
@@ -338,7 +338,7 @@ class Travels:
             await self._begin(self.soul.run(self.words()))
 
     async def rewind(self) -> None:
-        files = self.random.choice(["keep", "keep", "restore", "only"])
+        files: FilesChoice = self.random.choice(["keep", "keep", "restore", "only"])
         await self.soul.travel.rewind(self.a_target(), files)
 
     async def undo(self) -> None:
