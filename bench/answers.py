@@ -7,7 +7,7 @@ from itertools import count
 
 
 def end_of(n_tokens: int) -> str:
-    """The last word of an answer of this length; it appears nowhere else, so the screen shows when all is drawn."""
+    """Return the last word of an answer of this length; it appears nowhere else, so the screen shows when all is drawn."""
     return f"END{n_tokens}ANSWER"
 
 
@@ -36,10 +36,10 @@ def _section(n: int) -> str:
 
 
 def tokens(n_tokens: int) -> list[str]:
-    """`n_tokens` pieces of about six characters (as models write them) whose text ends in `end_of(n_tokens)`."""
+    """Return `n_tokens` pieces of about six characters (as models write them) whose text ends in `end_of(n_tokens)`."""
     pieces: list[str] = []
     for section in count(1):
-        # Words of any length, cut to what a tokenizer would make of them.
+        # Words of any length are cut into pieces like those of a tokenizer.
         pieces += re.findall(r"\s*\S{1,12}(?: \S{1,2}(?=\s))?|\s+\Z", _section(section))
         if len(pieces) >= n_tokens:
             break

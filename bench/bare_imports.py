@@ -8,7 +8,7 @@ import pydantic
 from bench.bare_prompt import BarePrompt
 
 LOADED = (openai.AsyncOpenAI, pydantic.BaseModel)
-"""Named, so that both are loaded and not only found."""
+"""The modules are named here, so that Python loads both of them and does not only find them."""
 
 if __name__ == "__main__":
     BarePrompt().run()

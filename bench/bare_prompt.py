@@ -15,12 +15,12 @@ class BarePrompt(App[None]):
     CSS = "TextArea { height: 5; }"
 
     def compose(self) -> ComposeResult:
-        """The view and the field."""
+        """Return the view and the field."""
         yield ScrollView()
         yield TextArea(placeholder=f"A{READY}")
 
     def on_mount(self) -> None:
-        """Keys go to the field."""
+        """Give the keys to the field."""
         self.query_one(TextArea).focus()
 
 

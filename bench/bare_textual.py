@@ -20,7 +20,7 @@ from textual.widgets import Markdown, TextArea
 
 
 class Prompt(TextArea):
-    """Enter sends; nothing else differs from a TextArea."""
+    """A text area in which Enter sends; nothing else differs from a TextArea."""
 
     @dataclass
     class Sent(Message):
@@ -38,7 +38,7 @@ class Prompt(TextArea):
 
 
 async def deltas(base_url: str, order: str) -> AsyncGenerator[str]:
-    """Send an order to the model server; yields the pieces of its answer as they come."""
+    """Send an order to the model server; yield the pieces of its answer as they come."""
     url = urlsplit(base_url)
     body = json.dumps({"messages": [{"role": "user", "content": order}]}).encode()
     reader, writer = await asyncio.open_connection(url.hostname, url.port)
@@ -57,7 +57,7 @@ async def deltas(base_url: str, order: str) -> AsyncGenerator[str]:
 
 
 class BareTextual(App[None]):
-    """The usual way: a Markdown widget in a scroll view."""
+    """An app that shows answers the usual way: a Markdown widget in a scroll view."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "Prompt { height: 3; dock: bottom; }"

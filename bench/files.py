@@ -32,7 +32,7 @@ WORDS = (
 
 
 def make_tree(root: Path) -> None:
-    """A folder of so many empty files, with names of words."""
+    """Make a folder of so many empty files, with names of words."""
     chance = random.Random(1)
     for n in range(N_FILES // 50):
         folder = root.joinpath(*(chance.choice(WORDS) for _ in range(3)), f"part{n}")
@@ -43,7 +43,7 @@ def make_tree(root: Path) -> None:
 
 
 async def longest_turn(work: asyncio.Future[None]) -> float:
-    """How much the thread of the event loop computed at most between two turns of it, in seconds."""
+    """Return the largest CPU time in seconds of the event loop's thread between two turns of the loop."""
     longest, last = 0.0, time.thread_time()
     while not work.done():
         await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def longest_turn(work: asyncio.Future[None]) -> float:
 
 
 async def main() -> None:
-    """Print the figures; milliseconds are those of the processor, so that another load does not count."""
+    """Print the figures; milliseconds are CPU time, so that another load does not count."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         make_tree(root)

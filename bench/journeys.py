@@ -37,7 +37,7 @@ INLINED = frozenset(("<listcomp>", "<dictcomp>", "<setcomp>"))
 
 
 class Walk:
-    """What one journey passed through.
+    """The functions and files that one journey passed through.
 
     Args:
         counts: whether a file, named by its whole path, belongs to the journey.
@@ -70,7 +70,7 @@ class Walk:
             self.jumps += 1
 
     def listing(self) -> str:
-        """The functions by file, each with its line and how often it was called (a coroutine: also each time it went on)."""
+        """Return the functions by file, each with its line and how often it was called (coroutines: also how often resumed)."""
         lines: list[str] = []
         by_file: dict[str, list[CodeType]] = {}
         for code in self.functions:
@@ -101,20 +101,20 @@ class Walk:
 
 
 def screen_walk() -> Walk:
-    """Counts what lies below `kimi_tui/tui`."""
+    """Return a walk that counts files below `kimi_tui/tui`."""
     return Walk(lambda file: file.startswith(SCREEN))
 
 
 def engine_walk() -> Walk:
-    """Counts everything else of ours."""
+    """Return a walk that counts all other files of ours."""
     return Walk(lambda file: not file.startswith(SCREEN))
 
 
 class QuietDesk(Desk):
-    """A desk whose looking at the screen does not count."""
+    """A desk whose reading of the screen does not count."""
 
     def text(self) -> str:
-        """What is on the screen."""
+        """Return the text on the screen."""
         profile = sys.getprofile()
         sys.setprofile(None)
         try:
@@ -132,7 +132,7 @@ async def walked(walk: Walk, journey: Callable[[], Awaitable[object]]) -> Walk:
 
 
 async def on_the_screen(folder: Path) -> dict[str, Walk]:
-    """The journeys that begin with a key, a click or an event and end with a picture."""
+    """Take the journeys that begin with a key, a click or an event and end with a picture; return them by name."""
     walks: dict[str, Walk] = {}
     async with ChatServer() as server, desk(folder, server.base_url) as opened:
         at = QuietDesk(opened.app, opened.pilot)
@@ -213,7 +213,7 @@ async def on_the_screen(folder: Path) -> dict[str, Walk]:
 
 
 async def click_row(at: Desk, words: str) -> None:
-    """Click the row of the timeline in which these words stand."""
+    """Click the row of the timeline that contains these words."""
     lines = (await at.sees(words)).split("\n")
     y, x = next((y, line.find(words, 82)) for y, line in enumerate(lines) if words in line[82:])
     await at.pilot.click(offset=(x, y))
@@ -221,7 +221,7 @@ async def click_row(at: Desk, words: str) -> None:
 
 
 async def in_the_engine(folder: Path) -> dict[str, Walk]:
-    """The journeys of the soul alone, with a real socket and real files."""
+    """Take the journeys of the soul alone, with a real socket and real files; return them by name."""
     walks: dict[str, Walk] = {}
 
     async with stage(folder / "a") as on:
@@ -278,7 +278,7 @@ async def in_the_engine(folder: Path) -> dict[str, Walk]:
 
 
 async def measured(folder: Path) -> dict[str, Walk]:
-    """All journeys, by their names."""
+    """Take all journeys; return them by name."""
     for name in ("screen", "a", "b", "c", "d"):
         (folder / name).mkdir()
     return {**await on_the_screen(folder / "screen"), **await in_the_engine(folder)}

@@ -21,14 +21,14 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.assembly import open_soul
 
 MESSAGES_A_TURN = 7
-"""Of a long session: what the person said, two answers, one result, and three markers."""
+"""Messages of a turn of a long session: the user's, two answers, one result, and three markers."""
 
 NOTES = "notes.txt"
 """The file that the agent reads in such sessions."""
 
 _CHECKPOINTS_A_TURN = 3
 _LINE = "{n}: a line of the notes that the agent reads, about sixty characters\n"
-# With the answer about 14 kB a turn, so that 50,000 messages are 100 MB.
+# A turn has about 14 kB with its answer, so that 50,000 messages are 100 MB.
 _RESULT_BYTES = 10_200
 _UID = re.compile(r"\b[0-9a-f]{16}\b")
 _ID = re.compile(r'"id":(\d+),"uid"|<system>CHECKPOINT (\d+)</system>')
@@ -41,7 +41,7 @@ def write_session(home: Path, work_dir: Path, n_messages: int) -> None:
     Args:
         home: what KIMI_TUI_HOME will be.
         work_dir: the folder in which `--continue` will be called.
-        n_messages: how many.
+        n_messages: the number of messages.
     """
     n_turns = n_messages // 2
     answers = [ScriptedAnswer(when="Question", text="".join(tokens(200)))]
@@ -49,7 +49,7 @@ def write_session(home: Path, work_dir: Path, n_messages: int) -> None:
 
 
 def write_notes(work_dir: Path, size_bytes: int) -> str:
-    """Write the file that the agent reads; its name. A tool result holds all of it."""
+    """Write the file that the agent reads; return its name. A tool result holds all of it."""
     lines: list[str] = []
     written = 0
     while written < size_bytes:
@@ -67,8 +67,8 @@ def write_long_session(
     Args:
         home: what KIMI_TUI_HOME will be.
         work_dir: the folder in which `--continue` will be called.
-        n_messages: how many, markers of checkpoints among them.
-        result_bytes: how much each reading gives.
+        n_messages: the number of messages, markers of checkpoints included.
+        result_bytes: the size in bytes of each tool result.
 
     Returns:
         The session's folder.
@@ -93,12 +93,12 @@ def write_long_session(
 
 
 def first_of_last_turn(n_messages: int) -> int:
-    """The checkpoint at which the last turn of such a session begins."""
+    """Return the checkpoint at which the last turn of such a session begins."""
     return (n_messages // MESSAGES_A_TURN - 1) * _CHECKPOINTS_A_TURN
 
 
 def _repeat(path: Path, turn: str, n_turns: int, seq_step: int) -> None:
-    """Add a turn to a file again and again, each time as the next one."""
+    """Append a turn to a file again and again, with new numbers each time."""
     with path.open("a") as file:
         for n in range(1, n_turns + 1):
             file.write(_renumbered(turn, n, seq_step))
@@ -113,7 +113,7 @@ def _renumbered(turn: str, n: int, seq_step: int) -> str:
         return f"<system>CHECKPOINT {int(found[2]) + add}</system>"
 
     turn = _ID.sub(number, turn)
-    # The same uid in both files: it is the place of the checkpoint that it tells.
+    # A checkpoint has the same uid in both files, made from its place.
     turn = _UID.sub(
         lambda found: f"{(int(found[0], 16) + n * 0x9E3779B97F4A7C15) % 2**64:016x}", turn
     )

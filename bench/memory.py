@@ -31,17 +31,17 @@ MORE = 10_000
 OUTPUT_BYTES = 5_000_000
 
 _MESSAGES_A_STEP = 3
-"""Of a live turn: the marker, the call, its result."""
+"""Messages of a step of a live turn: the marker, the call, its result."""
 
 _STEPS = 40
 _PAGES = 300
 _PAGES_AT_ONCE = 20
 _ROOM_TOKENS = 100_000_000
-"""So that nothing is compacted."""
+"""Tokens of a window so large that nothing is compacted."""
 
 
 def bare_mb() -> float:
-    """The bare app's, once it stands."""
+    """Return the memory in MB of the bare app, once it is ready."""
     with Terminal([sys.executable, "-m", "bench.bare_imports"], cwd=ROOT, screen=False) as terminal:
         terminal.wait_raw(READY.encode(), timeout_s=60)
         settle(terminal)
@@ -56,7 +56,7 @@ def held_mb(
     end: bytes,
     then: Callable[[Terminal], None] | None = None,
 ) -> tuple[float, float]:
-    """The program's once `end` is drawn and nothing is computed any more, and after what is done `then`."""
+    """Return the program's memory in MB once `end` is drawn and the CPU is idle, and again after `then`."""
     environment = {
         "KIMI_TUI_HOME": str(home),
         "KIMI_BASE_URL": base_url,
@@ -78,7 +78,7 @@ def held_mb(
 
 
 def work_live(terminal: Terminal) -> None:
-    """Give orders until the messages are there."""
+    """Give orders until the session has the wanted number of messages."""
     left = MESSAGES // _MESSAGES_A_STEP
     # Each answer ends in a word of its own, so no two turns may have the same length.
     length = _STEPS
@@ -102,7 +102,7 @@ def look_through(terminal: Terminal) -> None:
 
 
 def measured(rounds: int) -> list[Bar]:
-    """Measure and print; what has a goal."""
+    """Measure and print; return the bars that have a goal."""
     bare: list[float] = []
     empty: list[float] = []
     live: list[float] = []

@@ -40,10 +40,10 @@ def _usage(n_in: int, n_out: int) -> bytes:
 
 
 def _order(body: dict[str, Any]) -> re.Match[str] | None:
-    """The newest order that the person gave."""
+    """Return the newest order of the user; None if there is none."""
     for message in reversed(body["messages"]):
         if message["role"] == "user":
-            # The program's own markers may stand beside the words, so they are looked for and not split off.
+            # The program's own markers may stand beside the order, so it is searched for and not split off.
             found = list(_ORDER.finditer(json.dumps(message.get("content"))))
             if found:
                 return found[-1]
@@ -51,7 +51,7 @@ def _order(body: dict[str, Any]) -> re.Match[str] | None:
 
 
 def _results(body: dict[str, Any]) -> int:
-    """How many results came since the person spoke last."""
+    """Return how many results came since the user's last message."""
     n = 0
     for message in reversed(body["messages"]):
         if message["role"] == "user" and _ORDER.search(json.dumps(message.get("content"))):

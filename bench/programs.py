@@ -42,7 +42,7 @@ class Program:
     def running(
         self, base_url: str, *arguments: str, folder: Path | None = None
     ) -> Generator[Terminal]:
-        """The program, ready for typing; `folder` holds its `home` and `work`, else both are fresh."""
+        """Run the program until it is ready for typing; `folder` holds its `home` and `work`, or both are fresh without one."""
         with tempfile.TemporaryDirectory() as fresh:
             place = folder or Path(fresh)
             (place / "work").mkdir(exist_ok=True)
@@ -94,13 +94,13 @@ PEERS = (Program("pi", _pi),)
 
 
 def programs(*, floors: bool = True) -> list[Program]:
-    """Ours first, then the floors and the peers whose commands are on PATH."""
+    """Return our program first, then the floors and the peers whose commands are on PATH."""
     others = [BARE, SKETCH, *(peer for peer in PEERS if shutil.which(peer.name))]
     return [OURS, *(others if floors else [])]
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used, its own threads included: by the scheduler's clock where it tells, else in ticks."""
+    """Return the CPU seconds of a process with its threads: by the scheduler's clock if it has one, else in ticks."""
     tasks = Path(f"/proc/{pid}/task")
     nanoseconds = sum(
         int(told.read_text().split()[0])
@@ -115,7 +115,7 @@ def cpu_s(pid: int) -> float:
 
 @contextmanager
 def model_server() -> Generator[str]:
-    """The server for measurements; yields its base URL."""
+    """Run the server for measurements; yields its base URL."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.model_server"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -128,7 +128,7 @@ def model_server() -> Generator[str]:
 
 
 def _ready(terminal: Terminal) -> None:
-    """Wait until a typed letter shows, take it back, and let what is loaded in the background end."""
+    """Wait until a typed letter is drawn, delete it, and wait until background imports have ended."""
     terminal.wait_raw(b"\x1b[", timeout_s=30)
     terminal.wait_quiet(0.3, 30)
     terminal.type("\N{CYRILLIC SMALL LETTER YA}")

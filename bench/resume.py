@@ -31,7 +31,7 @@ _BACK = b"your message is back"
 _NOBODY = "http://127.0.0.1:9/v1"
 _PREVIEWED = b"Rewind to #"
 _LONGEST = 70_000
-"""Messages, beside whose preview a turn runs."""
+"""Messages of the session in which a preview is opened while a turn runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Opening:
 
 
 def rss_mb(pid: int) -> float:
-    """The memory that a process holds."""
+    """Return the memory in MB that a process holds."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1000
 
 
 def settle(terminal: Terminal) -> float:
-    """Wait until nothing is computed any more; the CPU used so far."""
+    """Wait until the CPU is idle; return the CPU seconds used so far."""
     used = -1.0
     while cpu_s(terminal.pid) - used > 0.02:
         used = cpu_s(terminal.pid)
@@ -66,7 +66,7 @@ def _started(home: Path, work: Path, *arguments: str, base_url: str = _NOBODY) -
         "KIMI_BASE_URL": base_url,
         "KIMI_API_KEY": "bench",
         "KIMI_MODEL_NAME": "bench",
-        # So that nothing is compacted.
+        # With such a window nothing is compacted.
         "KIMI_MODEL_MAX_CONTEXT_SIZE": "100000000",
     }
     program = str(Path(sys.executable).parent / "kimi-tui")
@@ -76,7 +76,7 @@ def _started(home: Path, work: Path, *arguments: str, base_url: str = _NOBODY) -
 def open_it(
     home: Path, work: Path, *arguments: str, end: bytes, rewind: int | None = None
 ) -> Opening:
-    """Start the program, type a letter, wait for `end` on the screen; then rewind where that is wanted."""
+    """Start the program, type a letter, wait for `end` on the screen; then rewind to `rewind` unless it is None."""
     began = time.perf_counter()
     with _started(home, work, *arguments) as terminal:
         terminal.wait_raw(READY.encode(), timeout_s=60)
@@ -108,7 +108,7 @@ def _rewind(terminal: Terminal, checkpoint: int) -> float:
 
 
 def openings(messages: int, rounds: int) -> tuple[list[Opening], list[Opening], float]:
-    """Openings of an empty session and of one with so many messages, in turns, and how many MB that has."""
+    """Open, in turns, an empty session and one of so many messages; return both lists, and the size of the large session in MB."""
     empties: list[Opening] = []
     larges: list[Opening] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +122,7 @@ def openings(messages: int, rounds: int) -> tuple[list[Opening], list[Opening], 
             first = open_it(empty, work, end=READY.encode())
             second = open_it(each, work, "--continue", end=end_of(200).encode(), rewind=newest)
             shutil.rmtree(each)
-            # The first of each warms the disk.
+            # The first opening of each warms the disk.
             if number:
                 empties.append(first)
                 larges.append(second)
@@ -130,7 +130,7 @@ def openings(messages: int, rounds: int) -> tuple[list[Opening], list[Opening], 
 
 
 def preview_beside_a_turn(home: Path, work: Path, base_url: str, checkpoint: int) -> float:
-    """Seconds until the preview of a rewind is drawn while the model answers; the second one, as the first imports it."""
+    """Return the seconds until the preview of a rewind is drawn while the model answers, for the second one: the first imports it."""
     with _started(home, work, "--continue", base_url=base_url) as terminal:
         terminal.wait_raw(end_of(200).encode(), timeout_s=60)
         settle(terminal)
@@ -155,7 +155,7 @@ def preview_beside_a_turn(home: Path, work: Path, base_url: str, checkpoint: int
 
 
 def bars(rounds: int) -> list[Bar]:
-    """The rows of these in the table of all measurements: sessions of 20,000, 50,000 and 70,000 messages."""
+    """Return the rows of these figures in the table of all measurements: sessions of 20,000, 50,000 and 70,000 messages."""
     median = statistics.median
     found: list[Bar] = []
     empties, larges, _ = openings(20_000, rounds)

@@ -22,7 +22,7 @@ TURNS = 40
 
 
 def main() -> None:
-    """Measure it, and print a line for each figure."""
+    """Measure the list, and print a line for each figure."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         os.environ["KIMI_TUI_HOME"] = folder
@@ -54,7 +54,7 @@ async def _open(home: Path, work: Path) -> tuple[float, float, float, float]:
     app = KimiApp(Launch(work, home / "config.toml", choice=choice, picks=True))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(1.0)
-        # The first time is the import of what reads sessions, which a running session has imported.
+        # The first time counts the imports of the session reader, which a running session has done already.
         screen = SessionsScreen(app.launch)
         start = time.perf_counter()
         app.push_screen(screen)

@@ -65,7 +65,7 @@ def _ours(command: str, folder: Path) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """One command, best of all rounds, in milliseconds; memory in MB."""
+    """The figures of one command, best of all rounds: milliseconds, and memory in MB."""
 
     thrown_away: float
     read: float
@@ -75,7 +75,7 @@ class Flood:
 
 
 def floods(rounds: int) -> dict[str, Flood]:
-    """Each command by its name."""
+    """Return the figures of each command by its name."""
     found: dict[str, Flood] = {}
     for name, command in _COMMANDS.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +92,7 @@ def floods(rounds: int) -> dict[str, Flood]:
 
 
 def bars(rounds: int) -> list[Bar]:
-    """The rows of these in the table of all measurements."""
+    """Return the rows of these figures in the table of all measurements."""
     return [
         Bar(f"shell, `{name}`, 100 MB, ms", one.ours, Goal(GOAL, (FLOOR,)), one.read)
         for name, one in floods(rounds).items()

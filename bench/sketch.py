@@ -20,11 +20,11 @@ from textual.strip import Strip
 from bench.bare_textual import Prompt, deltas
 
 FRAME_S = 1 / 30
-"""Least time between two pictures, in seconds."""
+"""Minimum seconds between two pictures."""
 
 
 class Chat(ScrollView):
-    """Rows of finished blocks, and those of the block that grows."""
+    """A view of the rows of finished blocks, and those of the block that grows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Chat(ScrollView):
         return [Strip(line) for line in [*lines, []]]
 
     def render_line(self, y: int) -> Strip:
-        """One row of the view."""
+        """Return one row of the view."""
         y += self.scroll_offset.y
         rows, y = (self._done, y) if y < len(self._done) else (self._open, y - len(self._done))
         row = rows[y] if y < len(rows) else Strip.blank(0)
@@ -56,18 +56,18 @@ class Chat(ScrollView):
 
 
 class Sketch(App[None]):
-    """A chat over a field."""
+    """An app with a chat over a field."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "Prompt { height: 3; dock: bottom; } Chat { height: 1fr; }"
 
     def compose(self) -> ComposeResult:
-        """The chat and the field."""
+        """Return the chat and the field."""
         yield Chat()
         yield Prompt()
 
     def on_mount(self) -> None:
-        """Keys go to the field."""
+        """Give the keys to the field."""
         self.query_one(Prompt).focus()
 
     def on_prompt_sent(self, event: Prompt.Sent) -> None:

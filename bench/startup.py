@@ -31,14 +31,14 @@ SIZE = (120, 40)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start, in seconds since the command was run."""
+    """The times of one start, in seconds since the command was run."""
 
     ready_s: float
     key_s: float
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Start:
-    """Start a command in a pty, press a key when its field stands, wait for the key's echo."""
+    """Start a command in a pty, press a key when its field is drawn, wait for the key's echo."""
     began = time.perf_counter()
     pid, terminal = pty.fork()
     if pid == 0:
@@ -58,7 +58,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str], folder: Path
 
 
 def _wait_for(terminal: int, words: bytes, began: float) -> float:
-    """Seconds from `began` until the words came."""
+    """Return the seconds from `began` until the words came."""
     seen = b""
     while words not in seen:
         rest = began + TIMEOUT_S - time.perf_counter()
@@ -69,7 +69,7 @@ def _wait_for(terminal: int, words: bytes, began: float) -> float:
 
 
 def starts(rounds: int) -> dict[str, list[Start]]:
-    """So many starts of the program and of the bare app, in turns."""
+    """Return so many starts of the program and of the bare app, made in turns."""
     program = str(Path(sys.executable).parent / "kimi-tui")
     root = str(Path(__file__).parent.parent)
     with tempfile.TemporaryDirectory() as home:
@@ -87,7 +87,7 @@ def starts(rounds: int) -> dict[str, list[Start]]:
         for number in range(rounds + 1):
             for name, command in (("bare Textual", bare), ("kimi-tui", [program])):
                 start = measure(command, environment, Path(home))
-                # The first of each compiles modules and warms the disk.
+                # The first start of each compiles modules and warms the disk.
                 if number:
                     results[name].append(start)
     return results

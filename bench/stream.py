@@ -22,11 +22,11 @@ from bench.programs import OURS, Program, Terminal, cpu_s, model_server, program
 from bench.startup import starts
 from bench.table import Figures, Goal, table
 
-# Letters that no answer holds: each is typed once, so its first appearance on the pty is its echo.
+# No answer contains these letters. Each is typed once, so its first appearance on the pty is its echo.
 _LETTERS = [chr(code) for code in (*range(0x0410, 0x0450), *range(0x03B1, 0x03CA))]
 _STORED = Path(__file__).parent / "ratios.json"
 _WORSE = 1.2
-"""A ratio this much over the stored one is said."""
+"""A ratio larger than the stored one by this factor is reported."""
 _PACE = 200
 _BURSTS = (2_000, 20_000, 40_000)
 
@@ -49,7 +49,7 @@ GOALS = {
 
 
 def burst(terminal: Terminal, n_tokens: int) -> dict[str, float]:
-    """Ask for an answer; milliseconds until it is drawn, CPU milliseconds and kilobytes written for it."""
+    """Ask for an answer; return milliseconds until it is drawn, CPU milliseconds and kilobytes written for it."""
     terminal.type(f"burst {n_tokens}")
     terminal.wait_quiet(0.3)
     start, cpu = terminal.n_bytes, cpu_s(terminal.pid)
@@ -64,7 +64,7 @@ def burst(terminal: Terminal, n_tokens: int) -> dict[str, float]:
 
 
 def keys_beside(terminal: Terminal, n_keys: int) -> dict[str, float]:
-    """Milliseconds from a typed letter to its echo, and kilobytes a second written, while 200 tokens a second stream."""
+    """Return the milliseconds from a typed letter to its echo, and kilobytes a second written, while 200 tokens a second stream."""
     terminal.type(f"pace {_PACE} 5000")
     terminal.wait_quiet(0.3)
     begin = terminal.n_bytes
@@ -74,7 +74,7 @@ def keys_beside(terminal: Terminal, n_keys: int) -> dict[str, float]:
     found: list[float] = []
     pause = began
     for n, letter in enumerate(_LETTERS[:n_keys]):
-        # A typist's rhythm, never in step with a frame.
+        # The pauses have a typist's rhythm, which is never in step with frames.
         pause += 0.061 + 0.0137 * (n % 7)
         time.sleep(max(0.0, pause - time.perf_counter()))
         start, typed = terminal.n_bytes, time.perf_counter()
@@ -92,7 +92,7 @@ def keys_beside(terminal: Terminal, n_keys: int) -> dict[str, float]:
 
 
 def idle(terminal: Terminal, seconds: float) -> dict[str, float]:
-    """Percent of one CPU and bytes written while nobody does anything."""
+    """Return the percent of one CPU and bytes written while the program is idle."""
     time.sleep(2.0)
     cpu, written = cpu_s(terminal.pid), terminal.n_bytes
     time.sleep(seconds)
@@ -102,15 +102,15 @@ def idle(terminal: Terminal, seconds: float) -> dict[str, float]:
 
 
 def measure(program: Program, base_url: str, n_keys: int) -> dict[str, float]:
-    """One round of one program: figures by the name of their row."""
+    """Measure one round of one program; return figures by the name of their row."""
     found: dict[str, float] = {}
     with program.running(base_url) as terminal:
-        # The first answer imports what a first answer needs.
+        # The first answer includes its imports.
         first = burst(terminal, 2_001)["until drawn"]
         found["the very first 2,000, until drawn"] = first
         for n_tokens in _BURSTS:
             if program.name == "bare Textual" and n_tokens > 2_000:
-                # A widget for each block: 20,000 tokens take it minutes.
+                # This program makes a widget for each block: 20,000 tokens take it minutes.
                 continue
             for kind, figure in burst(terminal, n_tokens).items():
                 found[f"{n_tokens:,} tokens, {kind}"] = figure
@@ -120,7 +120,7 @@ def measure(program: Program, base_url: str, n_keys: int) -> dict[str, float]:
 
 
 def at_rest(base_url: str, seconds: float) -> dict[str, float]:
-    """Our program idle over a session of 500 messages."""
+    """Measure our program idle over a session of 500 messages."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "work").mkdir()
         write_session(Path(folder) / "home", Path(folder) / "work", 500)
@@ -129,7 +129,7 @@ def at_rest(base_url: str, seconds: float) -> dict[str, float]:
 
 
 def ratios(figures: Figures) -> dict[str, dict[str, float]]:
-    """Row by row, ours as a part of each other program's."""
+    """Return row by row our figure divided by each other program's."""
     ours, *_ = figures.values()
     return {
         row: {
@@ -142,7 +142,7 @@ def ratios(figures: Figures) -> dict[str, dict[str, float]]:
 
 
 def worse(now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]]) -> list[str]:
-    """A line for each ratio that is worse than the stored one by more than a fifth."""
+    """Return a line for each ratio that is worse than the stored one by more than a fifth."""
     return [
         f"worse: {row} is {ratio:.2f} of {name}, was {before:.2f}"
         for row, by_name in now.items()
@@ -152,7 +152,7 @@ def worse(now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]])
 
 
 def arguments(program: str) -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keys", type=int, default=80)
@@ -163,7 +163,7 @@ def arguments(program: str) -> argparse.Namespace:
 
 
 def measured(options: argparse.Namespace) -> Figures:
-    """The medians of all rounds."""
+    """Return the medians of all rounds."""
     rounds: dict[str, dict[str, list[float]]] = {}
     if not options.alone:
         for name, found in starts(3 * options.rounds).items():
@@ -191,7 +191,7 @@ def measured(options: argparse.Namespace) -> Figures:
 
 
 def compared(figures: Figures, *, store: bool) -> int:
-    """Say which ratios are worse than the stored ones; returns the exit code. With `store` these are the stored ones from now on."""
+    """Print which ratios are worse than the stored ones; return the exit code. With `store` the present ones are stored instead."""
     found = ratios(figures)
     stored: dict[str, dict[str, float]] = (
         json.loads(_STORED.read_text()) if _STORED.exists() else {}

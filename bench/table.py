@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 Figures = dict[str, dict[str, float]]
-"""By program, ours first, and by row."""
+"""Figures by program, ours first, and by row."""
 
 FLOOR = "floor"
-"""The column of what a row is compared with that is no program of `bench.programs`."""
+"""The name of the column with floors that are no program of `bench.programs`."""
 _UNITS = {"until a key shows": "ms", "until drawn": "ms", "CPU": "ms", "written": "kB"}
-"""By how a row ends; the others have theirs in the name."""
+"""Units of figures by the end of the row's name; other rows have theirs in the name."""
 
 
 class Goal(NamedTuple):
-    """At most `most` times the figure of each program in `of` that was measured, or of our own in `row`, else `most` as it is."""
+    """A goal: at most `most` times the figure of each program in `of`, or of our own in `row`; without both, `most` itself."""
 
     most: float
     of: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Goal(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A row with a goal of its own; `floor` is the least that can be reached, where that was measured."""
+    """A row with a goal of its own; `floor` is the least possible figure, if it was measured."""
 
     row: str
     ours: float
@@ -36,7 +36,7 @@ class Bar(NamedTuple):
 
 
 def with_bars(figures: Figures, bars: list[Bar]) -> Figures:
-    """The figures with more rows."""
+    """Return the figures with more rows."""
     ours, *others = figures
     return {
         ours: {**figures[ours], **{bar.row: bar.ours for bar in bars}},
@@ -46,7 +46,7 @@ def with_bars(figures: Figures, bars: list[Bar]) -> Figures:
 
 
 def table(figures: Figures, goals: Mapping[str, Goal]) -> str:
-    """Rows of medians by program, ours in the last columns as a part of each other's. A goal of which nothing was measured has a row."""
+    """Return rows of medians by program, with our ratios to each other program in the last columns. Unmeasured goals have rows, too."""
     names = list(figures)
     others = names[1:]
     head = ["what", *names, *(f"/ {name}" for name in others), "goal", "holds"]
@@ -64,7 +64,7 @@ def table(figures: Figures, goals: Mapping[str, Goal]) -> str:
 
 
 def _holds(row: str, goal: Goal | None, figures: Figures) -> bool | None:
-    """Whether a goal is reached; None where there is none, or nothing to compare with."""
+    """Return whether a goal is reached; None if there is no goal, or nothing to compare with."""
     if goal is None:
         return None
     ours = next(iter(figures.values()))

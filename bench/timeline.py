@@ -33,7 +33,7 @@ ROUNDS = 60
 
 
 def told() -> Teller:
-    """A session of the wanted size: rewinds and D-Mails again and again, of which 30 steps are left behind each."""
+    """Return a session of the wanted size: rewinds and D-Mails again and again, each of which leaves 30 steps."""
     teller = Teller()
     kept = (CHECKPOINTS - 30 * WORLD_LINES) // WORLD_LINES
     for line in range(WORLD_LINES):
@@ -53,20 +53,20 @@ def told() -> Teller:
 
 
 def milliseconds(action: Callable[[], object]) -> float:
-    """How long one call computes. Not the clock on the wall: others share the machine."""
+    """Return the CPU milliseconds of one call. The wall clock would count other programs' load."""
     started = time.thread_time()
     action()
     return (time.thread_time() - started) * 1_000
 
 
 def report(name: str, times: list[float]) -> float:
-    """Print median and maximum; returns the maximum."""
+    """Print median and maximum; return the maximum."""
     print(f"{name:<28}{statistics.median(times):8.2f} ms   slowest {max(times):6.2f} ms")
     return max(times)
 
 
 async def frames(teller: Teller) -> float:
-    """The slowest frame of all ways to move about."""
+    """Return the milliseconds of the slowest frame of all ways to move about."""
     app = TimeTravelApp()
     slowest = 0.0
     async with app.run_test(size=(120, 40)) as pilot:
@@ -74,7 +74,7 @@ async def frames(teller: Teller) -> float:
         for record in teller.records:
             model.apply(record)
         timeline = app.timeline
-        # As the app does once it has started: what stands is not collected again and again.
+        # The app does the same once it has started: its lasting objects are not collected again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(5_000, 5, 200)
@@ -144,14 +144,14 @@ async def frames(teller: Teller) -> float:
 
 
 async def callbacks_of(pilot: Pilot[None], key: str) -> list[float]:
-    """How long each callback of the event loop computes while a key is pressed and its work is done, frames included."""
+    """Return the CPU milliseconds of each callback of the event loop for one key, frames included."""
     times: list[float] = []
     run = asyncio.Handle._run
     measuring = asyncio.current_task()
 
     def timed(self: asyncio.Handle) -> None:
         taken = milliseconds(lambda: run(self))
-        # What drives the app here is no part of it.
+        # The callbacks of the measurement itself do not count.
         if getattr(self._callback, "__self__", None) is not measuring:
             times.append(taken)
 
@@ -163,12 +163,12 @@ async def callbacks_of(pilot: Pilot[None], key: str) -> list[float]:
             await pilot.pause()
     finally:
         asyncio.Handle._run = run
-    # Most do next to nothing.
+    # Most callbacks do next to nothing.
     return [taken for taken in times if taken > 0.1] or times
 
 
 def measured() -> tuple[float, float]:
-    """Measure and print; milliseconds of the slowest frame, and MB."""
+    """Measure and print; return the milliseconds of the slowest frame, and the memory in MB."""
     teller = told()
     gc.collect()
     model = TimelineModel()
@@ -195,7 +195,7 @@ def measured() -> tuple[float, float]:
 
 
 def bars() -> list[Bar]:
-    """The rows of these in the table of all measurements."""
+    """Return the rows of these figures in the table of all measurements."""
     slowest, size_mb = measured()
     at = f"timeline, {CHECKPOINTS:,} checkpoints, "
     return [
@@ -205,7 +205,7 @@ def bars() -> list[Bar]:
 
 
 def main() -> int:
-    """Measure, print, and tell whether the goals are met."""
+    """Measure, print, and return 1 if a goal is missed."""
     slowest, size_mb = measured()
     met = slowest < FRAME_GOAL_MS and size_mb < MEMORY_GOAL_MB
     print(

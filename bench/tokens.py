@@ -12,10 +12,10 @@ import time
 
 from bench.bare_textual import deltas
 from bench.programs import model_server
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import AnswerItem, complete, stream_answer
 from kimi_tui.llm.message import user_message
 from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.llm.provider import StreamItem, TextDelta
+from kimi_tui.llm.provider import TextDelta
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.wire.events import Event, TextPart
 from kimi_tui.wire.queue import Wire
@@ -24,7 +24,7 @@ N_TOKENS = 40_000
 
 
 async def through_the_program(base_url: str, n_tokens: int) -> float:
-    """CPU microseconds a token."""
+    """Return the CPU microseconds a token of the program."""
     provider = OpenAICompatible(provider="bench", base_url=base_url, api_key="", model="bench")
     wire, model = Wire(), TranscriptModel()
 
@@ -37,19 +37,19 @@ async def through_the_program(base_url: str, n_tokens: int) -> float:
 
     shown = wire.subscribe(wake=take_soon)
 
-    def publish(item: StreamItem) -> None:
+    def publish(item: AnswerItem) -> None:
         if isinstance(item, TextDelta):
             wire.publish(TextPart(item.text))
 
     began = time.process_time()
-    await complete(provider, "", [], [user_message(f"burst {n_tokens}")], on_item=publish)
+    await complete(stream_answer(provider, "", [], [user_message(f"burst {n_tokens}")]), publish)
     took = time.process_time() - began
     await provider.aclose()
     return took / n_tokens * 1e6
 
 
 async def bare(base_url: str, n_tokens: int) -> float:
-    """The same for a reader of lines and JSON."""
+    """Return the CPU microseconds a token of a reader of lines and JSON."""
     began = time.process_time()
     async for _ in deltas(base_url, f"burst {n_tokens}"):
         pass

@@ -32,7 +32,7 @@ BATCH = 50
 """Tokens that come at once before the loop gets its turn."""
 
 SLICE = 32
-"""Records of a history that are handed over at once."""
+"""Records of a history that are passed on at once."""
 
 SECTION = """## Part {n}: what the importer does
 
@@ -65,7 +65,7 @@ def read(self, text: str, start: int = 0) -> list[str]:
 
 
 def answer(tokens: int) -> list[str]:
-    """An answer of mixed Markdown in so many pieces of about six characters."""
+    """Return an answer of mixed Markdown in so many pieces of about six characters."""
     text = ""
     n = 0
     while len(text) < tokens * 6:
@@ -76,7 +76,7 @@ def answer(tokens: int) -> list[str]:
 
 
 async def streamed(pieces: list[str]) -> tuple[float, float, float]:
-    """CPU and wall time of a streamed answer, and the longest single call, in seconds."""
+    """Return CPU and wall time of a streamed answer, and the longest single call, in seconds."""
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
         talk = Conversation()
@@ -104,7 +104,7 @@ async def _drawn(view: Transcript) -> None:
 
 
 def by_rich(text: str) -> float:
-    """One render of the whole text by Rich, in seconds."""
+    """Return the seconds of one render of the whole text by Rich."""
     console = Console(file=io.StringIO(), width=88, force_terminal=True)
     started = time.process_time()
     console.print(Markdown(text))
@@ -112,7 +112,7 @@ def by_rich(text: str) -> float:
 
 
 async def history(messages: int) -> tuple[float, float, float]:
-    """Seconds for taking in a stored conversation, for its first picture, and for one page up."""
+    """Return the seconds for reading a stored conversation, for its first picture, and for one page up."""
     talk = Conversation(started=0.0)
     for n in range(messages // 4):
         talk.user(f"Question {n}")

@@ -33,7 +33,7 @@ def _grow(root: Path) -> None:
 
 
 def _settle(root: Path) -> None:
-    # What was written a moment ago is not trusted and read again; a tree at rest is what people have.
+    # Files that were just written are not trusted and read again; users usually have older files.
     time.sleep(2.1)
     os.utime(root)
     time.sleep(2.1)

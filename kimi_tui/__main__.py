@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-# What is in the work folder is not this program's, and `-m` puts it before all that is installed.
+# `-m` puts the work folder before all installed packages; its files do not belong to this program.
 try:
     is_first = sys.path[:1] in ([""], [os.getcwd()])
-except FileNotFoundError:  # it was removed
+except FileNotFoundError:  # the folder was removed
     is_first = True
 if is_first:
     del sys.path[0]

@@ -1,8 +1,8 @@
 """The parts that an agent may have or lack, and its approval modes, by name: for the engine that has them and the screen that
 offers them.
 
-This stands apart from `soul.soul`, because widgets that are drawn before a session is open name parts and modes, too, and load
-nothing of the engine.
+This module is separate from `soul.soul`, because widgets that are drawn before a session is open also name parts and modes, and
+must not load the engine.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WORDS: dict[PartName, str] = {
 
 
 def missing_words(part: PartName) -> str:
-    """The sentence that says that an agent lacks a part."""
+    """Return the sentence that says that an agent lacks a part."""
     return f"This agent has no {_WORDS[part]}."
 
 
 def parts_of(soul: object) -> frozenset[PartName]:
-    """The parts that a soul has: those attributes of these names that are not None."""
+    """Return the parts of a soul: those of these attributes that are not None."""
     return frozenset(name for name in PARTS if getattr(soul, name, None) is not None)

@@ -1,6 +1,6 @@
 """The files of the app: one folder for the configuration, one for sessions and logs.
 
-`KIMI_TUI_HOME` moves all of them under one folder. Nothing in the work folder has a say in this.
+`KIMI_TUI_HOME` moves all of them below one folder. Files in the work folder have no influence on this.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ XDG_FOLDERS = {
     ".local/share": "XDG_DATA_HOME",
     ".local/state": "XDG_STATE_HOME",
 }
-"""Folders of the home folder, and the variable that names another folder in the place of each (XDG Base Directory)."""
+"""Folders in the home folder, each with the variable that names another folder instead (XDG Base Directory)."""
 
 
 def config_file() -> Path:
-    """Our `config.toml`, whether it exists or not."""
+    """Return the path of `config.toml`, which need not exist."""
     return config_dir() / "config.toml"
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the configuration."""
+    """Return the folder of the configuration."""
     if home := environ.get("KIMI_TUI_HOME"):
         return expanded(home).absolute()
     if sys.platform == "linux":
@@ -42,7 +42,7 @@ def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of sessions and logs."""
+    """Return the folder of sessions and logs."""
     if home := environ.get("KIMI_TUI_HOME"):
         return expanded(home).absolute()
     if sys.platform == "linux":
@@ -55,7 +55,7 @@ def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _linux_dir(base: str, usual: str) -> Path:
-    """As platformdirs says, whose import costs 18 ms before the first paint."""
+    """Return the same folder as platformdirs, whose import would take 18 ms before the first paint."""
     if base.strip():
         return Path(base.strip()) / APP
     own = home_dir()
@@ -63,9 +63,9 @@ def _linux_dir(base: str, usual: str) -> Path:
 
 
 def home_dir() -> Path | None:
-    """The user's home folder; None where there is none, as for a user without an entry in a container.
+    """Return the user's home folder; None if there is none, as for a user without an entry in a container.
 
-    A home that neither exists nor could be made counts as none, and so does a root folder that takes no files.
+    A home folder that neither exists nor can be created counts as missing, and so does a read-only root folder.
     """
     home = _home()
     if home is None:
@@ -77,14 +77,14 @@ def home_dir() -> Path | None:
 
 
 def home_of(environ: Mapping[str, str]) -> str:
-    """The home folder that these variables name, else that of the account; empty where neither is known.
+    """Return the home folder of these variables, else that of the account; empty if neither is known.
 
-    Without one, what holds secrets below it would be a place like any other.
+    If it were missing, places of secrets below it would not be recognised.
     """
     if home := environ.get("HOME"):
         return home
     try:
-        # Not on native Windows, where the program only says that it does not run there.
+        # The module does not exist on native Windows, where the program only says that it does not run there.
         import pwd
 
         return pwd.getpwuid(os.getuid()).pw_dir
@@ -93,14 +93,15 @@ def home_of(environ: Mapping[str, str]) -> str:
 
 
 def home_places(environ: Mapping[str, str], *names: str) -> list[str]:
-    """Where files and folders of the home folder may be: each below that, then where a variable of `XDG_FOLDERS` has it instead.
+    """Return the places of files and folders of the home folder: each below the home folder, then where a variable of
+    `XDG_FOLDERS` moves it.
 
-    Programs that know the variables use the second place, others the first. Relative values do not count, as the
-    specification wants it.
+    Programs that know the variables use the second place, others the first. Relative values are ignored, as the specification
+    requires.
 
     Args:
         environ: the environment.
-        names: paths from the home folder, such as `.config/git/config`; an empty one is the home folder itself.
+        names: paths relative to the home folder, such as `.config/git/config`; an empty one means the home folder itself.
     """
     home = os.path.realpath(home_of(environ) or "/")
     moved = {f"{usual}/": environ.get(variable, "") for usual, variable in XDG_FOLDERS.items()}
@@ -115,7 +116,7 @@ def home_places(environ: Mapping[str, str], *names: str) -> list[str]:
 
 
 def no_home_notice() -> str:
-    """A sentence on where our files are where there is no home folder; empty where they are in their usual place."""
+    """Return a sentence about the place of this program's files if there is no home folder; empty if they are in their usual place."""
     if os.environ.get("KIMI_TUI_HOME") or data_dir() != _makeshift():
         return ""
     return (
@@ -125,10 +126,10 @@ def no_home_notice() -> str:
 
 
 def make_private(folder: Path) -> None:
-    """A folder with its parents, all that are made for their owner only.
+    """Create a folder with its parents, all of them for their owner only.
 
     Raises:
-        OSError: It cannot be made, or in a place that all may write to it belongs to somebody else.
+        OSError: The folder cannot be created, or belongs to somebody else in a place that all users can write to.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
@@ -140,35 +141,37 @@ def make_private(folder: Path) -> None:
 
 
 def log_file() -> Path:
-    """Where what went wrong is written down."""
+    """Return the path of the log file."""
     return data_dir() / "logs" / "kimi-tui.log"
 
 
 def hints_file(data_dir: Path) -> Path:
-    """Where it stands which hints were shown."""
+    """Return the path of the file that lists the hints that were shown."""
     return data_dir / "hints.json"
 
 
 def kimi_cli_config_file() -> Path:
-    """kimi-cli's own configuration, read where ours is absent."""
+    """Return the path of kimi-cli's own configuration, which is read if ours is missing."""
     return kimi_cli_share_dir() / "config.toml"
 
 
 def own_places(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """The folders of settings and sessions, kimi-cli's too, and what in them may be a link into a folder of dotfiles."""
+    """Return the folders of settings and sessions, kimi-cli's included, and the paths in them that may be links into a folder
+    of dotfiles.
+    """
     ours, theirs = config_dir(environ), kimi_cli_share_dir(environ)
     files = [folder / name for folder in (ours, theirs) for name in ("config.toml", "AGENTS.md")]
     return (ours, data_dir(environ), theirs, *files)
 
 
 def kimi_cli_share_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where kimi-cli keeps its files."""
+    """Return the folder in which kimi-cli keeps its files."""
     share = environ.get("KIMI_SHARE_DIR")
     return expanded(share) if share else (home_dir() or _makeshift()) / ".kimi"
 
 
 def short(path: Path) -> str:
-    """The path as users write it, with `~` for their home folder."""
+    """Return the path as users write it, with `~` for their home folder."""
     home = _home()
     if home is None:
         return str(path)
@@ -178,7 +181,7 @@ def short(path: Path) -> str:
 
 
 def expanded(text: str) -> Path:
-    """The path that a user wrote, with `~` for a home folder; as it is where there is no such home."""
+    """Return the path that a user wrote, with `~` replaced by the home folder; unchanged if there is no such home folder."""
     return Path(os.path.expanduser(text))
 
 
@@ -186,18 +189,18 @@ def _home() -> Path | None:
     try:
         return Path.home()
     except RuntimeError:
-        # Neither HOME nor the list of users says where it is.
+        # Neither HOME nor the list of users tells the home folder.
         return None
 
 
 def _makeshift() -> Path:
-    """Where our files are without a home folder; a place that takes and gives nothing if somebody else has made it."""
+    """Return the folder of this program's files without a home folder; a place that cannot be used if somebody else created it."""
     name = _makeshift_name()
     return name if _is_ours(name) else Path(os.devnull) / APP
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder in a place that all may write to is ours alone, or not there yet."""
+    """Return whether a folder in a place that all users can write to belongs to this user alone, or does not exist yet."""
     try:
         status = os.lstat(folder)
     except OSError:
@@ -207,5 +210,5 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _makeshift_name() -> Path:
-    """In the system's temporary folder, under the user's number."""
+    """Return the path of that folder: in the system's temporary folder, with the user's number in its name."""
     return Path(os.environ.get("TMPDIR") or "/tmp").absolute() / f"{APP}-{os.getuid()}"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 def host_of(url: str) -> str:
-    """The host of a URL in lower case, or an empty string."""
+    """Return the host of a URL in lower case, or an empty string."""
     try:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:
@@ -17,10 +17,10 @@ def host_of(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine: by its name, or by an address written in full."""
+    """Return whether the host is this machine: by its name, or by an address written in full."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    import ipaddress  # most hosts have a name, and it takes milliseconds before the first paint
+    import ipaddress  # most hosts have a name, and this import takes milliseconds before the first paint
 
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
@@ -29,11 +29,11 @@ def is_loopback(host: str) -> bool:
 
 
 _NEAR_ENDINGS = (".local", ".lan", ".internal", ".home.arpa")
-"""What names in a network of one's own end in (RFC 6762, RFC 8375, and the habits of routers and containers)."""
+"""Endings of names in a private network (RFC 6762, RFC 8375, and the habits of routers and containers)."""
 
 
 def is_near(host: str) -> bool:
-    """Whether the host is this machine or one in the same private network, by its name or its address."""
+    """Return whether the host is this machine or one in the same private network, by its name or its address."""
     if not host or is_loopback(host) or host.endswith(_NEAR_ENDINGS):
         return bool(host)
     import ipaddress
@@ -42,12 +42,12 @@ def is_near(host: str) -> bool:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return "." not in host
-    # Private, link-local and carriers' addresses, which a VPN gives to machines of one's own.
+    # Private and link-local addresses count, and carriers' addresses, which a VPN gives to its own machines.
     return not address.is_global
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL, the port always written: what a key belongs to."""
+    """Return scheme, host and port of a URL, the port always written out: the origin to which a key belongs."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -58,13 +58,13 @@ def origin_of(url: str) -> str:
 
 
 def root_of(url: str) -> str:
-    """Scheme, host and port of a URL as they are written in it: what the path of a request is put behind."""
+    """Return scheme, host and port of a URL as they are written in it, to which the path of a request is appended."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def shown_url(url: str) -> str:
-    """A base URL as it may be shown: without a password in front of the host, or what stands behind the path."""
+    """Return a base URL as it may be shown: without a password before the host, and without the part after the path."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -74,7 +74,7 @@ def shown_url(url: str) -> str:
 
 
 def is_url(url: str) -> bool:
-    """Whether this can be a server's base URL."""
+    """Return whether the text can be a server's base URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -86,7 +86,7 @@ _ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings", 
 
 
 def clean_url(text: str) -> str:
-    """A base URL without what users copy along: blanks and quotes around it, a slash or an endpoint at its end."""
+    """Return a base URL without the parts that users copy along: blanks and quotes around it, a slash or an endpoint at its end."""
     url = text.strip().strip("\"'`<>").strip().rstrip("/")
     for ending in _ENDPOINTS:
         if url.lower().endswith(ending):
@@ -98,9 +98,9 @@ _HOST_SIGNS = dict.fromkeys(map(ord, ".-"))
 
 
 def with_scheme(url: str) -> str:
-    """A base URL that was typed without `https://` (`http://` on this machine) with it; anything else as it is.
+    """Add `https://` (`http://` on this machine) to a base URL that was typed without it; return anything else unchanged.
 
-    What has neither a port nor a path is none: a key with a dot would be asked for as a host.
+    A text with neither a port nor a path is no base URL: a key with a dot would be looked up as a host.
     """
     try:
         parts = urlsplit(f"//{url}")

@@ -14,21 +14,20 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from kimi_tui import FAILED, INTERRUPTED, USAGE
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Generator, Sequence
 
     from kimi_tui.launch import Launch, Options
 
-USAGE = 2
-FAILED = 1
-INTERRUPTED = 130
 REPLAY = "replay"
-"""The command that leads to a first paint, as a start without any command does."""
+"""The command that leads to a first paint, like a start without any command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
@@ -47,7 +46,7 @@ def _run(arguments: list[str]) -> int:
     options = parse(arguments)
     if isinstance(options, int):
         return options
-    # Nearly everything that is imported from here on lives as long as the program: collecting in between is wasted.
+    # Nearly all objects made from here on live as long as the program, so collecting in between would find little.
     gc.disable()
     from kimi_tui.config.settings import ConfigError
     from kimi_tui.launch import launch_of
@@ -63,10 +62,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    """Lead what is closed (`>&-`) nowhere: else a file of a session would be opened under the number of the output."""
+    """Open closed standard streams (`>&-`) to /dev/null; otherwise a session's file would get the number of the output."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            # The lowest free number is taken, and those below are not free any more.
+            # `open` takes the lowest free number, and the lower ones are in use by now.
             os.open(os.devnull, os.O_RDWR)
             stream = io.TextIOWrapper(io.FileIO(number, "r+", closefd=False))
             setattr(sys, name, stream)
@@ -74,7 +73,7 @@ def _open_streams() -> None:
 
 
 def _crashed(error: Exception, launch: Launch | None) -> int:
-    """What broke before the screen stood or while it was taken down: a traceback in the log, one line here."""
+    """Log the traceback of an error before the screen was drawn or while it was closed, and print one line; return the exit code."""
     from kimi_tui.config.model_choice import ModelChoice
     from kimi_tui.logging_setup import log_crash
 
@@ -94,7 +93,7 @@ def _crashed(error: Exception, launch: Launch | None) -> int:
 
 
 def start(launch: Launch) -> int:
-    """Run the app; returns its exit code."""
+    """Run the app; return its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _say("needs a terminal; input and output must not be redirected", FAILED)
     kind = os.environ.get("TERM", "")
@@ -105,7 +104,7 @@ def start(launch: Launch) -> int:
         )
         return _say(words, USAGE)
     if not sys.stderr.isatty():
-        # Textual draws on standard error as it was at the start.
+        # Textual draws on the standard error of the program's start.
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
     from kimi_tui.own_process import harden, tune_malloc
@@ -113,22 +112,22 @@ def start(launch: Launch) -> int:
     _forget_odd_sizes()
     harden()
     tune_malloc()
-    # Read by Textual when it is imported. A frame is drawn only when something changed; behind another one a key could wait
-    # 34 ms for its own at 60, and 9 at 240.
+    # Textual reads this at its import. A frame is drawn only when something changed; after another frame a key could wait 34
+    # ms for its own at 60 frames a second, and 9 ms at 240.
     os.environ.setdefault("TEXTUAL_FPS", "1000")
-    # Its command palette, for which there is another one here, imports fields, lists and trees: a twentieth of the start.
+    # Textual's command palette, which is replaced here, imports fields, lists and trees: a twentieth of the start.
     with left_out("textual.command"):
         from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.desktop import colours_of
 
-    # What was imported stays for good: taking it out of the collector's sight spares every later collection. A screen
-    # does not stay, so this comes before the first one is made.
+    # Imported modules stay for good, so the collector need never visit them again. A screen does not stay, so this comes
+    # before the first one is made.
     gc.freeze()
     app = KimiApp(launch, colours=colours_of(os.environ))
     try:
         app.run(mouse=launch.config.mouse.capture)
     except (KeyboardInterrupt, SystemExit) as error:
-        # Raised by what a handler called: the terminal is as it was, and what is said must be said here.
+        # A handler's callee raised this: the terminal is restored, and the messages must be printed here.
         if not app.log_interrupt(error):
             raise
         app.print_exit_messages()
@@ -138,12 +137,12 @@ def start(launch: Launch) -> int:
 
 
 NO_TERMINALS = ("dumb", "unknown")
-"""What TERM is where there is no terminal that can draw, as in Emacs and in CI."""
+"""Values of TERM for terminals that cannot draw, such as those of Emacs and CI."""
 _MOST_CELLS = 2000
 
 
 def _forget_odd_sizes() -> None:
-    """Leave a size of the terminal in the environment only where no terminal says it, and where it is one.
+    """Remove a size of the terminal from the environment, unless no terminal reports its size and the value is a size.
 
     Textual believes the environment first, and would lay out a screen of any number of rows.
     """
@@ -159,7 +158,7 @@ def _forget_odd_sizes() -> None:
 
 
 def parse(arguments: Sequence[str]) -> Options | int:
-    """The options, or the exit code where the parser has already answered."""
+    """Return the options, or the exit code if the parser has already answered."""
     given: dict[str, Any] = {}
     try:
         if arguments[:1] == [REPLAY]:
@@ -172,7 +171,7 @@ def parse(arguments: Sequence[str]) -> Options | int:
         return _say_version()
     words: list[str] = given.pop("message", [])
     if len(words) == 1 and (meant := _command_like(words[0])):
-        # A command that is misspelt, or that stands behind an option. Any other word is a message, which is not sent yet.
+        # The word is a misspelt command, or one after an option. Any other word is a message, which is not sent yet.
         return _say(f"unrecognized arguments: {words[0]}; did you mean kimi-tui {meant}?", USAGE)
     from kimi_tui.foreign_text import clean_pasted
     from kimi_tui.launch import Options
@@ -181,7 +180,7 @@ def parse(arguments: Sequence[str]) -> Options | int:
 
 
 def _command_like(word: str) -> str:
-    """The command that a word of the command line is, or is with a slip of the keys; empty for none.
+    """Return the command that a word of the command line is, or is with a typing error; empty for none.
 
     Commands are of ASCII letters: many languages write a whole sentence without a space.
     """
@@ -200,7 +199,7 @@ def _say_version() -> int:
     try:
         print(f"kimi-tui {__version__}", flush=True)
     except OSError as error:
-        # What is left must not fail again at the exit.
+        # The remaining output must not fail again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return FAILED
@@ -242,7 +241,7 @@ def _parser() -> ArgumentParser:
         return value
 
     def given(text: str) -> str:
-        # An unset variable in a script would else silently mean another server, model or session.
+        # Without this check an unset variable in a script would silently choose another server, model or session.
         if not text.strip():
             raise ArgumentTypeError("it is empty")
         return text
@@ -310,7 +309,7 @@ KIMI_DIALECT, OPENAI_API_KEY, OPENAI_BASE_URL."""
 
 
 def _say(message: str, code: int) -> int:
-    # Names of folders and options stand in it, and whatever a script passed on.
+    # The message may contain names of folders and options, and any text that a script passed on.
     from kimi_tui.foreign_text import one_line
 
     print(f"kimi-tui: {one_line(message)}", file=sys.stderr)
@@ -318,7 +317,7 @@ def _say(message: str, code: int) -> int:
 
 
 class _LeftOut(ModuleType):
-    """Has a class of every name, with nothing in it."""
+    """A module that has an empty class of every name."""
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
@@ -328,8 +327,10 @@ class _LeftOut(ModuleType):
 
 @contextmanager
 def left_out(*names: str) -> Generator[None]:
-    """What is imported in this context gets nothing but names of these modules; behind it, and where they were loaded
-    before, they are what they are."""
+    """Let imports in this context get empty stand-ins for these modules, except for modules that are loaded already.
+
+    After the context the modules can be imported as usual.
+    """
     absent = [name for name in names if name not in sys.modules]
     sys.modules.update((name, _LeftOut(name)) for name in absent)
     try:

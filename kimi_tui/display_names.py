@@ -1,7 +1,7 @@
-"""Titles of messages, for engine and screen: their words, or the names of their images.
+"""Words that engine and screen share: titles of messages, numbers with their noun, and lists that name the first few.
 
-A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`: in the prompt that says what is
-sent, in a title it takes the room of the words.
+The title of a message is its text, or the names of its images. A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`. In the prompt the chip
+describes the image; in a title it would only take room.
 """
 
 from __future__ import annotations
@@ -14,26 +14,43 @@ CHIP = re.compile(
     r"\[image (?:(?P<name>[^\[\]\n]{1,100}) )?\d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
 )
 _CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
-"""What an older title has of a chip at its end."""
+"""Matches the part of a chip at the end of an older title."""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `1,998 steps`."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def some_of(names: Sequence[str], most: int, count: int = 0) -> str:
+    """Return the first names of a list: `a.py, b.py and 3 more`.
+
+    Args:
+        names: the names, or the first of them.
+        most: the largest number of names that are given.
+        count: the number of all names, if `names` has only the first; 0 for as many as `names` has.
+    """
+    more = max(count, len(names)) - min(most, len(names))
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more else "")
 
 
 def titled(text: str, names: Sequence[str] = ()) -> str:
-    """A message without its chips; one that is nothing else as `Image shot.png`.
+    """Return a message without its chips; a message of chips alone becomes `Image shot.png`.
 
     Args:
-        text: what the user said.
-        names: of the images that went with it, where they are known otherwise; empty for those without a name.
+        text: the text of the message.
+        names: the names of its images, if they are known from elsewhere; empty texts for images without a name.
     """
     if CHIP_START not in text:
-        return text if text.strip() or not names else _named(names)
+        return text if text.strip() or not names else _image_title(names)
     chips = [found["name"] or "" for found in CHIP.finditer(text)]
     words = _CUT.sub("", CHIP.sub("", text))
     if words.strip():
         return "\n".join(" ".join(line.split()) for line in words.split("\n")).strip("\n")
-    return _named(names or chips)
+    return _image_title(names or chips)
 
 
-def _named(names: Sequence[str]) -> str:
+def _image_title(names: Sequence[str]) -> str:
     known = list(dict.fromkeys(filter(None, names)))
     if not known:
         return "Image" if len(names) < 2 else f"{len(names)} images"

@@ -1,11 +1,11 @@
-"""File operations: opening that blocks on no special file, and writing of which a crash leaves the old state or the new one.
+"""File operations: opening without blocking on special files, and writing such that a crash leaves either the old or the new state.
 
-`open_regular` and `read_regular` take names under which others may have put a FIFO, a device or a link. `Storage` has every
-call with which the files of sessions are written, a method each, so that a test can make each of them fail or kill the
-process at it; what one call does not promise (whole writes, replacing at once, links where there may be none) is built on
-these. `open_folder`, `create_file` and `publish` are for files in folders that are not ours: by descriptor, following no link.
-
-Everything blocks, and raises nothing but `OSError`. Imported before the first paint, so it imports little itself.
+`open_regular` and `read_regular` accept names under which others may have put a FIFO, a device or a link. `Storage` has one
+method for every call with which the files of sessions are written, so that a test can make each of them fail or kill the
+process there; guarantees beyond one call (whole writes, atomic replacement, hard links on file systems that may lack them)
+are built on these. `open_folder`, `create_file` and `publish` are for files in folders that others can write to: they work by
+descriptor and follow no link. Everything blocks, and raises only `OSError`. The module is imported before the first paint, so
+it imports little itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kimi_tui.app_paths import make_private
 
 COPY_CHUNK_BYTES = 4 << 20
 MAX_FILE_BYTES = 4 << 30
-"""A larger file is not read or copied whole: no conversation is so long, but a hole in a file may be."""
+"""Bytes. A larger file is not read or copied completely: no conversation is this long, but a file with a hole may be."""
 
 NO_HARD_LINKS = frozenset(
     {
@@ -37,17 +37,17 @@ NO_HARD_LINKS = frozenset(
         errno.ENOSYS,
     }
 )
-"""What a file system says that has no hard links: FAT, BeeGFS, Android, protected_hardlinks, WSL shares, SMB, 9p."""
+"""Errors of file systems without hard links: FAT, BeeGFS, Android, protected_hardlinks, WSL shares, SMB, 9p."""
 READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-"""What the system says of a file that may only be read."""
-# What a file system says that cannot sync a folder; nothing is known to be lost by it.
+"""Errors for a file that may only be read."""
+# Errors of file systems that cannot sync a folder; they do not mean that data is lost.
 _NO_FOLDER_SYNC = frozenset(
     {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES, errno.EBADF}
 )
 _BUSY = frozenset({errno.EACCES, errno.EBUSY, errno.EPERM})
 _REPLACE_PATIENCE_S = 2.5
 _MOST_LINKS = 40
-"""That the kernel follows to a file."""
+"""The number of links that the kernel follows to a file."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -61,11 +61,11 @@ _OTHER_NAME = "it has another name in another folder, and is not written to"
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 Identity = tuple[int, int]
-"""Which file it is, as long as it has a name or is open: its device and its inode."""
+"""The device and the inode of a file, which identify it as long as it has a name or is open."""
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    """The identity of the file that `status` is of."""
+    """Return the identity of the file that `status` describes."""
     return status.st_dev, status.st_ino
 
 
@@ -73,7 +73,7 @@ def identity_of(status: os.stat_result) -> Identity:
 
 
 class NotARegularFile(OSError):
-    """Something that is no regular file stands under the name, or a link where none may be."""
+    """The name is not a regular file, or is a link where none is allowed."""
 
 
 def open_regular(
@@ -84,23 +84,23 @@ def open_regular(
     links: bool = False,
     dir_fd: int | None = None,
 ) -> int:
-    """A descriptor of a regular file that children do not inherit. Never waits for somebody at the other end.
+    """Open a regular file; return a descriptor that children do not inherit. It never waits for a process at the other end.
 
-    What is opened for writing has no name but those in its own folder: in one that somebody else made up, the name of a
-    file may be a second one of a file elsewhere.
+    A file opened for writing must have no names outside its own folder: in a hand-made folder a file's name may be a second
+    name of a file elsewhere.
 
     Args:
-        path: Which.
-        flags: As for `os.open`.
+        path: The path of the file.
+        flags: The flags, as for `os.open`.
         mode: The permissions of a new file.
         links: Whether the name itself may be a symbolic link.
-        dir_fd: The folder that a relative path is in.
+        dir_fd: A descriptor of the folder to which the path is relative.
 
     Raises:
-        NotARegularFile: Something else stands there.
-        OSError: It cannot be opened.
+        NotARegularFile: The name is something else than a regular file.
+        OSError: The file cannot be opened.
     """
-    # Emptied only when it is known to be what it should be.
+    # The file is truncated only after the check that it is regular.
     safe = flags & ~os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         fd = os.open(path, safe if links else safe | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
@@ -121,16 +121,16 @@ def open_regular(
 
 
 def read_regular(path: Path, limit_bytes: int, *, links: bool = False) -> bytes:
-    """All of a regular file.
+    """Read a whole regular file.
 
     Args:
-        path: Which.
-        limit_bytes: How much of it at most; what is longer is refused, not cut.
+        path: The path of the file.
+        limit_bytes: The largest size in bytes; a longer file is refused, not shortened.
         links: Whether the name itself may be a symbolic link.
 
     Raises:
-        NotARegularFile: Something else stands there.
-        OSError: It cannot be read, or is too long (EFBIG).
+        NotARegularFile: The name is something else than a regular file.
+        OSError: The file cannot be read, or is too long (EFBIG).
     """
     fd = open_regular(path, links=links)
     with open(fd, "rb", buffering=0) as file:
@@ -145,9 +145,9 @@ def read_regular(path: Path, limit_bytes: int, *, links: bool = False) -> bytes:
 
 
 def _refuse_names_elsewhere(path: Path, status: os.stat_result, dir_fd: int | None) -> None:
-    """Refuse a file that has more names than there are of it beside this one.
+    """Refuse a file that has names outside the folder of this one.
 
-    A conversation has two for a moment, in its own folder; after a crash at that moment until it is opened again.
+    A context file has two names for a moment, both in its own folder; after a crash at that moment it has them until it is opened again.
     """
     n_here = 0
     for name in os.listdir(path.parent if dir_fd is None else dir_fd):
@@ -160,11 +160,11 @@ def _refuse_names_elsewhere(path: Path, status: os.stat_result, dir_fd: int | No
 
 
 def _refusal(path: Path, error: OSError, *, links: bool) -> OSError:
-    """The error in words for the user, where the system's own would puzzle them."""
+    """Return the error with words for the user if the system's own would be puzzling."""
     if error.errno == errno.ELOOP and not links:
         return NotARegularFile(errno.ELOOP, _NO_LINK, str(path))
     if error.errno in (errno.ENXIO, errno.EISDIR, errno.ENODEV):
-        # A FIFO that nobody reads, a socket, a folder opened for writing.
+        # The name is a FIFO without a reader, a socket, or a folder opened for writing.
         try:
             return _odd(path, os.stat(path).st_mode)
         except OSError:
@@ -175,7 +175,7 @@ def _refusal(path: Path, error: OSError, *, links: bool) -> OSError:
 def _odd(path: Path, mode: int) -> OSError:
     kind = next((words for is_one, words in _KINDS if is_one(mode)), "")
     if not kind:
-        # It was exchanged in between.
+        # The file was replaced in between.
         return NotARegularFile(errno.EINVAL, "it is not a regular file", str(path))
     return NotARegularFile(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
 
@@ -184,15 +184,15 @@ def _odd(path: Path, mode: int) -> OSError:
 
 
 def links_to(path: str) -> tuple[list[str], str]:
-    """The links that are followed on the way to a path, each under the real path of its own, and where they lead.
+    """Resolve a path: return the links that are followed, each as a real path, and the real path of the target.
 
-    Nothing needs to exist. Of links that go in a circle the end is one of them.
+    Nothing needs to exist. If links form a circle, the result is one of them.
 
     Args:
-        path: absolute, or from the current folder.
+        path: an absolute path, or one relative to the current folder.
     """
     links: list[str] = []
-    # Without the slash of the root, so that nothing has to be asked before a name is put behind it.
+    # The root is the empty text, so that a name can be appended without a check.
     at = ""
     waiting = (path if path.startswith("/") else f"{os.getcwd()}/{path}").split("/")[::-1]
     while waiting:
@@ -216,7 +216,9 @@ def links_to(path: str) -> tuple[list[str], str]:
 
 
 def real_path(path: str) -> str:
-    """`os.path.realpath`, also where a name is a link at one look and none at the next, which fails there (EINVAL)."""
+    """Return `os.path.realpath`, even if a name is a link at one moment and none at the next, which makes `os.path.realpath`
+    fail (EINVAL).
+    """
     try:
         return os.path.realpath(path)
     except OSError:
@@ -224,7 +226,7 @@ def real_path(path: str) -> str:
 
 
 def is_under(path: str, folders: Collection[str]) -> bool:
-    """Whether a path is one of these, or below one; absolute paths without links."""
+    """Return whether a path is one of these, or below one; all must be absolute and without links."""
     while path not in folders:
         above: str = os.path.dirname(path)
         if above == path:
@@ -250,8 +252,8 @@ def write_all(
 
 
 def fsync(fd: int) -> None:
-    """Bring a file to the disk itself: on macOS past the cache of the drive, which `os.fsync` stops at."""
-    # Not on native Windows, where the program only says that it does not run there.
+    """Sync a file; on macOS past the drive's cache, at which `os.fsync` stops."""
+    # The module does not exist on native Windows, where the program only says that it does not run there.
     import fcntl
 
     full = getattr(fcntl, "F_FULLFSYNC", None)
@@ -263,7 +265,7 @@ def fsync(fd: int) -> None:
 
 
 def sync_folder(path: Path | str, *, dir_fd: int | None = None) -> None:
-    """Bring a folder's names to the disk, where its file system knows how.
+    """Sync a folder's names, if its file system can.
 
     Raises:
         OSError: The disk reports an error.
@@ -288,67 +290,67 @@ class Storage:
     """The file operations of a session. Tests replace it to simulate disks that fail at any call.
 
     Args:
-        patient: Try a refused rename again for a while: a Windows virus scanner holds files for milliseconds, and WSL
-            passes that on. None looks at the system.
+        patient: Whether to retry a refused rename for a while: a Windows virus scanner holds files for milliseconds, and WSL
+            passes that on. None decides by the system.
     """
 
     def __init__(self, *, patient: bool | None = None) -> None:
         self._patient = "microsoft" in os.uname().release.lower() if patient is None else patient
 
     def open(self, path: Path, flags: int) -> int:
-        """A descriptor of a regular file that children do not inherit; new files are for their owner only.
+        """Open a regular file; return a descriptor that children do not inherit. New files are for their owner only.
 
         Raises:
-            NotARegularFile: A link, a FIFO, a device or the like stands there.
-            OSError: It cannot be opened.
+            NotARegularFile: The name is a link, a FIFO, a device or the like.
+            OSError: The file cannot be opened.
         """
         return open_regular(path, flags)
 
     def close(self, fd: int) -> None:
-        """Close a descriptor; a failure counts as a failed sync, and the descriptor is closed all the same."""
+        """Close a descriptor; a failure counts as a failed sync, but the descriptor is closed."""
         os.close(fd)
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
-        """Write; may write less than was asked."""
+        """Write; may write less than requested."""
         return os.write(fd, data)
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
-        """Read at an offset; may read less than was asked."""
+        """Read at an offset; may read less than requested."""
         return os.pread(fd, size, offset)
 
     def copy_range(self, source: int, target: int, size: int, offset: int) -> int:
-        """Append up to `size` bytes of `source` from `offset` to `target`, in the kernel where it can."""
+        """Append up to `size` bytes of `source` from `offset` to `target`, inside the kernel if it can."""
         size = min(size, COPY_CHUNK_BYTES)
         if hasattr(os, "copy_file_range"):
             with contextlib.suppress(OSError):
-                # The kernel refuses O_APPEND targets and some file systems; the plain way then meets a real error too.
+                # The kernel refuses O_APPEND targets and some file systems; the plain way below also reports real errors.
                 done = os.copy_file_range(source, target, size, offset)
                 if done:
                     return done
         return self.write(target, self.pread(source, size, offset))
 
     def fsync(self, fd: int) -> None:
-        """Bring a file to the disk itself."""
+        """Sync a file."""
         fsync(fd)
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """Cut a file."""
+        """Truncate a file."""
         os.ftruncate(fd, size)
 
     def fstat(self, fd: int) -> os.stat_result:
-        """What the descriptor refers to."""
+        """Return the status of the file of a descriptor."""
         return os.fstat(fd)
 
     def stat(self, path: Path) -> os.stat_result:
-        """What the name refers to."""
+        """Return the status of the file with this name."""
         return os.stat(path)
 
     def link(self, source: Path, target: Path) -> None:
-        """Create a hard link; raises where the target exists."""
+        """Create a hard link; raises if the target exists."""
         os.link(source, target)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename over, at once."""
+        """Rename a file over another, atomically."""
         waited_s = 0.0
         while True:
             try:
@@ -371,19 +373,19 @@ class Storage:
         make_private(path)
 
     def free_bytes(self, path: Path) -> int:
-        """How much more this user may write to the disk that holds a folder."""
+        """Return the bytes that this user may still write to the disk of a folder."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
     def sync_folder(self, path: Path) -> None:
-        """Bring a folder's names to the disk, where its file system knows how."""
+        """Sync a folder's names, if its file system can."""
         sync_folder(path)
 
-    # What follows is made of the calls above. All of it raises OSError where the disk refuses.
+    # The methods below are built from the calls above. All of them raise OSError if the disk refuses.
 
     @contextlib.contextmanager
     def opened(self, path: Path, flags: int = os.O_RDONLY) -> Generator[int]:
-        """A descriptor of a regular file, closed at the end."""
+        """Yield a descriptor of a regular file, and close it afterwards."""
         fd = self.open(path, flags)
         try:
             yield fd
@@ -391,11 +393,11 @@ class Storage:
             self.close(fd)
 
     def write_all(self, fd: int, data: bytes | memoryview) -> None:
-        """Write everything, however short single writes are; after an error part of it may be written."""
+        """Write everything, however short single writes are; after an error a part of it may be written."""
         write_all(fd, data, self.write)
 
     def append(self, fd: int, data: bytes, *, sync: bool = False) -> None:
-        """Add to the end of a file, and sync it if asked; after an error the file ends where it did before."""
+        """Append to a file, and sync it if requested; after an error the file ends where it did before."""
         size = self.fstat(fd).st_size
         try:
             self.write_all(fd, data)
@@ -407,7 +409,7 @@ class Storage:
             raise
 
     def read_exactly(self, fd: int, size: int, offset: int) -> bytes:
-        """Read a whole range; a file that is shorter is an error."""
+        """Read a whole range; a shorter file is an error."""
         pieces: list[bytes] = []
         while size:
             piece = self.pread(fd, size, offset)
@@ -419,14 +421,14 @@ class Storage:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def readable_size(self, fd: int) -> int:
-        """The size of a file that is about to be read or copied through; one too large for that is an error (EFBIG)."""
+        """Return the size of a file that will be read or copied completely; a file that is too large is an error (EFBIG)."""
         size = self.fstat(fd).st_size
         if size > MAX_FILE_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {MAX_FILE_BYTES >> 30} GB")
         return size
 
     def same_bytes(self, one: Path, other: Path, size: int) -> bool:
-        """Whether both files begin with the same `size` bytes; the end is compared first, where they are likeliest to differ."""
+        """Return whether both files begin with the same `size` bytes; the ends are compared first, where they differ most likely."""
         if size == 0:
             return True
         with self.opened(one) as one_fd, self.opened(other) as other_fd:
@@ -441,7 +443,7 @@ class Storage:
         return True
 
     def copy_bytes(self, source: int, target: int, size: int, start: int = 0) -> None:
-        """Append `size` bytes of one file, from `start` on, to another; a source that is shorter is an error."""
+        """Append `size` bytes of one file, from `start` on, to another; a shorter source is an error."""
         offset, end = start, start + size
         while offset < end:
             done = self.copy_range(source, target, end - offset, offset)
@@ -459,15 +461,15 @@ class Storage:
         new: bool = False,
         sync: bool = True,
     ) -> Identity:
-        """Write a file whole; after an error part of it may be there.
+        """Write a whole file and return its identity; after an error a part of it may exist.
 
         Args:
-            path: Where; what stands there is overwritten.
-            data: What it holds, behind what comes from `source`.
-            source: A descriptor with whose first `size` bytes it begins.
-            size: How many.
-            new: A file that stands there is an error instead.
-            sync: Bring it to the disk.
+            path: The path; an existing file is overwritten.
+            data: The bytes of the file after those from `source`.
+            source: A descriptor whose first `size` bytes begin the file.
+            size: The number of bytes from `source`.
+            new: Whether an existing file is an error.
+            sync: Whether to sync it.
         """
         with self.opened(path, os.O_RDWR | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC)) as fd:
             if source is not None:
@@ -478,7 +480,7 @@ class Storage:
             return identity_of(self.fstat(fd))
 
     def copy_file(self, source: Path, target: Path, *, sync: bool = True) -> os.stat_result:
-        """Copy a file whole under a name that is not taken; returns what the system says of the source."""
+        """Copy a whole file to a new name; return the status of the source."""
         with self.opened(source) as fd:
             status = self.fstat(fd)
             size = self.readable_size(fd)
@@ -486,9 +488,9 @@ class Storage:
             return status
 
     def link_or_copy(self, source: Path, target: Path) -> None:
-        """A second name for a file that will not be written to, or a synced copy of it where there are no hard links.
+        """Give a second name to a file that will not be written any more, or make a synced copy if there are no hard links.
 
-        The name appears at once, with all of the file behind it, and never in the place of another.
+        The name appears atomically with the whole file, and never replaces another.
         """
         try:
             self.link(source, target)
@@ -509,13 +511,13 @@ class Storage:
             raise
 
     def replace_file(self, path: Path, data: bytes, *, shared: bool = False) -> None:
-        """Write a small file atomically: replace it whole, or leave it as it was.
+        """Write a small file atomically: it is replaced completely, or stays unchanged.
 
         Args:
-            path: Which.
-            data: What it is to hold.
-            shared: Other processes may replace it at the same moment, so each needs a temporary name of its own. Else what
-                a crash leaves is overwritten by the next one.
+            path: The path of the file.
+            data: The new contents.
+            shared: Whether other processes may replace it at the same moment, so that each needs a temporary name of its own.
+                Otherwise the next write overwrites the temporary file of a crash.
         """
         temporary = temporary_of(path)
         if shared:
@@ -531,7 +533,7 @@ class Storage:
 
 
 def temporary_of(path: Path) -> Path:
-    """The name under which `Storage.replace_file` writes what then replaces a file that is not shared."""
+    """Return the name under which `Storage.replace_file` writes the new contents of a file that is not shared."""
     return path.with_name(f".{path.name}.tmp")
 
 
@@ -544,18 +546,18 @@ _ACCESS_LIST = "system.posix_acl_access"
 
 
 def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False) -> int:
-    """A descriptor of a folder below `root`, opened part by part without following links. The caller closes it.
+    """Open a folder below `root`, name by name without following links; return its descriptor. The caller closes it.
 
-    It is for names in it (`dir_fd`), not for reading or syncing the folder itself.
+    The descriptor is for names in the folder (`dir_fd`), not for reading or syncing the folder itself.
 
     Args:
-        root: Where to begin: a descriptor, or a name, which may be a link.
-        parts: The names on the way.
-        create: Make what is missing.
+        root: The first folder: a descriptor, or a name, which may be a link.
+        parts: The names of the path below it.
+        create: Whether to create missing folders.
 
     Raises:
-        OSError: A part is missing, is no folder (a link is none), no name (`..` is none), or may not be entered;
-            `filename` is its path.
+        OSError: A folder is missing, is no folder (a link is none), has an invalid name (such as `..`), or may not be
+            entered; `filename` is its path.
     """
     walked = root if isinstance(root, Path) else Path()
     try:
@@ -595,20 +597,18 @@ def create_file(
     owner: tuple[int, int] | None = None,
     replaces: str = "",
 ) -> None:
-    """Write a new file in an open folder and sync it.
+    """Write and sync a new file in an open folder.
 
     Args:
-        name: Its name; must not be taken.
+        name: The name of the file, which must not exist.
         folder: The descriptor of the folder.
-        data: What it holds.
-        mode: Its permissions, which it has once it is whole; until then it is closed to others. None leaves them to the
-            umask.
-        owner: User and group that it is given, where that is allowed.
-        replaces: The file of the same folder in whose place it will be put: its access list and what others noted beside
-            it (extended attributes) are kept.
+        data: The contents.
+        mode: The permissions of the complete file; until it is complete, others cannot read it. None uses the umask.
+        owner: The user and group of the file, if setting them is allowed.
+        replaces: The file of the same folder that it will replace: its access list and extended attributes are copied.
 
     Raises:
-        OSError: The disk refused; nothing of it is left.
+        OSError: The disk refused; no part of the file is left.
     """
     fd = os.open(name, _CREATED, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
@@ -631,12 +631,12 @@ def create_file(
 
 
 def _take_attributes(fd: int, name: str, folder: int) -> None:
-    """Give an open file the access list and the users' extended attributes of another one.
+    """Copy the access list and the users' extended attributes of another file to an open one.
 
-    Without its list the group would have what the list gives to somebody named in it: that is what its bits say of both.
+    Without the list the group would get the rights that the list gives to named users, because the mode bits of both are the same.
 
     Raises:
-        OSError: The access list cannot be had.
+        OSError: The access list cannot be copied.
     """
     if sys.platform != "linux":
         return
@@ -661,18 +661,18 @@ def _take_attributes(fd: int, name: str, folder: int) -> None:
 
 
 def publish(temporary: str, name: str, folder: int, *, replace: bool) -> None:
-    """Give a file that was written under a temporary name its own, at once.
+    """Rename a file from its temporary name to its final one, atomically.
 
     Args:
-        temporary: The name that it has; gone afterwards, also after an error.
-        name: The name that it gets.
-        folder: The descriptor of the folder of both.
-        replace: Put it in the place of what stands there. Else a file that has appeared there is left alone, except on a
-            file system without hard links, where the last moment before the rename cannot be watched.
+        temporary: The temporary name, which is gone afterwards, even after an error.
+        name: The final name.
+        folder: The descriptor of the folder of both names.
+        replace: Whether to replace an existing file. Otherwise a file that has appeared there stays, except on a file system
+            without hard links, where the last moment before the rename cannot be checked.
 
     Raises:
-        FileExistsError: The name is taken.
-        OSError: The disk refused; what stood under the name still does.
+        FileExistsError: The final name exists.
+        OSError: The disk refused; the file with the final name is unchanged.
     """
     try:
         if replace or not _linked(temporary, name, folder):
@@ -685,7 +685,7 @@ def publish(temporary: str, name: str, folder: int, *, replace: bool) -> None:
 
 
 def _linked(temporary: str, name: str, folder: int) -> bool:
-    """Give a second name, which a rename cannot do without replacing; False where there are no hard links."""
+    """Give a second name, as a rename would replace the target; return False if there are no hard links."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except NotImplementedError:
@@ -698,6 +698,6 @@ def _linked(temporary: str, name: str, folder: int) -> bool:
 
 
 def discard(name: str, folder: int) -> None:
-    """Remove a name of an open folder, if it is there and lets itself be removed."""
+    """Remove a name of an open folder, if it exists and can be removed."""
     with contextlib.suppress(OSError):
         os.unlink(name, dir_fd=folder)

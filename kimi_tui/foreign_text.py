@@ -13,9 +13,9 @@ from functools import cache
 from unicodedata import category
 
 STRING_LIMIT = 65_536
-"""The longest OSC, DCS, APC, PM or SOS string that is swallowed; what follows an unended one is shown again."""
+"""The longest OSC, DCS, APC, PM or SOS string that is dropped; the text after an unterminated one is shown again."""
 CSI_LIMIT = 256
-"""The longest run of parameters of one CSI or charset sequence."""
+"""The longest sequence of parameters of one CSI or charset sequence."""
 
 # Bidirectional controls, zero-width and filler characters, invisible operators, variation selectors, interlinear
 # marks and tag characters: they change or hide what a user reads.
@@ -36,8 +36,8 @@ _C1_STRING_STARTS = {"\x90": "P", "\x98": "X", "\x9d": "]", "\x9e": "^", "\x9f":
 JOINERS = "\u200c\u200d"
 """Zero-width non-joiner and joiner: spelling in some scripts, part of a picture in emoji, hidden text elsewhere."""
 SELECTORS = "\ufe0e\ufe0f"
-"""They choose between the text and the picture of a character."""
-# Arabic with its kin, the scripts of India, Myanmar, Khmer and Mongolian, and Arabic's presentation forms.
+"""Characters that choose between the text and the picture form of a character."""
+# These ranges are Arabic with its relatives, the scripts of India, Myanmar, Khmer and Mongolian, and Arabic's presentation forms.
 _JOINED_SCRIPTS = (
     (0x0600, 0x0DFF),
     (0x1000, 0x109F),
@@ -46,9 +46,9 @@ _JOINED_SCRIPTS = (
     (0xFE70, 0xFEFE),
 )
 MARKS_LIMIT = 12
-"""Combining marks that one character may bear: more than any script writes, and few enough for every terminal."""
-# What may be a mark is neither a letter, a digit nor a blank for `re`; drawings, arrows and CJK signs, which are not
-# either and stand in long runs, are left out. The middle and final letters of Hangul take no cell of their own.
+"""The largest number of combining marks on one character: more than any script writes, and few enough for every terminal."""
+# A possible mark is neither a letter, a digit nor a blank for `re`; drawings, arrows and CJK signs, which are not either and
+# occur in long runs, are excluded. The middle and final letters of Hangul take no cell of their own.
 _MARK_LIKE = (
     "(?:[^\\w\\s\x00-\u02ff\u2000-\u20cf\u2100-\u2cee\u2cf2-\u2d7e\u2e00-\u3029\u3030-\u3098\u309b-\ua66e\U0001f000-\U0001faff]"
     "|[\u1160-\u11ff\ud7b0-\ud7ff\u200c\u200d])"
@@ -56,7 +56,7 @@ _MARK_LIKE = (
 _LINE_BREAKS = frozenset("\u2028\u2029\x85")
 
 
-# What is compiled when it is wanted takes milliseconds that the first paint would wait for.
+# This pattern is compiled when it is first needed, as that takes milliseconds that would delay the first paint.
 @cache
 def _special() -> re.Pattern[str]:
     return re.compile(f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\u2028\u2029]")
@@ -64,8 +64,8 @@ def _special() -> re.Pattern[str]:
 
 @cache
 def _odd() -> re.Pattern[str]:
-    """Besides what takes no place: blanks of all kinds, letters and signs that are drawn as nothing, private characters,
-    and marks that strike through or surround what they stand on.
+    """Return the pattern of other odd characters: blanks of all kinds, letters and signs that are drawn as nothing, private
+    characters, and marks that strike through or surround their character.
     """
     return re.compile(
         f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2800"
@@ -87,7 +87,7 @@ class _State(Enum):
     STRING_ESCAPE = auto()
 
 
-# A member is looked up by a function, which would be felt where nothing else is to be done.
+# A lookup of the enum member would take noticeable time where nothing else is done.
 _GROUND = _State.GROUND
 
 
@@ -96,7 +96,7 @@ def _mark(char: str) -> str:
 
 
 def _takes_no_cell(char: str) -> bool:
-    """Whether a character is written on the one before it."""
+    """Return whether a character is drawn on the one before it."""
     return (
         char in JOINERS
         or category(char)[0] == "M"
@@ -106,7 +106,7 @@ def _takes_no_cell(char: str) -> bool:
 
 
 def _marks_at_end(text: str) -> int:
-    """How many characters at the end of a text take no cell."""
+    """Return the number of characters at the end of a text that take no cell."""
     at = len(text)
     while at and _takes_no_cell(text[at - 1]) and len(text) - at < MARKS_LIMIT:
         at -= 1
@@ -114,9 +114,10 @@ def _marks_at_end(text: str) -> int:
 
 
 def joins_letters(before: str) -> bool:
-    """Whether a joiner (U+200C, U+200D) after this character is spelling: it is a letter or mark of a script that uses them.
+    """Return whether a joiner (U+200C, U+200D) after this character is spelling: the character is a letter or mark of a script that
+    uses joiners.
 
-    Some words end in a joiner, so what follows does not matter; a second one never has a meaning.
+    Some words end in a joiner, so the next character does not matter; a second joiner never has a meaning.
     """
     point = ord(before) if before else 0
     in_script = any(first <= point <= last for first, last in _JOINED_SCRIPTS)
@@ -124,13 +125,13 @@ def joins_letters(before: str) -> bool:
 
 
 def _joins_pictures(before: str) -> bool:
-    """Whether a joiner after this character is part of an emoji, or stands in a script that has joiners."""
+    """Return whether a joiner after this character is part of an emoji, or belongs to a script that has joiners."""
     point = ord(before) if before else 0
     return point >= 0x1F000 or 0x2190 <= point <= 0x2BFF or 0x0600 <= point <= 0x0DFF
 
 
 def _is_picture(before: str) -> bool:
-    """Whether a selector or joiner after this character makes a picture of it: emoji, signs, keys with a digit."""
+    """Return whether a selector or joiner after this character makes a picture: emoji, signs, keys with a digit."""
     if not before:
         return False
     point = ord(before)
@@ -138,13 +139,12 @@ def _is_picture(before: str) -> bool:
 
 
 class Cleaner:
-    """Cleans a text that arrives in pieces, cut anywhere, also within a sequence or a surrogate pair.
+    """Cleans a text that arrives in pieces, split anywhere, even within a sequence or a surrogate pair.
 
-    Feeding the pieces one after another gives exactly what `clean` gives for the whole; memory is constant.
+    Feeding the pieces one after another gives exactly the result of `clean` for the whole text; memory is constant.
 
     Args:
-        keeps_pictures: whether emoji keep the selectors and joiners that they are written with. A screen shows them
-            without; what is copied from it has them.
+        keeps_pictures: whether emoji keep their selectors and joiners. The screen shows them without; copied text has them.
     """
 
     __slots__ = (
@@ -171,11 +171,11 @@ class Cleaner:
         self._marks = 0
 
     def feed(self, text: str) -> str:
-        """The clean text for the next piece; what may belong to an unended sequence is held back."""
+        """Return the clean text for the next piece; a possible part of an unfinished sequence is held back."""
         return self._with_few_marks(self._visible(text))
 
     def _with_few_marks(self, text: str) -> str:
-        """The text without the marks that are too many for the character they stand on."""
+        """Return the text without the marks that exceed the limit of their character."""
         if not text or (text.isascii() and not self._marks):
             return text
         before = self._marks
@@ -208,13 +208,13 @@ class Cleaner:
         return "".join(out)
 
     def finish(self) -> str:
-        """What is still held back at the end of the stream; the cleaner can then be used anew."""
+        """Return the text still held back at the end of the stream; the cleaner can then be used anew."""
         rest = "\ufffd" if self._high else ""
         self.__init__(keeps_pictures=self._keeps_pictures)
         return rest
 
     def keeping_pictures(self) -> Cleaner:
-        """Another one that has read as much as this, and keeps what emoji are written with from here on."""
+        """Return a copy in the same state that keeps the selectors and joiners of emoji from here on."""
         other = copy(self)
         other._keeps_pictures = True
         return other
@@ -264,10 +264,10 @@ class Cleaner:
             out.append(char)
             self._before = char
             return
-        # Presentation selectors and joiners inside emoji only choose a picture. Terminals disagree on their width,
-        # so they are left out; anywhere else they are somebody's hidden text and shown.
+        # Presentation selectors and joiners inside emoji only choose a picture. Terminals disagree on their width, so they
+        # are omitted; anywhere else they are hidden text and shown.
         if char in SELECTORS or (char in JOINERS and _joins_pictures(self._before)):
-            # One of each at most: more of them carry nothing but what nobody can see.
+            # At most one of each is kept: further ones have no visible effect.
             if self._keeps_pictures and char not in self._kept and _is_picture(self._before):
                 out.append(char)
                 self._kept += char
@@ -303,7 +303,7 @@ class Cleaner:
         if self._state is _State.ESCAPE:
             return self._escape(char, position)
         if self._state is _State.STRING_ESCAPE:
-            # `ESC \` ends the string; any other escape ends it too and begins anew.
+            # `ESC \` ends the string; any other escape ends it too and starts a new sequence.
             self._enter(_State.ESCAPE)
             return self._escape(char, position)
         if self._state is _State.CHARSET:
@@ -359,13 +359,13 @@ class Cleaner:
 
 def _is_clean(text: str) -> bool:
     if text.isascii():
-        # Deleting the safe bytes is several times faster than a search by a character class.
+        # Deleting the safe bytes is several times faster than searching with a character class.
         return not text.encode("ascii").translate(None, _SAFE_ASCII)
     return _special().search(text) is None
 
 
 def _without_crowds(text: str) -> str:
-    """The text of a decision with the marks that are too many counted: `<200000 marks>`."""
+    """Return the text of a decision with excess marks counted: `<200000 marks>`."""
 
     def counted(found: re.Match[str]) -> str:
         out: list[str] = []
@@ -386,7 +386,7 @@ def _without_crowds(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without control bytes and terminal sequences, what is invisible in it as marks like `<U+202E>`.
+    """Return the text without control bytes and terminal sequences, and with invisible characters as marks like `<U+202E>`.
 
     Line feeds and tabs stay, other line ends become line feeds, lone surrogates become U+FFFD.
     """
@@ -397,19 +397,19 @@ def clean(text: str) -> str:
 
 
 def clean_pasted(text: str) -> str:
-    """The clean text of what a terminal pastes: there a carriage return ends a line."""
+    """Return the clean text of a terminal's paste, in which a carriage return ends a line."""
     return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def without_invisible(text: str) -> str:
-    """The text without characters that only direct how others are written, as marks of direction and joiners."""
+    """Return the text without characters that only direct how others are written, such as marks of direction and joiners."""
     if text.isascii():
         return text
     return "".join(char for char in text if category(char) != "Cf")
 
 
 def clean_source(text: str) -> str:
-    """The clean text for the clipboard: as `clean`, but emoji keep the selectors and joiners they are written with."""
+    """Return the clean text for the clipboard: as `clean`, but emoji keep their selectors and joiners."""
     if _is_clean(text):
         return text
     cleaner = Cleaner(keeps_pictures=True)
@@ -417,23 +417,23 @@ def clean_source(text: str) -> str:
 
 
 def has_pictures(text: str) -> bool:
-    """Whether a text may hold emoji that `clean` leaves something out of."""
+    """Return whether a text may contain emoji of which `clean` omits something."""
     if text.isascii():
         return False
-    # Written out: every piece of an answer comes by here.
+    # The tests are written out, because every piece of an answer passes through here.
     return "\ufe0f" in text or "\u200d" in text or "\u200c" in text or "\ufe0e" in text
 
 
 def visible(text: str) -> str:
-    """The text for a decision: nothing is dropped, every character that cannot be seen is a mark.
+    """Return the text for a decision: nothing is dropped, and every invisible character is a mark.
 
-    Line feeds stay; tabs, other controls, odd blanks and private characters become `<U+0009>`, as do letters that are taken
-    for those of ASCII; runs of blanks that could push something out of sight become `<40 blanks>`.
+    Line feeds stay; tabs, other controls, odd blanks and private characters become `<U+0009>`, as do letters that look like
+    ASCII; long runs of blanks, which could push text out of sight, become `<40 blanks>`.
     """
     if _odd().search(text):
         text = _odd().sub(lambda found: _mark(found.group()), text)
     if not text.isascii():
-        # Here, since hardly any decision is about such a text.
+        # The import is here, because hardly any decision is about such a text.
         from kimi_tui.confusables import mark_confusables
 
         text = mark_confusables(text)
@@ -445,7 +445,9 @@ def visible(text: str) -> str:
 
 
 def shown_name(text: str) -> str:
-    """The name or path of a file as one row: what could make it look like another name is a mark, as in `visible`."""
+    """Return the name or path of a file as one row; characters that could make it look like another name become marks, as in
+    `visible`.
+    """
     name = visible(text).replace("\n", "<U+000A>")
     if not name.startswith(" ") and not name.endswith(" "):
         return name
@@ -455,10 +457,10 @@ def shown_name(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The clean text as one line: every run of blanks and line ends is one blank, none at the ends."""
+    """Return the clean text as one line: every run of blanks and line ends becomes one blank, with none at the ends."""
     return " ".join(clean(text).split())
 
 
 def expand_tabs(line: str) -> str:
-    """One line with its tabs as blanks up to the next multiple of four."""
+    """Return one line with its tabs expanded to the next multiple of four."""
     return line.expandtabs(4) if "\t" in line else line

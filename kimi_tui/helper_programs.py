@@ -1,4 +1,6 @@
-"""Runs a helper program such as git, a clipboard tool or a keyring command: bounded in time and output. Blocks; call it in a thread."""
+"""Runs a helper program such as git, a clipboard tool or a keyring command: bounded in time and output. It blocks, so call it
+in a thread.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,9 @@ _DESKTOP_FAMILIES = ("LC_", "XDG_", "KDE_", "GTK_", "GDK_", "QT_", "MOZ_", "GNOM
 
 
 def desktop_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a program of the user's desktop needs to find it, such as a clipboard, a keyring or a browser: no keys, by
-    whatever name they go."""
+    """Return the variables that a program of the user's desktop needs, such as a clipboard, a keyring or a browser: no keys,
+    whatever their names.
+    """
     return {
         name: value
         for name, value in environ.items()
@@ -66,7 +69,7 @@ def desktop_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class HelperOutput(NamedTuple):
-    """The first bytes of the output, and the exit code; None where the program printed more than was wanted and was ended."""
+    """The first bytes of the output, and the exit code; None if the program printed more than requested and was ended."""
 
     data: bytes
     code: int | None
@@ -75,14 +78,14 @@ class HelperOutput(NamedTuple):
 def run_helper(
     command: Sequence[str], *, folder: Path, env: Mapping[str, str], timeout_s: float, most: int
 ) -> HelperOutput:
-    """Run a program in a session of its own, with nothing to read, and read up to `most` bytes and a piece of what it prints.
+    """Run a program in a session of its own, without input, and read about `most` bytes of its output.
 
-    What still runs at the end is killed, with all that it started in its session. That may hold the output open when the
-    program itself has ended: it is waited for a moment only.
+    Processes that still run at the end are killed, with everything in their session. They may hold the output open after the
+    program itself has ended, so they are awaited only for a moment.
 
     Raises:
-        OSError: it could not be started.
-        subprocess.TimeoutExpired: it takes longer than so many seconds.
+        OSError: the program could not be started.
+        subprocess.TimeoutExpired: the program takes longer than `timeout_s` seconds.
     """
     process = subprocess.Popen(
         command,
@@ -97,7 +100,7 @@ def run_helper(
     pipe, printed = process.stdout.fileno(), bytearray()
     ends_at = time.monotonic() + timeout_s
     is_ended = False
-    # `select` takes no file whose number is over a thousand.
+    # `select` accepts no descriptor above a thousand.
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     try:
@@ -118,7 +121,7 @@ def run_helper(
     finally:
         process.stdout.close()
         if process.returncode is None:
-            # Not waited for by now, so that its number is nobody else's.
+            # The process has not been reaped yet, so its id cannot have been reused.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -126,8 +129,8 @@ def run_helper(
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a child has ended; it is not waited for by that."""
+    """Return whether a child has ended; it is not reaped by this."""
     if not hasattr(os, "waitid"):
-        # macOS with an older Python.
+        # macOS with an older Python lacks `waitid`.
         return False
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

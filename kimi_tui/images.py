@@ -1,10 +1,10 @@
-"""Images as models take them: known by their content, decoded once, turned upright, and small enough to be sent.
+"""Images in a form that models accept: recognised by their content, decoded once, turned upright, and small enough to be sent.
 
-What is kept of an image is what every provider takes: PNG, JPEG, WebP or GIF, at most 2,000 pixels a side and 5 MB as
-base64. One that is so already, and of less than a megabyte, stays as it is, but for what its file tells beside the picture:
-places, times, names. Of any other the form is kept that takes the least: it is sent again with every step, and some plans
-take no more than 2 MB a request. Nothing that cannot be decoded becomes an `Image`: in a conversation it would fail every
-request from then on.
+An image is stored in a form that every provider accepts: PNG, JPEG, WebP or GIF, at most 2,000 pixels a side and 5 MB as
+base64. An image that is so already, and smaller than a megabyte, stays unchanged except for the metadata in its file: places,
+times, names. Any other is stored in the smallest form, as it is sent again with every step, and some plans accept no more
+than 2 MB per request. Data that cannot be decoded never becomes an `Image`: in a conversation it would make every later
+request fail.
 
 Pillow takes tens of milliseconds to import, and is imported with the first image.
 """
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 MAX_SIDE = 2_000
 MAX_BYTES = 3_750_000
-"""Of an image as it is sent: 5 MB are allowed, and base64 takes four bytes for three."""
+"""Bytes of an image when it is sent: 5 MB are allowed, and base64 takes four bytes for three."""
 _LIGHT_BYTES = 1_000_000
 MAX_FILE_BYTES = 50_000_000
 MAX_PIXELS = 50_000_000
-"""Of an image as it comes: decoded they take up to 200 MB, twice for a moment, and of one image at a time."""
+"""Pixels of an image when it comes: decoded it takes up to 200 MB, twice for a moment, and only one image is decoded at a time."""
 _SCALED_FIRST = frozenset({"L", "LA", "RGB", "RGBA", "CMYK"})
-"""Modes of Pillow's in which an image can be made smaller as it is; only then it is copied."""
+"""Modes of Pillow in which an image can be scaled directly, and is copied only afterwards."""
 MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp", "GIF": "image/gif"}
-"""By Pillow's names."""
+"""The media types by Pillow's names of formats."""
 _PATCH_SIDE = 28
 _MAX_TOKENS = 4_096
 _MAX_NAME = 200
@@ -71,16 +71,16 @@ _COLOUR_TAGS = frozenset(
     )
 )
 _NO_TEXT = struct.pack(">4sIII2s2sII", b"mluc", 0, 1, 12, b"en", b"US", 2, 28) + b"\0-\0\0"
-"""A tag with one text, a dash; every profile has two."""
+"""A tag with one text, a dash; every profile has two such tags."""
 _JPEG_MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
-"""Behind a scan: two bytes that are neither data nor a restart of it."""
+"""The end of a scan: two bytes that are neither data nor a restart marker."""
 
 
 class ImageRefused(Exception):
-    """This cannot be sent as an image. The text is one line for the user, or for the model.
+    """The file cannot be sent as an image. The text is one line for the user, or for the model.
 
     Attributes:
-        brief: why, in a few words without the file's name.
+        brief: the reason in a few words, without the file's name.
     """
 
     def __init__(self, message: str, *, brief: str) -> None:
@@ -94,9 +94,9 @@ class Image:
 
     Attributes:
         media_type: one of `MEDIA_TYPES`.
-        data: the file.
-        width, height: in pixels.
-        name: what the user knows it by, one clean line.
+        data: the bytes of the file.
+        width, height: the size in pixels.
+        name: the name that the user knows, one clean line.
     """
 
     media_type: str
@@ -107,31 +107,31 @@ class Image:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of its data in hexadecimal: what it is stored under."""
+        """The hash of the data in hexadecimal, which is its name in the store."""
         return hashlib.sha256(self.data).hexdigest()
 
     def data_url(self) -> str:
-        """The form in which it is sent."""
+        """Return the `data:` URL in which the image is sent."""
         return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode('ascii')}"
 
 
 def image_tokens(width: int, height: int) -> int:
-    """About how many tokens an image of that size takes.
+    """Estimate the tokens of an image of that size.
 
-    One for each patch of 28 by 28 pixels, as Kimi's encoder (MoonViT: patches of 14, two by two of them merged) and Qwen's
-    have it, and at most 4,096. Anthropic's width * height / 750 is the same to a tenth; OpenAI's tiles come to less.
+    It is one token per patch of 28 by 28 pixels, as in the encoders of Kimi (MoonViT: patches of 14, two by two of them
+    merged) and Qwen, and at most 4,096. Anthropic's width * height / 750 is the same to a tenth; OpenAI's tiles come to less.
     """
     patches = -(-width // _PATCH_SIDE) * -(-height // _PATCH_SIDE)
     return max(1, min(patches, _MAX_TOKENS))
 
 
 def is_image(head: bytes) -> bool:
-    """Whether a file that begins like this (16 bytes are enough) is an image of a kind that models take."""
+    """Return whether a file that begins like this (16 bytes are enough) is an image of a kind that models accept."""
     return bool(_kind(head))
 
 
 def _kind(head: bytes) -> str:
-    """Pillow's name for it; empty where it is none."""
+    """Return Pillow's name for the format; empty if it is not one."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
     if head.startswith(b"\xff\xd8\xff"):
@@ -145,19 +145,19 @@ NO_IMAGE = "not a PNG, JPEG, WebP or GIF"
 
 
 def not_taken(name: str) -> str:
-    """What is said of a file that is no image, or one of another kind."""
+    """Return the sentence about a file that is no image, or one of another kind."""
     return f"{name} is not an image that models take: PNG, JPEG, WebP or GIF."
 
 
 def read_image(data: bytes, name: str) -> Image:
-    """The image that a file holds. Takes up to a second, so call it in a thread.
+    """Read an image from a file's bytes. It takes up to a second, so call it in a thread.
 
     Args:
-        data: the file.
-        name: what the user knows it by. It says nothing of what the file is.
+        data: the bytes of the file.
+        name: the name that the user knows. It does not determine the format.
 
     Raises:
-        ImageRefused: it is none, or none that can be sent.
+        ImageRefused: the file is no image, or one that cannot be sent.
     """
     name = one_line(name)[:_MAX_NAME]
     kind = _kind(data)
@@ -167,18 +167,18 @@ def read_image(data: bytes, name: str) -> Image:
     check_size(len(data), shown)
     with _decoding:
         try:
-            return _read(data, kind, name)
+            return _decoded(data, kind, name)
         except ImageRefused:
             raise
         except Exception as error:
-            # Decoders fail in any way on bytes that somebody made up.
+            # Decoders may raise any exception for malicious bytes.
             raise ImageRefused(
                 f"{shown} is a broken {kind} image: it cannot be decoded.", brief="a broken image"
             ) from error
 
 
 def media_type_of(data: bytes) -> str:
-    """What the file of an image is; empty where it cannot be decoded as it is. Takes up to a second: for a thread."""
+    """Return the media type of an image file; empty if it cannot be decoded as it is. It takes up to a second, so call it in a thread."""
     from PIL import Image as Pillow
 
     Pillow.MAX_IMAGE_PIXELS = None
@@ -190,7 +190,7 @@ def media_type_of(data: bytes) -> str:
                     return ""
                 picture.load()
         except Exception:
-            # Decoders fail in any way on bytes that somebody made up.
+            # Decoders may raise any exception for malicious bytes.
             return ""
     return MEDIA_TYPES[kind]
 
@@ -199,7 +199,7 @@ def check_size(n_bytes: int, name: str) -> None:
     """Refuse a file by its size, before it is read.
 
     Raises:
-        ImageRefused: it is too large.
+        ImageRefused: the file is too large.
     """
     if n_bytes > MAX_FILE_BYTES:
         most = MAX_FILE_BYTES // 1_000_000
@@ -209,10 +209,10 @@ def check_size(n_bytes: int, name: str) -> None:
         )
 
 
-def _read(data: bytes, kind: str, name: str) -> Image:
+def _decoded(data: bytes, kind: str, name: str) -> Image:
     from PIL import Image as Pillow
 
-    # Its own guard only warns, in the middle of the screen; what is asked below holds.
+    # Pillow's own guard only warns, on the terminal; the check below enforces the limit.
     Pillow.MAX_IMAGE_PIXELS = None
     with Pillow.open(BytesIO(data), formats=[kind]) as picture:
         width, height = picture.size
@@ -226,11 +226,11 @@ def _read(data: bytes, kind: str, name: str) -> Image:
                 f"{name} is {width:,}x{height:,}; images may have {most} million pixels.",
                 brief="too many pixels",
             )
-        # Not every provider takes one that moves: of those the first picture stands for all.
+        # Not every provider accepts animations, so the first picture replaces them.
         moves = kind in ("GIF", "WEBP") and bool(getattr(picture, "is_animated", False))
         turned = _orientation(picture)
         if max(width, height) > MAX_SIDE:
-            # A JPEG is decoded no larger than it must be.
+            # A JPEG is decoded no larger than necessary.
             picture.draft(picture.mode, (MAX_SIDE, MAX_SIDE))
         picture.load()
         bare = b"" if moves or turned is not None else without_metadata(data, kind)
@@ -254,7 +254,7 @@ def _read(data: bytes, kind: str, name: str) -> Image:
 
 
 def _orientation(picture: Picture) -> Transpose | None:
-    """How a camera wants it turned; None where it stands upright, or nobody can say."""
+    """Return how a camera wants the picture turned; None if it is upright, or if that is unknown."""
     from PIL.Image import Transpose as To
 
     turns = {
@@ -269,14 +269,14 @@ def _orientation(picture: Picture) -> Transpose | None:
     try:
         return turns.get(picture.getexif().get(_ORIENTATION, 1))
     except Exception:
-        # What it shows is whole all the same.
+        # The picture is complete all the same.
         return None
 
 
 def _plain(picture: Picture) -> Picture:
-    """The same in colours of eight bits, with transparency only where there is any."""
+    """Return the picture in colours of eight bits, with transparency only if it has any."""
     if picture.mode.startswith("I"):
-        # Sixteen bits of grey. Types of `point` are not complete.
+        # This is sixteen-bit grey. Type stubs of `point` are incomplete.
         grey: Any = picture
         shades: Picture = grey.point(partial(mul, 1 / 256), "L")
         return shades.convert("RGB")
@@ -288,7 +288,9 @@ def _plain(picture: Picture) -> Picture:
 
 
 def _encoded(picture: Picture, kind: str, name: str) -> tuple[str, bytes]:
-    """Media type and file: as PNG or JPEG, whichever is smaller. What is transparent stays so, where PNG is small enough."""
+    """Encode the picture as PNG or JPEG, whichever is smaller; return media type and bytes. Transparency is kept if the PNG
+    is small enough.
+    """
     png = b"" if kind == "JPEG" else _saved(picture, "PNG")
     is_small = 0 < len(png) <= MAX_BYTES
     if is_small and picture.mode == "RGBA":
@@ -322,13 +324,13 @@ def _saved(picture: Picture, kind: str, **options: int) -> bytes:
 
 
 def without_metadata(data: bytes, kind: str) -> bytes:
-    """The file of one still picture without what a camera or a program wrote beside it; empty where the file is odd.
+    """Return the file of one still picture without the metadata of a camera or a program; empty if the file is odd.
 
-    Nothing is encoded anew: parts of the file are left out, what is behind its end too. What is kept is what decides how the
-    picture looks, colour profiles among it, without their texts; how it is turned is not.
+    Nothing is encoded anew: parts of the file, and bytes after its end, are left out. The parts that determine how the
+    picture looks are kept, including colour profiles without their texts; the orientation is not kept.
 
     Args:
-        data: the file.
+        data: the bytes of the file.
         kind: `PNG`, `JPEG`, `WEBP` or `GIF`.
     """
     try:
@@ -360,7 +362,7 @@ def _png(data: bytes) -> bytes:
 
 
 def _png_profile(chunk: bytes) -> bytes:
-    """The chunk with a colour profile, whose name may say anything."""
+    """Return the chunk with a colour profile, without the profile's name, which may contain anything."""
     _, _, packed = chunk.partition(b"\0")
     try:
         profile = zlib.decompressobj().decompress(packed[1:], _MOST_PROFILE_BYTES)
@@ -373,7 +375,7 @@ def _png_profile(chunk: bytes) -> bytes:
 
 
 def _gif(data: bytes) -> bytes:
-    """Without extensions but the one that says how the picture is drawn."""
+    """Return a GIF without extensions, except those that say how the picture is drawn."""
     at = 13 + _colours(data[10])
     parts = [data[:at]]
     drawing = b""
@@ -398,7 +400,7 @@ def _gif(data: bytes) -> bytes:
 
 
 def _colours(flags: int) -> int:
-    """The bytes of the table of colours that follows."""
+    """Return the size in bytes of the colour table that follows."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
@@ -415,7 +417,7 @@ def _jpeg(data: bytes) -> bytes:
     while True:
         if data[at] != 0xFF:
             return b""
-        if (mark := data[at + 1]) == 0xFF:  # padding
+        if (mark := data[at + 1]) == 0xFF:  # these bytes are padding
             at += 1
             continue
         if mark == _EOI:
@@ -432,7 +434,7 @@ def _jpeg(data: bytes) -> bytes:
             place = place or len(parts)
             profile[body[len(_PROFILE_HEAD)]] = body[len(_PROFILE_HEAD) + 2 :]
         elif mark == _APP0 and body.startswith(b"JFIF\0"):
-            # Without the small picture behind it.
+            # The thumbnail after it is left out.
             parts.append(_segment(_APP0, body[:12] + b"\0\0"))
         elif mark == _APP14 and body.startswith(b"Adobe"):
             parts.append(_segment(_APP14, body[:12]))
@@ -446,7 +448,7 @@ def _segment(mark: int, body: bytes) -> bytes:
 
 
 def _jpeg_profile(pieces: dict[int, bytes]) -> list[bytes]:
-    """The segments with a colour profile that was cut into pieces."""
+    """Return the segments with a colour profile that was split into pieces."""
     profile = (
         without_texts(b"".join(pieces[number] for number in sorted(pieces))) if pieces else b""
     )
@@ -458,7 +460,7 @@ def _jpeg_profile(pieces: dict[int, bytes]) -> list[bytes]:
 
 
 def without_texts(profile: bytes) -> bytes:
-    """A colour profile (ICC) with nothing in it but what decides colours; empty where it is none."""
+    """Return a colour profile (ICC) with only the parts that determine colours; empty if it is not valid."""
     try:
         return _colours_alone(profile)
     except struct.error:
@@ -475,7 +477,7 @@ def _colours_alone(profile: bytes) -> bytes:
         if name in _COLOUR_TAGS and at + size <= len(profile):
             table.append(name)
             body.append(profile[at : at + size])
-    # Not who made it and when, nor for what device.
+    # Its author, date and device are removed.
     head = bytearray(profile[:_PROFILE_HEADER])
     for at, size in ((4, 4), (24, 12), (48, 8), (80, 48)):
         head[at : at + size] = bytes(size)

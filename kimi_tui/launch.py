@@ -1,6 +1,6 @@
-"""How the app is started: the options of the command line, and what they and the configuration come to.
+"""How the app is started: the options of the command line, and the settings that result from them and the configuration.
 
-`Launch` is what the app is handed. What is imported here is paid for before the first paint.
+The app gets a `Launch`. Imports here delay the first paint.
 """
 
 import os
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
 
 NEWEST = "newest"
-"""`Launch.resume` for the newest session of the folder."""
+"""The value of `Launch.resume` for the newest session of the folder."""
 FORKED = "This is a fork; the session it was made from is as it was."
 """The notice in a fork of a whole session."""
 
 
 class Options(NamedTuple):
-    """The arguments of the command line; the defaults hold without any."""
+    """The arguments of the command line; the defaults apply if there are none."""
 
     newest: bool = False
     session: str | None = None
@@ -56,7 +56,7 @@ class Options(NamedTuple):
 
 
 class GivenValue(NamedTuple):
-    """A setting, in words, that an argument or environment variable overrides, and the name of that (`source`)."""
+    """A setting, in words, that an argument or environment variable overrides, and the name of that argument or variable (`source`)."""
 
     value: str
     source: str
@@ -95,10 +95,10 @@ class Launch(NamedTuple):
 
 
 def launch_of(options: Options) -> Launch:
-    """What the options, the environment and the configuration file come to.
+    """Combine the options, the environment and the configuration file.
 
     Raises:
-        ConfigError: they cannot be used; the message is one line for the user.
+        ConfigError: the settings cannot be used; the message is one line for the user.
     """
     if options.fork and not (options.newest or options.session):
         raise ConfigError("--fork needs --continue or --session ID")
@@ -146,7 +146,7 @@ def launch_of(options: Options) -> Launch:
 def _given(
     options: Options, choice: ModelChoice | NeedsChoice, here: FolderModel | None
 ) -> dict[str, GivenValue]:
-    """What arguments, the environment and what was chosen for the folder say in the place of the configuration."""
+    """Return the settings for which arguments, the environment and the choice for the folder override the configuration."""
     found: dict[str, GivenValue] = {}
     if here is not None:
         if here.model:
@@ -173,7 +173,7 @@ def _given(
 def _lost_model(
     options: Options, config: Config, here: FolderModel | None, choice: ModelChoice | NeedsChoice
 ) -> str:
-    """That the model of this folder is gone from the configuration; empty where it is there, or another one is asked for."""
+    """Say that the model of this folder is gone from the configuration; empty if it is there, or if another one is requested."""
     if here is None or here.model in ("", *config.models) or options.model or options.base_url:
         return ""
     if not isinstance(choice, ModelChoice) or os.environ.get("KIMI_MODEL_NAME"):
@@ -182,7 +182,7 @@ def _lost_model(
 
 
 def _mode(options: Options, config: Config) -> "Mode":
-    # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
+    # There is no user to ask: the demo's folder is a temporary one, and its commands are known.
     if options.yolo or options.play:
         return "all"
     if options.plan:
@@ -191,7 +191,7 @@ def _mode(options: Options, config: Config) -> "Mode":
 
 
 def _config(path: Path) -> Config:
-    """Our configuration, or kimi-cli's where we have none."""
+    """Read this program's configuration, or kimi-cli's if there is none."""
     if path.exists():
         return read_config(path)
     return read_config(kimi_cli_config_file())
@@ -218,7 +218,7 @@ def _work_dir(given: str | None) -> Path:
 
 
 class CannotOpen(Exception):
-    """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
+    """The requested session cannot be opened. `code` is the exit code if nothing else can be done."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -226,11 +226,11 @@ class CannotOpen(Exception):
 
 
 class DiskRefuses(CannotOpen):
-    """The disk does not take or give what the session needs, and may do so when it is asked again."""
+    """The disk refuses to read or write data that the session needs; a retry may succeed."""
 
 
 class NoModelNamed(CannotOpen):
-    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
+    """A server was named without a model. `listed` is false if the server does not list its models either."""
 
     def __init__(self, message: str, code: int, *, listed: bool) -> None:
         super().__init__(message, code)

@@ -1,4 +1,4 @@
-"""Lenient reading of JSON of unknown shape: accessors that return an empty value of their type where the value does not fit."""
+"""Lenient reading of JSON of unknown shape: accessors return an empty value of their type if the value does not fit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, cast
 
 
 def parse(data: bytes | str) -> Any:
-    """The JSON value, with raw control characters, lone surrogates and broken UTF-8 forgiven.
+    """Parse JSON, accepting raw control characters, lone surrogates and broken UTF-8.
 
     Raises:
-        ValueError: this is not JSON, or it is nested absurdly.
+        ValueError: the data is not JSON, or is nested too deeply.
     """
-    # Naming the function here would take longer than reading a token with it.
+    # An import of the function by name would take longer than reading a token with it.
     import pydantic_core
 
     try:
@@ -28,19 +28,19 @@ def parse(data: bytes | str) -> Any:
 
 def _decoded(data: bytes) -> str:
     try:
-        # Characters of which each half was written by itself are whole again where they are joined.
+        # Halves of a surrogate pair that were written separately are joined to a character.
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return data.decode("utf-8", "replace")
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is one whole JSON object."""
+    """Return whether the text is one complete JSON object."""
     if not text.rstrip().endswith("}"):
         return False
     try:
@@ -50,17 +50,17 @@ def is_object(text: str) -> bool:
 
 
 def listing(value: Any) -> list[Any]:
-    """The value if it is an array, else an empty one."""
+    """Return the value if it is an array, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """The value if it is text, else empty."""
+    """Return the value if it is text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 
 def count(value: Any) -> int | None:
-    """The value as a number that is not negative, or None."""
+    """Return the value as a number that is not negative, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -74,18 +74,18 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def can_have_halves(data: bytes) -> bool:
-    """Whether halves of characters can be in a text of this JSON."""
+    """Return whether a text of this JSON can contain halves of surrogate pairs."""
     return _HALF.search(data) is not None
 
 
 class Halves:
-    """Joins text that comes in pieces where one was split in the middle of a character: its halves come as surrogates."""
+    """Joins text that comes in pieces of which one was split inside a character, whose halves come as surrogates."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """The text that is whole after this piece; what stays alone of a character is U+FFFD."""
+        """Return the text that is complete after this piece; a lone half becomes U+FFFD."""
         if not self._held and (piece.isascii() or not piece):
             return piece
         if not piece:
@@ -95,13 +95,13 @@ class Halves:
         return without_surrogates(piece[:-1] if self._held else piece)
 
     def finish(self) -> str:
-        """What was held back, at the end."""
+        """Return the text that was held back, at the end of the stream."""
         held, self._held = self._held, ""
         return "\ufffd" if held else ""
 
 
 def text_only(value: Any) -> Any:
-    """The value with `without_surrogates` for every text and key in it."""
+    """Return the value with `without_surrogates` applied to every text and key in it."""
     match value:
         case str():
             return without_surrogates(value)
@@ -115,10 +115,10 @@ def text_only(value: Any) -> Any:
 
 
 def without_surrogates(value: str) -> str:
-    """The text with lone surrogates, which no encoding can carry, replaced by U+FFFD."""
+    """Return the text with lone surrogates, which no encoding can represent, replaced by U+FFFD."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        # Two halves that stand side by side are one character; only those left over are replaced.
+        # Two neighbouring halves are joined to one character; only the remaining ones are replaced.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value

@@ -1,6 +1,6 @@
-"""The log file: where whatever went wrong is written down, without any key.
+"""The log file, in which errors are written down, without any key.
 
-Nothing is ever logged to the screen. The file is for its owner alone and is started anew at 5 MB, one old one kept.
+Nothing is ever logged to the screen. Only the owner can read the file; at 5 MB a new one is started, and one old file is kept.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ _SECRETS = re.compile(
     r"(?i)(\bsk-[a-z0-9_-]{4})[a-z0-9_-]{8,}"
     r"|(\bbearer\s+)\S+"
     r"|((?:api[-_]?key|authorization|token|secret|password)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',}]+"
-    # Who logs in, in the address of a proxy or a server.
+    # A login in the address of a proxy or a server is removed.
     r"|(://)[^\s/@]{1,500}(?=@)"
 )
 
 
 _known: set[str] = set()
-"""The keys that logging was ever begun with: one of the keyring stands in no configuration that a crash could ask."""
+"""The keys with which logging was ever started: a crash handler cannot read a keyring's key from the configuration."""
 
 
 def written_forms(key: str) -> set[str]:
-    """A key as it stands in a text or in an address, where what is neither a letter nor a digit may be a percent sign and two digits."""
+    """Return a key as it is written in a text and in an address, where other characters than letters and digits may be
+    percent-encoded.
+    """
     in_address = quote(key, safe="")
     lower = re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), in_address)
     return {key, in_address, lower}
 
 
 def redacted(text: str, keys: tuple[str, ...] = ()) -> str:
-    """The text with every key taken out: those that are known, and whatever looks like one."""
+    """Return the text with every key removed: known keys, and texts that look like one."""
     forms = {form for key in (*keys, *_known) if len(key) >= 6 for form in written_forms(key)}
-    # The longest first: one may be the beginning of another.
+    # The longest form comes first, as one form may be the beginning of another.
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, "[key]")
     return _SECRETS.sub(lambda found: f"{next(filter(None, found.groups()))}[key]", text)
@@ -57,7 +59,7 @@ class _Redacting(logging.Formatter):
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that may be taken away while the program runs: what cannot be written is dropped."""
+    """A log file that may be removed while the program runs: records that cannot be written are dropped."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
@@ -66,13 +68,13 @@ class _LogFile(logging.FileHandler):
 
 
 def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
-    """Send warnings and errors of all parts, and what we note ourselves, to the file.
+    """Write warnings and errors of all modules, and this program's own notes, to the file.
 
-    Where it cannot be written, they are dropped.
+    If it cannot be written, they are dropped.
 
     Args:
-        path: the log file; its folder is made.
-        keys: keys that must never stand in it.
+        path: the log file; its folder is created.
+        keys: keys that must never be written to it.
     """
     _known.update(keys)
     root = logging.getLogger()
@@ -88,7 +90,7 @@ def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
         if faulthandler.is_enabled():
             os.close(opened)
         else:
-            # It has the file to itself and for good: what the interpreter itself dies of is written by its number.
+            # The handler has a file of its own for good: for a fatal error the interpreter writes to its descriptor.
             faulthandler.enable(opened)
         handler = _LogFile(path, encoding="utf-8", errors="replace")
     except OSError:
@@ -101,7 +103,7 @@ def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
 
 
 def begin_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
-    """As `start_logging`, unless that was called before."""
+    """Do the same as `start_logging`, unless that was called before."""
     if not any(
         isinstance(handler.formatter, _Redacting) for handler in logging.getLogger().handlers
     ):
@@ -109,22 +111,22 @@ def begin_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
 
 
 def log_fault(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:
-    """Write an error that ends nothing with its traceback into the log, also before logging was started."""
+    """Write a survivable error with its traceback into the log, even before logging was started."""
     begin_logging(path, keys)
     logging.getLogger("kimi_tui").error("the program has a fault", exc_info=error)
 
 
 def log_fault_again(kind: str, file: str, line: int) -> None:
-    """Note that an error of a kind, raised at that line, which `log_fault` has written down came again."""
+    """Note that an error of a kind, raised at that line and already logged by `log_fault`, occurred again."""
     logging.getLogger("kimi_tui").error("the same fault again: %s at %s:%d", kind, file, line)
 
 
 def log_hang(path: Path, keys: tuple[str, ...] = ()) -> None:
-    """Write into the log where all threads are, of a program that is ended because it comes to no end itself.
+    """Write the stacks of all threads into the log, for a program that does not end by itself and is ended.
 
     Args:
         path: the log file.
-        keys: keys that must never stand in it.
+        keys: keys that must never be written to it.
     """
     begin_logging(path, keys)
     logging.getLogger("kimi_tui").error("ended while it did not answer; it was at")
@@ -136,7 +138,7 @@ def log_hang(path: Path, keys: tuple[str, ...] = ()) -> None:
 
 
 def log_crash(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:
-    """Write a crash with its traceback into the log, whatever state the program is in."""
+    """Write a crash with its traceback into the log, in any state of the program."""
     start_logging(path, keys)
     logging.getLogger("kimi_tui").critical("crashed", exc_info=error)
     logging.shutdown()

@@ -18,16 +18,15 @@ _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 _LARGE_BYTES = 512 * 1024
 LONG = 2_000
-"""Events of a history that is worth it."""
+"""The number of events from which on a history is long enough for freezing."""
 THRESHOLDS = 2_000, 5, 500
-"""For `gc.set_threshold`: what one collection looks at is so little that none takes longer than a few milliseconds."""
+"""The argument of `gc.set_threshold`: each collection visits so few objects that none takes longer than a few milliseconds."""
 
 
 def harden() -> None:
-    """Keep other processes of this user, such as the commands the agent runs, out of our memory and environment.
+    """Keep other processes of this user, such as the agent's commands, from reading our memory and environment.
 
-    Without this a child could read keys from `/proc/PPID/environ`. Where the system has no such switch, nothing
-    is done.
+    Otherwise a child could read keys from `/proc/PPID/environ`. On systems without such a setting it does nothing.
     """
     if sys.platform != "linux":
         return
@@ -38,11 +37,11 @@ def harden() -> None:
 
 
 def tune_malloc() -> None:
-    """Have the C library map large allocations, so that these are unmapped when they are freed, and use one arena.
+    """Make the C library map large allocations, so that these are unmapped when they are freed, and use one arena.
 
-    It would raise the size from which on it maps as allocations come and go, and keep those below it in an arena for each
-    thread: requests of some megabytes, made again in every step, would stay in memory several times. One arena is enough, as
-    only one thread runs Python at a time. Does nothing where the library has no such settings.
+    By default the library raises the size from which on it maps as allocations come and go, and keeps smaller ones in one
+    arena per thread: requests of some megabytes, made again in every step, would stay in memory several times. One arena is
+    enough, as only one thread runs Python at a time. It does nothing if the library has no such settings.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None:
@@ -51,21 +50,21 @@ def tune_malloc() -> None:
 
 
 def trim_heap() -> None:
-    """Return freed memory to the system, where the C library can; takes some milliseconds, so call it in a thread."""
+    """Return freed memory to the system, if the C library can; it takes some milliseconds, so call it in a thread."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 class GarbageCollector:
-    """Controls Python's garbage collector, of which a process has one."""
+    """Controls Python's garbage collector, of which a process has only one."""
 
     def __init__(self) -> None:
         self._is_held = False
         self._has_frozen = False
 
     def begin(self) -> None:
-        """Collect from now on, unless a session is being read."""
+        """Enable collections from now on, unless a session is being read."""
         gc.set_threshold(*THRESHOLDS)
         if not self._is_held:
             gc.enable()
@@ -73,14 +72,14 @@ class GarbageCollector:
     def hold(self) -> None:
         """Suspend the garbage collection while a stored session is read."""
         if self._has_frozen:
-            # What the one before left may be gone by now.
+            # The frozen objects of the previous session may be garbage by now.
             gc.unfreeze()
             self._has_frozen = False
         gc.disable()
         self._is_held = True
 
     def release(self, n_events: int = 0) -> None:
-        """Resume the garbage collection after a session of so many events was read. Does nothing where it is not suspended."""
+        """Resume garbage collection after a session of `n_events` events was read. Does nothing if it is not suspended."""
         if not self._is_held:
             return
         self._is_held = False
@@ -91,7 +90,9 @@ class GarbageCollector:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Suspend the garbage collection while this context is entered: of what one event makes by the thousands nearly all stays."""
+        """Suspend garbage collection while this context is entered, as nearly all of the thousands of objects that an event
+        creates stay.
+        """
         if not gc.isenabled():
             yield
             return

@@ -1,14 +1,14 @@
 """The encoding of a text file, by its byte order mark: UTF-16, UTF-32, else UTF-8.
 
-Only a mark tells: an encoding without one, as Latin-1, cannot be told from bytes that are no text. Editors on Windows write the
-mark, and PowerShell does with every `>`.
+Only the mark identifies an encoding: one without a mark, such as Latin-1, cannot be distinguished from binary data. Editors
+on Windows write the mark, and PowerShell does with every `>`.
 """
 
 from __future__ import annotations
 
 import codecs
 
-# The mark of UTF-32 begins with that of UTF-16.
+# The mark of UTF-32 begins with that of UTF-16, so it comes first.
 _MARKED = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -20,14 +20,14 @@ _BOM = "\ufeff"
 
 
 def encoding_of(data: bytes, *, is_whole: bool = True) -> str:
-    """The encoding of a text file: the one that its byte order mark names and all of it is valid in, else `utf-8`.
+    """Return the encoding of a text file: the one of its byte order mark if the whole file is valid in it, else `utf-8`.
 
     Args:
         data: the bytes of the file, or its first few thousand bytes.
-        is_whole: False where the file may go on behind `data`, so that a character may be cut at its end.
+        is_whole: False if the file may continue after `data`, so that a character may be incomplete at the end.
 
     Returns:
-        A codec of Python that keeps the mark as U+FEFF: `utf-16-le`, `utf-16-be`, `utf-32-le`, `utf-32-be` or `utf-8`.
+        The name of a Python codec that keeps the mark as U+FEFF: `utf-16-le`, `utf-16-be`, `utf-32-le`, `utf-32-be` or `utf-8`.
     """
     for mark, encoding in _MARKED:
         if data.startswith(mark):
@@ -41,11 +41,13 @@ def encoding_of(data: bytes, *, is_whole: bool = True) -> str:
 
 
 def encoding_name(encoding: str) -> str:
-    """An encoding as a person names it: `UTF-16` for `utf-16-le`."""
+    """Return the usual name of an encoding: `UTF-16` for `utf-16-le`."""
     return "-".join(encoding.upper().split("-")[:2])
 
 
 def as_shown(data: bytes) -> str:
-    """The text of a file, or of its beginning, to be read alone: by its byte order mark and without it, undecodable bytes as U+FFFD."""
+    """Return the text of a file, or of its beginning, for reading only: decoded by its byte order mark, without the mark,
+    undecodable bytes as U+FFFD.
+    """
     encoding = encoding_of(data, is_whole=False)
     return data.decode(encoding, "replace").removeprefix(_BOM)

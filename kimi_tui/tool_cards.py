@@ -1,8 +1,8 @@
-"""How the calls of tools look: `Card`, which every tool has, and the blocks that its results show (diffs, commands, lists, images).
+"""The look of tool calls: `Card`, which every tool has, and the blocks that results show (diffs, commands, lists, images).
 
-Plain values that the tools, the wire and the views share, so that none of these knows a tool by its name. The card of a tool
-travels with each of its calls, is recorded with them, and draws them also where the tool is not there any more. Only the tools
-of `KNOWN` need none: records of earlier versions and of kimi-cli name them and say nothing else.
+They are plain values that the tools, the wire and the views share, so that none of these needs to know a tool by its name.
+The card of a tool is sent and recorded with each of its calls, and so draws them even after the tool is gone. Only the tools
+of `KNOWN` need none: records of earlier versions and of kimi-cli contain only their names.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from kimi_tui.images import Image
 
 MAX_WORD = 200
-"""Characters of the name and of the type of an image that are kept."""
+"""The largest number of characters of an image's name and type."""
 _MAX_SHORT = 40
 _MAX_KEYS = 8
 _MAX_KEY = 64
 
 
 RequestKind = Literal["tool", "dmail", "plan", "question", "pause"]
-"""How a question is put to the user: about a call, a D-Mail, a plan, as one of the agent's or of the program."""
+"""The kind of a question to the user: about a call, a D-Mail, a plan, or one of the agent or of the program."""
 
 
-# Display blocks.
+# -- display blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class DiffBlock:
-    """A change of one file. `lines` may be cut; `added` and `removed` always count the whole change."""
+    """A change of one file. `lines` may be shortened; `added` and `removed` are always of the whole change."""
 
     path: str
     added: int
@@ -53,7 +53,7 @@ class DiffBlock:
 
 @dataclass(frozen=True, slots=True)
 class ShellBlock:
-    """A command that ran. `exit_code` is None where it was stopped or never ended."""
+    """A command that ran. `exit_code` is None if it was stopped or never ended."""
 
     command: str
     exit_code: int | None
@@ -62,7 +62,7 @@ class ShellBlock:
 
 @dataclass(frozen=True, slots=True)
 class TodoItem:
-    """One entry of the agent's list."""
+    """One entry of the agent's todo list."""
 
     title: str
     status: Literal["pending", "in_progress", "done"]
@@ -70,7 +70,7 @@ class TodoItem:
 
 @dataclass(frozen=True, slots=True)
 class TodoBlock:
-    """The whole list as it is after the call."""
+    """The whole todo list after the call."""
 
     items: tuple[TodoItem, ...]
 
@@ -84,13 +84,13 @@ class BriefBlock:
 
 @dataclass(frozen=True, slots=True)
 class ImageBlock:
-    """An image that went to the model, by its facts: what it shows is stored once, in the session, under its hash.
+    """The facts about an image that was sent to the model; its data is stored once, in the session, under its hash.
 
     Attributes:
-        name: what the user knows it by, one clean line; empty where an older record only counts.
+        name: the name that the user knows, one clean line; empty if an older record has only a count.
         media_type: `image/png` or the like.
-        width, height: in pixels, as it was sent.
-        n_bytes: its size.
+        width, height: the size in pixels, as it was sent.
+        n_bytes: the size in bytes.
         sha256: its hash in hexadecimal.
     """
 
@@ -103,19 +103,19 @@ class ImageBlock:
 
     @classmethod
     def of(cls, image: Image) -> ImageBlock:
-        """The facts of an image, as they are read again where they were written."""
+        """Return the facts of an image, as they are read back from a record."""
         name, n_bytes = one_line(image.name[:MAX_WORD]), len(image.data)
         return cls(name, image.media_type, image.width, image.height, n_bytes, image.sha256)
 
     @property
     def label(self) -> str:
-        """It in a few words: `image shot.png 640x480`."""
+        """A description in a few words: `image shot.png 640x480`."""
         size = f"{self.width}x{self.height}" if self.width else ""
         return " ".join(word for word in ("image", self.name, size) if word)
 
 
 def with_names(text: str, images: Sequence[ImageBlock]) -> str:
-    """A text with the images that go with it by name, each on a line of its own."""
+    """Return a text with the names of its images, each on a line of its own."""
     names = [f"[{image.label}]" for image in images]
     return "\n".join([text, *names] if text.strip() else names or [text])
 
@@ -123,21 +123,21 @@ def with_names(text: str, images: Sequence[ImageBlock]) -> str:
 DisplayBlock = DiffBlock | ShellBlock | TodoBlock | BriefBlock | ImageBlock
 
 
-# Cards.
+# -- cards
 
 Shows = Literal["output", "command", "diff", "list", "answers", "text", "letter"]
-"""What a card shows below its first row, beside the blocks of the result, and what its calls are:
+"""The content of a card below its first row, besides the blocks of the result:
 
-- `output`: nothing, and the output once it is unfolded.
+- `output`: nothing; the output once the card is unfolded.
 - `command`: the last rows of the output. The target is a command, which the user may have replaced with their yes.
 - `diff`: the call changes the file that its target names; its result has the diff.
-- `list`: the agent's list, which the first of `keys` has whole.
+- `list`: the agent's list, which the argument named by the first of `keys` contains.
 - `answers`: the output, as questions with answers.
-- `text`: the argument `text`, folded. Of a call that is done, the output where there is one: the text as the user changed it.
+- `text`: the argument `text`, folded. For a finished call, its output if there is one: the text as the user changed it.
 - `letter`: the argument `text`, whole. The call sends it to an earlier checkpoint.
 """
 TargetKind = Literal["text", "path", "number", "progress"]
-"""How a target is read: as one line of text, a path, a number, or how many entries of a list are done."""
+"""The form of a target: one line of text, a path, a number, or the number of finished entries of a list."""
 LIKELY_KEYS = (
     "question",
     "command",
@@ -149,20 +149,20 @@ LIKELY_KEYS = (
     "name",
     "description",
 )
-"""The arguments that say what a call is about where its card does not name one, the likeliest first."""
+"""The arguments that describe a call if its card names none, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """How the calls of a tool look.
+    """The look of a tool's calls.
 
     Attributes:
-        short: the tool's name on the screen; empty where its full name serves.
-        keys: the arguments that say what a call is about, the first of which that is there does; empty for the likely ones.
-        kind: how that is read.
-        form: how it is written, with `{}` in its place: `job {}`.
-        shows: what stands below the first row.
-        text: the argument that is shown as a text.
+        short: the tool's name on the screen; empty to use its full name.
+        keys: the arguments that may be the target of a call, of which the first present one is used; empty for `LIKELY_KEYS`.
+        kind: the form of the target.
+        form: the pattern in which the target is written, with `{}` in its place: `job {}`.
+        shows: the content below the first row.
+        text: the name of the argument that is shown as a text.
     """
 
     short: str = ""
@@ -184,7 +184,7 @@ class Card:
 
 
 PLAIN = Card()
-"""The card of a tool of which nothing is known."""
+"""The card of an unknown tool."""
 KNOWN: Mapping[str, Card] = {
     "Shell": Card("Shell", ("command",), shows="command"),
     "TaskOutput": Card("Output", ("id",), "number", "job {}"),
@@ -199,27 +199,27 @@ KNOWN: Mapping[str, Card] = {
     "AskUserQuestion": Card("Ask", shows="answers"),
     "ExitPlanMode": Card("Plan", shows="text", text="plan"),
 }
-"""The cards of the tools that records name without a card: those of this program when cards were not recorded yet."""
+"""The cards of the tools that records name without a card: those of this program before cards were recorded."""
 COMMANDS = frozenset(name for name, card in KNOWN.items() if card.is_command)
-"""Those of `KNOWN` that run commands."""
+"""The tools of `KNOWN` that run commands."""
 OWN_COMMAND = "Shell"
-"""The tool in whose name a command that the user ran themselves is told."""
+"""The name of the tool for a command that the user ran."""
 CardOf = Callable[[str], Card]
-"""Returns the card of a tool by its full name."""
+"""A function that returns the card of a tool by its full name."""
 _SHORT = frozenset(card.short for card in KNOWN.values())
 
 
 def card_of(tool: str, given: Card | None = None) -> Card:
-    """The card of a tool by its full name: that of `KNOWN`, else the one that was given for it, else a plain one."""
+    """Return the card of a tool by its full name: that of `KNOWN`, else the given one, else a plain one."""
     return KNOWN.get(tool) or given or PLAIN
 
 
 def short_name(tool: str, card: Card | None = None) -> str:
-    """How a tool is called on the screen: `Read`, and `server/tool` for tools of a server.
+    """Return the name of a tool on the screen: `Read`, and `server/tool` for tools of a server.
 
     Args:
-        tool: its full name.
-        card: its card, where it is not known by its name. The name of a tool of `KNOWN` in it counts for nothing.
+        tool: the full name of the tool.
+        card: its card, if the name is not in `KNOWN`. A card cannot use the short name of a tool of `KNOWN`.
     """
     known = KNOWN.get(tool)
     if known is not None:
@@ -231,14 +231,14 @@ def short_name(tool: str, card: Card | None = None) -> str:
 
 
 def card_record(card: Card) -> dict[str, object]:
-    """The card as a JSON object, without what it has in common with a plain one."""
+    """Return the card as a JSON object, without the fields that equal those of a plain card."""
     values: dict[str, object] = {**asdict(card), "keys": list(card.keys)}
     usual = {**asdict(PLAIN), "keys": list[str]()}
     return {name: value for name, value in values.items() if value != usual[name]}
 
 
 def card_from(record: Mapping[str, object]) -> Card:
-    """The card that a JSON object says, bounded; what makes no sense is as in a plain one."""
+    """Return the card of a JSON object, bounded; invalid fields get the values of a plain card."""
     short, form, text = (
         one_line(value[:_MAX_KEY]) if isinstance(value := record.get(key), str) else ""
         for key in ("short", "form", "text")

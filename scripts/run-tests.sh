@@ -7,8 +7,6 @@ pytest=.venv/bin/pytest
 failed=.pytest_cache/v/cache/lastfailed
 few=5
 
-# Every worker would rewrite the asserts of all tests for itself, where nobody has done it yet.
-ls tests/__pycache__/conftest.*.pyc >/dev/null 2>&1 || "$pytest" "$@" -n 0 --collect-only >/dev/null
 "$pytest" --cache-clear "$@"
 code=$?
 [ "$code" -eq 1 ] && [ -f "$failed" ] || exit "$code"

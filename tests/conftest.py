@@ -5,19 +5,15 @@ from __future__ import annotations
 import gc
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 from support import forks
+from support.parallel import Parallel
 from textual import _wait, constants
 
 from kimi_tui.tools import programs
-
-if TYPE_CHECKING:
-    from xdist.scheduler import LoadGroupScheduling
-    from xdist.workermanage import WorkerController
 
 # Textual's pilot takes the program to be busy as long as it uses more than 5 % of a core. On a machine that is
 # shared, waking up alone can cost that much: every key would wait for a second. What a test needs is waited for
@@ -45,10 +41,10 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=12,
+    max_examples=8,
 )
 usual = settings.get_profile("usual")
-settings.register_profile("quick", usual, max_examples=10)
+settings.register_profile("quick", usual, max_examples=8)
 settings.register_profile("exhaustive", usual, derandomize=False, max_examples=500)
 settings.load_profile("usual")
 
@@ -77,6 +73,7 @@ SLOW = (
     "tools/test_jobs.py",
     "tools/test_shell.py",
     # Files of whole sessions, images of every kind.
+    "soul/test_compatibility.py",
     "soul/test_file_history.py",
     "soul/test_images.py",
     # Servers that fail in every way, and every answer to every question.
@@ -108,6 +105,7 @@ TOGETHER = {
     "tui/main/test_long_session.py": "long session",
     "tui/main/commands/test_time_travel.py": "what was told",
     "test_packages.py": "imports",
+    "local_models/test_llama_cpp.py": "llama.cpp",
     "tools/sandbox/test_home.py": "a home of a thousand files",
     "tui/main/test_keystrokes.py": "a conversation",
     "tui/main/test_world_line_viewer.py": "four turns",
@@ -116,34 +114,45 @@ TOGETHER = {
 """The files whose tests share what takes long to make, and what that is."""
 WAITING = ("tests/e2e/", "tests/tools/", "tests/soul/test_loop_model_faults.py")
 """Tests that wait far longer than they work."""
-WAITERS = frozenset({"gw0", "gw1"})
-"""The workers that run these first: among those that work they take no core, all at once they would leave the cores idle."""
+N_WAITERS = 2
+"""How many workers run these first: among those that work they take no core, all at once they would leave the cores idle."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the stored pictures of screens be written anew."""
+    """Let tests run in several processes, and the stored pictures of screens be written anew."""
     parser.addoption(
         "--snapshot-update", action="store_true", help="store pictures of screens as they are now"
+    )
+    # Small letters are pytest's own, and its plugins'; it is what pytest-xdist has called it.
+    parser.getgroup("kimi-tui")._addoption(
+        "-n",
+        dest="n_workers",
+        type=int,
+        default=0,
+        help="how many processes run the tests; 0: this one",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look once at the end, not five times, for what nobody holds and what complains when it goes.
-
-    PyPy needs the five. What a worker of pytest-xdist finds then, nobody is told.
-    """
-    told = getattr(config, "workerinput", None)
-    config.stash[gc_collect_iterations_key] = 0 if told else 1
-    if told:
-        forks.share(told["meeting"])
+    """Look once at the end, not five times, for what nobody holds and what complains when it goes: PyPy needs the five."""
+    config.stash[gc_collect_iterations_key] = 1
     # What is collected here stays until the end.
     gc.disable()
+    if n_workers := config.getoption("n_workers"):
+        parallel = Parallel(
+            config,
+            n_workers,
+            unit_of=_unit_of,
+            comes_first=lambda number, unit: unit.startswith(WAITING) is (number < N_WAITERS),
+            # It takes as long as few workers take for what they need of it.
+            warm_up=forks.import_all if n_workers > 2 else bool,
+        )
+        config.pluginmanager.register(parallel, "parallel")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Let the processes that run tests have one that forks."""
-    node.workerinput["meeting"] = [*forks.meeting()]
+def _unit_of(nodeid: str) -> str:
+    """A test's own, but where what is made once for a process takes seconds."""
+    return TOGETHER.get(nodeid.partition("::")[0].rpartition("tests/")[2], nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -156,32 +165,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_slow or "picture" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
-    """Let one process run all tests of what is made once for a process and takes seconds.
-
-    By their files: the marks for that, of pytest-xdist 3.8, are without effect in pytest 9.2.
-    """
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    from xdist.scheduler import LoadGroupScheduling
-
-    class Together(LoadGroupScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0].rpartition("tests/")[2]
-            return TOGETHER.get(file, nodeid)
-
-        def _assign_work_unit(self, node: WorkerController) -> None:
-            is_waiter = node.gateway.id in WAITERS
-            for scope in self.workqueue:
-                if scope.startswith(WAITING) is is_waiter:
-                    self.workqueue.move_to_end(scope, last=False)
-                    break
-            super()._assign_work_unit(node)
-
-    return Together(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -104,7 +104,7 @@ def test_what_is_used_from_within_has_an_upper_bound() -> None:
 
 OWN_JSON = {
     "config/model_choice.py:_folder_model",
-    "projection/tool_calls.py:_text_of",
+    "projection/tool_calls.py:_string_value",
     "session/metadata.py:_write",
 }
 """Whose two callers think of it, one string that a pattern found, and what was written by us a moment ago."""
@@ -160,7 +160,7 @@ STARTS = {
     "tui/desktop.py:tmux_option": "find_program",
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
     # The interpreter, and what is a part of this program.
-    "config/keyring.py:_told": "sys.executable",
+    "config/keyring.py:_answer_of_process": "sys.executable",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/sandbox/sandbox.py:_trouble": "supervised: sys.executable",
     "tools/process.py:__init__": "supervised: sys.executable",

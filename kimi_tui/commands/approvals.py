@@ -1,4 +1,4 @@
-"""`kimi-tui approvals explain`: whether a command would be asked about outside the sandbox, and why."""
+"""`kimi-tui approvals explain`: says whether a command would need approval outside the sandbox, and why."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from kimi_tui.commands.console import DONE, USAGE, CommandLineParser, complain, print_json, say
+from kimi_tui import DONE, USAGE
+from kimi_tui.commands.console import CommandLineParser, complain, print_json, say
 from kimi_tui.tools.command_groups import judge
 
 _LONGEST_LINE = 64 * 1024
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out `kimi-tui approvals ARGUMENTS`; returns the exit code."""
+    """Carry out `kimi-tui approvals ARGUMENTS`; return the exit code."""
     parser = CommandLineParser(
         prog="kimi-tui approvals",
         usage="%(prog)s explain [--approved COMMAND]... [--json] (--batch | -- COMMAND)",
@@ -40,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:at])
-    # One word is a command line as the agent writes it; several are the words of one, as a shell has read them.
+    # One word is a whole command line, as the agent writes it; several words are a command line that a shell has split.
     words = arguments[at + 1 :]
     command = words[0] if len(words) == 1 else shlex.join(words)
     if options.batch == bool(command):
@@ -59,14 +60,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def explained(command: str, approved: Sequence[str]) -> dict[str, Any]:
-    """What would be done with a command in this folder.
+    """Return what would happen to a command in this folder.
 
     Args:
-        command: the line.
+        command: the command line.
         approved: commands that were allowed for the session.
 
     Returns:
-        `ask`, `reason`, and `class`: what kind of command it is.
+        `ask`, `reason`, and `class` (the kind of the command).
     """
     verdict = judge(command, Path.cwd(), os.environ)
     if not verdict.group:
@@ -84,7 +85,7 @@ def _batch(approved: Sequence[str]) -> int:
     while line := read():
         rest = line
         while rest and not rest.endswith(b"\n"):
-            # It has one answer like any other: what is asked behind it would be taken for the answer to something else.
+            # Each line gets exactly one answer; otherwise later answers would be taken for those to other lines.
             if rest := read():
                 line = b""
         print(json.dumps(_answer(line, approved)), flush=True)

@@ -1,4 +1,4 @@
-"""The command line as commands share it: parsing arguments, exit codes, tables and JSON, and asking for a yes."""
+"""The parts of the command line that commands share: parsing arguments, exit codes, tables and JSON, and asking for a yes."""
 
 from __future__ import annotations
 
@@ -12,33 +12,27 @@ from typing import NoReturn
 
 from rich.cells import cell_len
 
+from kimi_tui import USAGE
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut_middle
-
-DONE = 0
-FAILED = 1
-USAGE = 2
-CONFLICTS = 3
-LOCKED = 4
-"""Exit codes: done, failed, wrong use, done but conflicts were left alone, someone has the session open."""
 
 _MAX_DIGITS = 9
 _LEAST_WIDTH = 16
 """Cells that a column of a table keeps on a narrow terminal."""
 _MOST_PADDED = 80
-"""Cells to which shorter texts of a column are padded where nothing is cut."""
+"""Cells to which shorter texts of a column are padded if nothing is cut."""
 
 
 class CommandLineParser(ArgumentParser):
     """An argument parser that reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong and exit with the usage code."""
+        """Print the error and exit with the usage code."""
         self.exit(USAGE, f"kimi-tui: {one_line(message)}; see {self.prog} --help\n")
 
 
 def command(name: str, description: str) -> CommandLineParser:
-    """The parser of `kimi-tui NAME`, which is about one session and can answer in JSON."""
+    """Return the parser of `kimi-tui NAME`, a command about one session that can answer in JSON."""
     parser = CommandLineParser(prog=f"kimi-tui {name}", description=description, allow_abbrev=False)
     parser.add_argument(
         "--session", metavar="ID", help="which session (default: the newest of this folder)"
@@ -56,7 +50,7 @@ def checkpoint_number(text: str) -> int:
 
 
 def line_number(text: str) -> int:
-    """The number of a world line, from 1."""
+    """Parse the number of a world line, from 1."""
     number = _number(text)
     if not number:
         raise ArgumentTypeError(f"the number of a world line is needed (1, 2, …), not {text!r}")
@@ -64,7 +58,7 @@ def line_number(text: str) -> int:
 
 
 def place_on_a_line(text: str) -> tuple[int, int | None]:
-    """`K` for all of world line K, `K:N` for what precedes its checkpoint N."""
+    """Parse `K` (all of world line K) or `K:N` (the part of it before checkpoint N)."""
     line, colon, point = text.partition(":")
     return line_number(line), checkpoint_number(point) if colon else None
 
@@ -91,10 +85,10 @@ def print_json(value: object) -> None:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> None:
-    """Rows under a head, columns two cells apart; foreign text is cleaned.
+    """Print rows under a header, columns two cells apart; foreign text is cleaned.
 
-    On a terminal texts of the widest column lose their middle, so that a row fits. Elsewhere all stays whole, and one long
-    text does not widen the other rows.
+    On a terminal the texts of the widest column lose their middle, so that each row fits. Elsewhere nothing is shortened, and
+    one long text does not widen the other rows.
 
     Args:
         right: the columns to align at their right end.
@@ -119,14 +113,14 @@ def print_table(
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and what is to be said of them, below each other."""
+    """Print names and their values, one pair per line."""
     width = max((cell_len(name) for name, _ in pairs), default=0)
     for name, text in pairs:
         print(f"{name}{' ' * (width - cell_len(name))}  {one_line(text)}".rstrip())
 
 
 def confirmed(question: str) -> bool:
-    """Whether the user says yes; anything but a clear yes, or no terminal to ask on, is a no."""
+    """Whether the user says yes; anything but a clear yes, or no terminal to ask in, counts as no."""
     if not sys.stdin.isatty():
         complain(f"{question} Not asked, since there is no terminal: give --yes.")
         return False

@@ -1,4 +1,4 @@
-"""The table of subcommands (`kimi-tui sessions`, `doctor`, ...), running one, and its errors: one line and an exit code.
+"""The table of subcommands (`kimi-tui sessions`, `doctor`, ...); runs one and turns its errors into one line and an exit code.
 
 It imports nothing before the command is known, since `cli` needs the table before the app starts.
 """
@@ -23,15 +23,15 @@ COMMANDS = {
     "replay": "play a session back",
     "approvals": "explain what a command would be asked about",
 }
-"""Every command, and what it does. `cli` itself carries out `replay`, which leads to a screen."""
+"""Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
 
 _INTERRUPTED = 130
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Carry out one command; returns the exit code. What goes wrong is one line on standard error."""
+    """Carry out one command; return the exit code. Errors are one line on standard error."""
     for stream in (sys.stdout, sys.stderr):
-        # A title may hold what this terminal's encoding, or any, cannot say.
+        # A title may contain characters that the terminal's encoding cannot represent.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     from kimi_tui.app_paths import no_home_notice
@@ -47,7 +47,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read has seen enough. What is left must not fail again at the exit.
+        # The reader has closed the pipe; flushing the rest must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -84,8 +84,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Say what went wrong; returns the exit code."""
-    from kimi_tui.commands.console import FAILED, LOCKED, USAGE, complain
+    """Print the error; return the exit code."""
+    from kimi_tui import FAILED, LOCKED, USAGE
+    from kimi_tui.commands.console import complain
     from kimi_tui.session.errors import (
         SessionError,
         SessionLocked,
@@ -132,8 +133,9 @@ def _is_folder_gone() -> bool:
 
 
 def _unexpected(error: Exception) -> int:
+    from kimi_tui import FAILED
     from kimi_tui.app_paths import log_file, short
-    from kimi_tui.commands.console import FAILED, complain
+    from kimi_tui.commands.console import complain
     from kimi_tui.logging_setup import log_crash
 
     path = log_file()

@@ -1,4 +1,4 @@
-"""`kimi-tui doctor`: checks of this machine and of the configuration, a line each, with advice where one fails."""
+"""`kimi-tui doctor`: checks this machine and the configuration; one line per check, with advice if it fails."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import Literal, NamedTuple
 
+from kimi_tui import DONE, FAILED
 from kimi_tui.app_paths import config_file, data_dir, hints_file, no_home_notice, short
-from kimi_tui.commands.console import DONE, FAILED, CommandLineParser, print_json
+from kimi_tui.commands.console import CommandLineParser, print_json
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.foreign_text import one_line
@@ -44,12 +45,13 @@ State = Literal["ok", "warn", "bad"]
 
 MODELS_TIMEOUT_S = 20.0
 ANSWER_S = 0.5
-"""For how long the terminal may think about what it can do."""
+"""Seconds in which the terminal must answer about its features."""
 _INDENT = 21
-"""Cells before what was seen."""
+"""Cells before the text of a check."""
 _LEAST_FREE = 100 << 20
 _LITTLE_FREE = 1 << 30
-# Does it know the keyboard protocol of kitty, its pictures, reports of the focus; and last what every terminal answers.
+# These ask for the kitty keyboard protocol, kitty pictures and focus reports, and last for the attributes that every terminal
+# reports.
 _QUESTIONS = (
     b"\x1b[?u\x1b[>4;1m\x1b[?4m\x1b[>4m\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[?1004$p\x1b[c"
 )
@@ -57,8 +59,9 @@ _LAST_ANSWER = re.compile(rb"\x1b\[\?([0-9;]*)c")
 
 
 class CheckResult(NamedTuple):
-    """A line of doctor's report: what was looked at, whether it works, what was seen, and what to do. `kind` is the kind of an
-    error whose words, which are in `seen`, came from a server."""
+    """A line of doctor's report: the checked thing, whether it works, the finding, and the advice. If the text in `seen` came
+    from a server, `kind` is the kind of the error.
+    """
 
     about: str
     state: State
@@ -68,7 +71,7 @@ class CheckResult(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out `kimi-tui doctor ARGUMENTS`; the exit code is 1 where something is bad."""
+    """Carry out `kimi-tui doctor ARGUMENTS`; the exit code is 1 if a check failed."""
     parser = CommandLineParser(
         prog="kimi-tui doctor",
         description="Say what of this machine and configuration works, and what to do about the rest.",
@@ -101,12 +104,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _wrapped(head: str, words: str) -> str:
-    """Words behind the head of a line, broken between them as wide as the terminal is; not where a program reads them."""
+    """Wrap a text after the head of a line to the width of the terminal; unchanged if a program reads the output."""
     line = f"{head}{one_line(words)}".rstrip()
     columns = shutil.get_terminal_size().columns
     if not sys.stdout.isatty() or columns < 2 * _INDENT:
         return line
-    # A path stays whole, to be copied.
+    # A path is never broken, so that it can be copied.
     return fill(
         line,
         columns,
@@ -208,7 +211,7 @@ def _answered(answer: bytes) -> Iterator[CheckResult]:
 
 
 def ask_terminal() -> bytes:
-    """What the terminal answers about itself; nothing where it is silent."""
+    """Return the terminal's answers about itself; nothing if it does not answer."""
     fd = sys.stdin.fileno()
     try:
         before = termios.tcgetattr(fd)
@@ -226,7 +229,7 @@ def ask_terminal() -> bytes:
     except OSError:
         return answer
     finally:
-        # What came too late is no line of the shell's.
+        # An answer that comes too late must not be read by the shell.
         termios.tcsetattr(fd, termios.TCSAFLUSH, before)
 
 
@@ -246,7 +249,7 @@ def _configuration() -> tuple[Launch | None, list[CheckResult]]:
 
 
 def _network(base_url: str, environ: Mapping[str, str]) -> list[CheckResult]:
-    """What the environment says about the way to the model's server; nothing where no variable applies."""
+    """Check the environment's settings for connections to the model's server; nothing if no variable applies."""
     if not base_url:
         return []
     from kimi_tui.llm.errors import LLMError
@@ -314,7 +317,7 @@ def _folders(work: Path) -> Iterator[CheckResult]:
     data = data_dir()
     advice = no_home_notice()
     for about, folder in (("configuration", config_file().parent), ("sessions", data)):
-        # Where it is not there yet, it is made in the first one above it that is.
+        # A missing folder will be created in the first existing one above it.
         there = next(one for one in (folder, *folder.parents) if one.exists())
         if trouble := _refusal(there):
             yield CheckResult("folders", "bad", f"{about}: {short(folder)}: {trouble}", advice)
@@ -335,7 +338,7 @@ def _folders(work: Path) -> Iterator[CheckResult]:
 
 
 def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
-    """Files that the program does without, silently, where it cannot read them."""
+    """Check files that the program silently does without if it cannot read them."""
     from kimi_tui.filesystem import open_regular
     from kimi_tui.session.prompt_history import history_file
 
@@ -355,7 +358,7 @@ def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
 
 
 def _refusal(folder: Path) -> str:
-    """Why a folder takes no file; empty where it does."""
+    """Say why no file can be written in a folder; empty if one can."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return ""

@@ -1,7 +1,7 @@
-"""`kimi-tui doctor --report`: what a report of a fault has to say about a machine, as Markdown, without secrets.
+"""`kimi-tui doctor --report`: the facts about a machine that a bug report needs, as Markdown, without secrets.
 
-Nothing is copied out of a file. Values of the configuration appear only for known keys; every text from the configuration, the
-environment or a server goes through `Redaction`. Whoever reads the report learns neither keys nor names of private servers.
+No file is copied. Values of the configuration appear only for known keys; every text from the configuration, the environment
+or a server goes through `Redaction`. The report reveals neither keys nor names of private servers.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from kimi_tui import __version__
 from kimi_tui.app_paths import config_file, home_dir, kimi_cli_config_file, log_file
 from kimi_tui.base_url import host_of, is_loopback
-from kimi_tui.config.file import MAX_CONFIG_BYTES, PROVIDER_TYPES
+from kimi_tui.config.checks import PROVIDER_TYPES
+from kimi_tui.config.file import MAX_CONFIG_BYTES
 from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
-from kimi_tui.config.reference import default_of, in_words, settings, value_of
+from kimi_tui.config.reference import in_words, settings, value_of
 from kimi_tui.config.settings import Config
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import one_line
@@ -35,14 +36,16 @@ from kimi_tui.logging_setup import redacted
 from kimi_tui.tools.credentials import find_keys, is_key, redact_keys
 
 LEFT_OUT = "(removed)"
-"""Stands for what is left out. Without spaces and brackets: an address with it in its login is still found and read as one."""
+"""The placeholder for removed texts. It has no spaces and brackets, so that an address with it as login is still recognised
+as an address.
+"""
 _PACKAGES = ("textual", "rich", "openai", "httpx2", "pydantic")
 _LONGEST = 400
-"""Characters of a line; a value or a sentence that is longer is cut."""
+"""Characters of a line; a longer value or sentence is shortened."""
 _FEWEST = 6
-"""A shorter text of a configuration is no secret that could be told from a word."""
+"""A shorter text of a configuration cannot be told from an ordinary word, so it does not count as a secret."""
 _BEGINNING = 8
-"""Characters by which a secret is found that somebody has cut."""
+"""Characters by which a shortened secret is recognised."""
 _SECRET_VARIABLE = re.compile(r"(?i)key|token|secret|pass|pwd|auth|cred|cookie|session|dsn")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s\"'`<>]{1,2000}")
 _SHORT_PATH = re.compile(
@@ -75,11 +78,11 @@ _LOGGERS = frozenset(("kimi_tui", "asyncio", "openai", "httpx2", "textual", "py"
 
 
 class Finding(Protocol):
-    """A line of doctor's; `kind` is that of an error whose words came from a server."""
+    """A line of doctor's report; `kind` is set for an error whose text came from a server."""
 
     @property
     def about(self) -> str:
-        """What was looked at."""
+        """The checked thing."""
         ...
 
     @property
@@ -89,29 +92,29 @@ class Finding(Protocol):
 
     @property
     def seen(self) -> str:
-        """What was seen."""
+        """The finding."""
         ...
 
     @property
     def advice(self) -> str:
-        """What to do."""
+        """The advice."""
         ...
 
     @property
     def kind(self) -> str:
-        """The kind of an error that a server worded; else empty."""
+        """The kind of an error whose text came from a server; else empty."""
         ...
 
 
 def report(
     findings: Iterable[Finding], launch: Launch | None, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """The lines of the report.
+    """Yield the lines of the report.
 
     Args:
-        findings: what doctor found.
-        launch: what the configuration comes to; None where it cannot be read.
-        environ: the environment.
+        findings: doctor's findings.
+        launch: the settings that result from the configuration; None if it cannot be read.
+        environ: the environment variables.
     """
     redaction = Redaction(launch, environ)
     yield "## kimi-tui doctor --report"
@@ -121,7 +124,7 @@ def report(
     yield "### What doctor found"
     yield ""
     for one in findings:
-        # A server's words may repeat the request, and with it whatever was typed or read.
+        # A server's text may repeat the request, and with it anything that was typed or read.
         seen = f"{one.kind}; its words are left out" if one.kind else one.seen
         advice = f" {redaction.code(one.advice)}" if one.advice and not one.kind else ""
         yield f"- **{one.state}** {one.about}: {redaction.code(seen)}{advice}"
@@ -142,15 +145,15 @@ def _section(title: str, lines: Iterable[tuple[str, str]], redaction: Redaction)
 
 
 class Redaction:
-    """Takes out of a text what must not leave a machine.
+    """Removes from a text everything that must not leave a machine.
 
-    Known secrets are every text of the configuration file that is not a value which the report shows, the key that is in use,
-    logins and queries of addresses, and the variables of the environment whose names speak of one. Then come the forms of
+    Known secrets are every text of the configuration file except the values that the report shows, the key in use, logins and
+    queries of addresses, and environment variables whose names suggest a secret. Removed as well are texts in the form of
     credentials, long random words, hosts that are no public model server, and the home folder.
     """
 
     def __init__(self, launch: Launch | None, environ: Mapping[str, str]) -> None:
-        """Collect the secrets of a configuration, also of one that cannot be read, and of an environment."""
+        """Collect the secrets of a configuration (even of an unreadable one) and of an environment."""
         path = config_file() if config_file().exists() else kimi_cli_config_file()
         file_texts = set(_secret_texts(path))
         chosen = launch.choice if launch is not None else None
@@ -164,7 +167,7 @@ class Redaction:
             one for one in (*file_texts, *used) if len(one) >= _FEWEST and not _is_url(one)
         }
         self._hosts: set[str] = set()
-        # Errors quote them as they are, or cut.
+        # Errors quote these values unchanged or shortened.
         self._odd = {one for one in _odd_values(environ) if len(one) >= _FEWEST}
         whole = {value for name, value in environ.items() if _SECRET_VARIABLE.search(name)}
         for url in urls:
@@ -188,16 +191,16 @@ class Redaction:
             self._hosts.add(host)
 
     def code(self, text: str) -> str:
-        """A text in one line, without what is left out, as a span of code: no mention, link or markup comes of it."""
+        """Return the redacted text in one line as a span of code, so that no mention, link or markup results from it."""
         cut = self.text(text)
         return f"`{cut}`" if cut else ""
 
     def text(self, text: str) -> str:
-        """The same without the marks around it."""
+        """Return the redacted text without the marks around it."""
         text = one_line(text)
         for odd in sorted(self._odd, key=len, reverse=True):
             text = _without_beginnings(text.replace(odd, LEFT_OUT), odd)
-        # Addresses before secrets: a part of an address may also stand alone in a sentence.
+        # Addresses come before secrets, because a part of an address may also occur alone in a sentence.
         text = _URL.sub(lambda found: _address(found[0]), text)
         for secret in sorted(self._whole | self._cut, key=len, reverse=True):
             text = text.replace(secret, LEFT_OUT)
@@ -214,12 +217,12 @@ class Redaction:
 
 
 def _is_secret_word(word: str) -> bool:
-    # Signs around it are a sentence's, and a part of a path may be one.
+    # Punctuation around a word belongs to the sentence, and a part of a path may be a key.
     return any(is_key(part) for part in re.split(r"[\"'()\[\]{},;:=/?&#]+", word) if part)
 
 
 def _without_beginnings(text: str, secret: str) -> str:
-    """The text without the pieces that begin as a secret does, as far as they agree: a message may have cut it."""
+    """Return the text without pieces that begin like a secret, as far as they agree: a message may have shortened it."""
     beginning = secret[:_BEGINNING]
     at = text.find(beginning) if len(beginning) == _BEGINNING else -1
     while at >= 0:
@@ -235,7 +238,7 @@ def _without_beginnings(text: str, secret: str) -> str:
 
 
 def _secret_texts(path: Path) -> Iterator[str]:
-    """Every text of the file that the report does not show by design; of a file that is no TOML, all in quotes."""
+    """Yield every text of the file that the report does not show by design; for a file that is not TOML, every text in quotes."""
     try:
         text = read_regular(path, MAX_CONFIG_BYTES, links=True).decode("utf-8-sig", "replace")
     except OSError:
@@ -274,7 +277,7 @@ def _is_plain(value: str) -> bool:
 
 
 def _odd_values(environ: Mapping[str, str]) -> Iterator[str]:
-    """The values of variables that the program reads and cannot use: anything may have been pasted there."""
+    """Yield the values of variables that the program reads and cannot use: anything may have been pasted there."""
     for name, value in environ.items():
         if name.lower().endswith(("_proxy", "_url")):
             scheme, mark, rest = value.partition("://")
@@ -299,7 +302,7 @@ def _is_url(text: str) -> bool:
 
 
 def _parts_of(url: str) -> Iterator[str]:
-    """What of an address may be secret: login, query, fragment, as they are written and as they are meant."""
+    """Yield the parts of an address that may be secret: login, query, fragment, both as written and decoded."""
     with suppress(ValueError):
         parts = urlsplit(url)
         login = parts.netloc.rpartition("@")[0]
@@ -311,19 +314,19 @@ def _parts_of(url: str) -> Iterator[str]:
 
 
 def _is_told(host: str) -> bool:
-    """Whether a host may be named: this machine, or the server of a known public provider."""
+    """Return whether a host may be named: this machine, or the server of a known public provider."""
     from kimi_tui.llm.dialects import DIALECTS
 
-    # An ending would tell the name of a customer's own server.
+    # A pattern for endings would reveal the name of a customer's own server.
     known = {one for dialect in DIALECTS.values() for one in dialect.hosts}
     return is_loopback(host) or host in known
 
 
 def _address(url: str) -> str:
-    """An address with scheme, host and port as far as they may be told, and the path where it is a usual one."""
+    """Return an address with scheme, host and port as far as they may be named, and the path if it is a usual one."""
     bare = url.rstrip("/.,;:)")
     if "://" not in bare:
-        return url  # a sentence about addresses
+        return url  # this is a sentence about addresses
     try:
         parts = urlsplit(bare)
         host, port = (parts.hostname or "").lower(), parts.port
@@ -375,7 +378,7 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
     yield "file", "none" if source is None else str(source)
     for setting in settings():
         value = value_of(config, setting)
-        if value != default_of(setting):
+        if value != setting.default:
             yield setting.key, in_words(value)
     for key, given in launch.given.items():
         yield f"{key}, by {given.source}", given.value
@@ -399,7 +402,7 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
         "model in use",
         f"{launch.choice.model or 'none'} at {launch.choice.base_url or 'no server'}",
     )
-    # Their names alone: a value may be a key.
+    # Only their names are shown, as a value may be a key.
     names = sorted(
         name
         for name in environ
@@ -409,7 +412,7 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
 
 
 def _errors(path: Path) -> Iterator[tuple[str, str]]:
-    """The last kinds of error in the log, with their days and the lines of the program: never what an error says."""
+    """Yield the last kinds of error in the log, with their days and the lines of the program, but never an error's text."""
     counts: Counter[tuple[str, str]] = Counter()
     day = fact = place = ""
     for line in _last_lines(path):

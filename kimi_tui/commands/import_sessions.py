@@ -1,4 +1,4 @@
-"""`kimi-tui import`: copies sessions of kimi-cli, with the futures they lost. The originals are only read."""
+"""`kimi-tui import`: copies sessions of kimi-cli, with their lost futures. The originals are only read."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from kimi_tui import DONE, FAILED, USAGE
 from kimi_tui.app_paths import data_dir, expanded, kimi_cli_share_dir, short
-from kimi_tui.commands.console import (
-    DONE,
-    FAILED,
-    USAGE,
-    CommandLineParser,
-    complain,
-    print_json,
-    print_table,
-    say,
-)
+from kimi_tui.commands.console import CommandLineParser, complain, print_json, print_table, say
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.kimi_cli_import import (
@@ -60,7 +52,7 @@ class _Row:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out `kimi-tui import ARGUMENTS`; returns the exit code."""
+    """Carry out `kimi-tui import ARGUMENTS`; return the exit code."""
     options = _parser().parse_args(arguments)
     share = expanded(options.share) if options.share else kimi_cli_share_dir()
     if not (share / "sessions").is_dir():
@@ -120,7 +112,7 @@ def _take(store: SessionStore, found: KimiSession, *, dry_run: bool) -> _Row:
     except OSError as error:
         return _Row(found, target, "failed", error=f"It cannot be read: {error.strerror}.")
     except ValueError as error:
-        # A path that no file can have, a date that no calendar knows: one odd session, and not all of them.
+        # A path that no file can have, or a date outside the calendar, fails one odd session and not all of them.
         return _Row(found, target, "failed", error=f"It cannot be taken over: {error}.")
 
 
@@ -179,7 +171,7 @@ def _print(rows: Sequence[_Row], share: Path, *, everywhere: bool) -> None:
 
 
 def _lost(futures: Sequence[JournalEntry]) -> str:
-    """`2 D-Mails, 1 rewind`, and what went away with them."""
+    """Return `2 D-Mails, 1 rewind`: the operations that left the lost futures."""
     if not futures:
         return ""
     counts = Counter(_REASONS.get(future.op, "unknown") for future in futures)

@@ -1,6 +1,6 @@
-"""What is in one session: `kimi-tui sessions show` and `export`, `kimi-tui checkpoints` and `worldlines`.
+"""The contents of one session: `kimi-tui sessions show` and `export`, `kimi-tui checkpoints` and `worldlines`.
 
-Unlike `sessions`, this reads the conversation, by the engine.
+Unlike `sessions`, this module reads the conversation, with the engine.
 """
 
 from __future__ import annotations
@@ -13,14 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kimi_tui import DONE
 from kimi_tui.app_paths import config_file, short
-from kimi_tui.commands.console import (
-    DONE,
-    print_json,
-    print_pairs,
-    print_table,
-    say,
-)
+from kimi_tui.commands.console import print_json, print_pairs, print_table, say
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.foreign_text import clean_source
@@ -65,10 +60,10 @@ class _Findings:
 
 
 async def print_session(session: Session, *, as_json: bool) -> int:
-    """Print everything about a session, also of one that another process has open; returns the exit code.
+    """Print everything about a session, even of one that another process has open; return the exit code.
 
     Raises:
-        StorageTrouble: it cannot be opened at all.
+        StorageTrouble: the session cannot be opened at all.
     """
     async with _readable(session) as read:
         found = await asyncio.to_thread(_look, read, session.dir)
@@ -81,7 +76,7 @@ async def print_session(session: Session, *, as_json: bool) -> int:
 
 @contextlib.asynccontextmanager
 async def _readable(session: Session) -> AsyncGenerator[Session]:
-    """The session, open; a copy of it where another process has it open."""
+    """Open the session; if another process has it open, open a copy."""
     async with contextlib.AsyncExitStack() as stack:
         try:
             read = await stack.enter_async_context(opened(session))
@@ -91,7 +86,7 @@ async def _readable(session: Session) -> AsyncGenerator[Session]:
 
 
 async def print_markdown(session: Session) -> int:
-    """Print the conversation as Markdown; returns the exit code."""
+    """Print the conversation as Markdown; return the exit code."""
     async with _readable(session) as read:
         messages = read.context.world_line.messages
         text = await asyncio.to_thread(lambda: clean_source(as_markdown(messages[:])))
@@ -100,7 +95,7 @@ async def print_markdown(session: Session) -> int:
 
 
 def _stored_prices() -> dict[str, ModelPrices]:
-    """The prices in the user's file (kimi-cli's has none); none where it cannot be read, which is reported elsewhere."""
+    """Return the prices in the user's file (kimi-cli's has none); none if it cannot be read, which is reported elsewhere."""
     try:
         return read_config(config_file()).prices
     except ConfigError:
@@ -147,7 +142,7 @@ def _facts(session: Session, found: _Findings) -> dict[str, Any]:
 
 
 def statistics_facts(figures: Statistics) -> dict[str, Any]:
-    """The JSON object of a session's statistics, for scripts."""
+    """Return a session's statistics as a JSON object, for scripts."""
     return {
         "turns": figures.turns,
         "steps": figures.steps,
@@ -211,11 +206,11 @@ def _print(session: Session, found: _Findings) -> None:
         say(f"! {remark}")
 
 
-# --- world lines, as every command lists them
+# --- the list of world lines of every command
 
 
 def line_facts(line: WorldLine, shown: ShownLine | None = None) -> dict[str, Any]:
-    """A world line as scripts read it."""
+    """Return a world line as a JSON object, for scripts."""
     return {
         "n": line.n,
         "name": shown.name or None if shown is not None else None,
@@ -232,7 +227,9 @@ def line_facts(line: WorldLine, shown: ShownLine | None = None) -> dict[str, Any
 
 
 def _print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> None:
-    """World lines as a table, as on the timeline; what it does not show, having nothing of its own, is named below."""
+    """Print world lines as a table, as on the timeline; lines that it does not show, as they have nothing of their own, are
+    listed below.
+    """
     now = datetime.now(UTC)
     drawn = [line for line in lines if line.n not in shown or shown[line.n].n_steps]
     print_table(
@@ -265,34 +262,34 @@ def _after_words(line: WorldLine, shown: ShownLine | None) -> str:
 
 
 def _tokens_after(line: WorldLine, shown: ShownLine | None) -> int:
-    """What the window held when it had been left: by the server's figure, where there was one since."""
+    """Return the tokens in the window when the line had been left: the server's figure, if there was one since."""
     return (shown.tokens_after if shown is not None else 0) or line.left_by.tokens_after
 
 
 def _n_steps(line: WorldLine, shown: ShownLine | None) -> int:
-    """The steps that only this line has; where no timeline knows it, those that the live line has not."""
+    """Return the number of steps that only this line has; if no timeline knows the line, of those that the live line does not have."""
     return shown.n_steps if shown is not None else len(line.checkpoints) - line.shared
 
 
 def _reason_words(reason: str) -> str:
-    """A kind or a reason as people read it."""
+    """Return a kind or a reason in words."""
     return "D-Mail" if reason == "dmail" else reason
 
 
 def _age_of(iso: str, now: datetime) -> str:
-    """How long ago, or nothing where that is not known."""
+    """Return how long ago a time was; empty if it is unknown."""
     then = time_of(iso)
     return age(then, now) if then else ""
 
 
-# --- what `checkpoints` and `worldlines` list
+# --- checkpoints and world lines
 
 
 async def print_checkpoints(session: Session, world_line: int, *, as_json: bool) -> int:
-    """Print the checkpoints of a world line (0: the live one), oldest first; returns the exit code.
+    """Print the checkpoints of a world line (0: the live one), oldest first; return the exit code.
 
     Raises:
-        UnknownWorldLine: there is no such line.
+        UnknownWorldLine: no line has that number.
         StorageTrouble: the session cannot be opened at all.
     """
     async with _readable(session) as read:
@@ -307,7 +304,7 @@ async def print_checkpoints(session: Session, world_line: int, *, as_json: bool)
 
 
 def row_facts(row: CheckpointRow) -> dict[str, Any]:
-    """The JSON object of a checkpoint, for scripts."""
+    """Return a checkpoint as a JSON object, for scripts."""
     return {
         "id": row.id,
         "world_line": row.world_line,
@@ -330,7 +327,7 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
             [
                 f"#{row.id}",
                 _reason_words(row.kind),
-                # A message that has no checkpoint of its own has no figures either.
+                # A message without a checkpoint of its own has no figures either.
                 "" if row.said >= 0 else tokens(row.tokens, estimated=row.estimated),
                 "" if row.said >= 0 else change(row.tokens_change, estimated=row.change_estimated),
                 f"±{row.files_changed}" if row.files_changed else "",
@@ -344,7 +341,7 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
 
 
 async def print_world_lines(session: Session, *, as_json: bool) -> int:
-    """Print the world lines that were left; returns the exit code.
+    """Print the world lines that were left; return the exit code.
 
     Raises:
         StorageTrouble: the session cannot be opened at all.

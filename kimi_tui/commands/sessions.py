@@ -1,7 +1,8 @@
 """`kimi-tui sessions`: lists, renames, archives, forks, deletes and prunes sessions; how commands find one.
 
-Nothing is ever deleted without the user's yes, what is lies in the trash first, and the live line is never pruned. What is in
-a session (`sessions show` and `export`, `checkpoints`, `worldlines`), which takes the engine to read, `session_details` prints.
+Nothing is ever deleted without the user's yes, deleted sessions stay in the trash first, and the live line is never pruned.
+`session_details` prints the contents of a session (`sessions show` and `export`, `checkpoints`, `worldlines`), as reading
+them needs the engine.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kimi_tui import DONE, FAILED
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.commands.console import (
-    DONE,
-    FAILED,
     CommandLineParser,
     command,
     complain,
@@ -35,14 +35,14 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.store import TRASH_DAYS, SessionStore, disk_use, opened, prune
 from kimi_tui.tui.formatting import age, cut, line_words, size_words, tokens
 
-# --- the session that a command is about
+# --- the session of a command
 
 
 def chosen_session(name: str | None) -> Session:
-    """The session of that id, or the newest of the current folder; not yet opened.
+    """Return the session with that id, or the newest of the current folder; not yet opened.
 
     Raises:
-        SessionNotFound: there is none; the text says what to do.
+        SessionNotFound: there is no such session; the text says what to do.
     """
     store = SessionStore(data_dir())
     here = Path.cwd()
@@ -61,7 +61,7 @@ def chosen_session(name: str | None) -> Session:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out `kimi-tui sessions ARGUMENTS`; returns the exit code."""
+    """Carry out `kimi-tui sessions ARGUMENTS`; return the exit code."""
     options = _parser().parse_args(arguments)
     store = SessionStore(data_dir())
     match options.verb:
@@ -123,7 +123,7 @@ def _parser() -> CommandLineParser:
 
 
 def _print_content(session: Session, options: Namespace) -> int:
-    # Half of the engine, which most verbs do without.
+    # Half of the engine is imported here, which most verbs do not need.
     from kimi_tui.commands import session_details as details
 
     if options.verb == "export":
@@ -132,7 +132,7 @@ def _print_content(session: Session, options: Namespace) -> int:
 
 
 def list_in_session(name: str, arguments: Sequence[str]) -> int:
-    """Carry out `kimi-tui checkpoints ARGUMENTS`, or `worldlines`; returns the exit code."""
+    """Carry out `kimi-tui checkpoints ARGUMENTS`, or `worldlines`; return the exit code."""
     is_of_lines = name == "worldlines"
     about = (
         "the lines that were left" if is_of_lines else "the checkpoints of a session, oldest first"
@@ -189,7 +189,9 @@ def _list(store: SessionStore, options: Namespace) -> int:
 
 
 def _moved_words(store: SessionStore) -> str:
-    """That sessions of a folder which is gone may belong to the current one, and how to go on with them; empty where none may."""
+    """Return a sentence: sessions of a missing folder may belong to the current one, and how to continue them. It is empty if
+    there are none.
+    """
     said: list[str] = []
     for former in former_folders(store, Path.cwd()):
         n_sessions = len(former.sessions)
@@ -202,7 +204,7 @@ def _moved_words(store: SessionStore) -> str:
 
 
 def _title(info: SessionInfo) -> str:
-    """The title, and what it is a copy of: that has the same title."""
+    """Return the title, and the origin of a copy, which has the same title."""
     origin = f" (fork of {info.forked_from[:8]})" if info.forked_from else ""
     return cut(info.title, 48 - len(origin)) + origin
 

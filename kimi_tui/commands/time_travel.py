@@ -1,6 +1,6 @@
-"""`kimi-tui rewind`, `jump`, `undo`, `redo` and `dmail`: the operations of the app, done by the same engine.
+"""`kimi-tui rewind`, `jump`, `undo`, `redo` and `dmail`: the operations of the app, carried out by the same engine.
 
-What an operation did, or would do, is a `Result`: printed for users or as JSON, and an exit code.
+A `Result` holds what an operation did, or would do; it is printed for users or as JSON, and gives an exit code.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kimi_tui import CONFLICTS, DONE, FAILED, USAGE
 from kimi_tui.app_paths import log_file
 from kimi_tui.commands.console import (
-    CONFLICTS,
-    DONE,
-    FAILED,
-    USAGE,
     CommandLineParser,
     checkpoint_number,
     command,
@@ -49,7 +46,7 @@ _LEFT_ALONE = "left alone: changed since, or no longer kept"
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Carry out `kimi-tui NAME ARGUMENTS`; returns the exit code."""
+    """Carry out `kimi-tui NAME ARGUMENTS`; return the exit code."""
     options = _PARSERS[name]().parse_args(arguments)
     options.name = name
     return asyncio.run(_travel(options))
@@ -110,11 +107,11 @@ async def _travel(options: Namespace) -> int:
         complain("The D-Mail is empty.")
         return USAGE
     session = chosen_session(options.session)
-    # All of the engine, which is not waited for to say how a command is used.
+    # The whole engine is imported here, so that a usage message does not wait for it.
     from kimi_tui.soul.assembly import open_soul
 
     start_logging(log_file())
-    # With no model: operations only. What they do is recorded as in the app.
+    # The soul has no model: it carries out operations only, and records them as in the app.
     soul = await open_soul(session=session, provider=None, follow_files=False)
     async with aclosing(soul):
         match options.name:
@@ -167,14 +164,14 @@ async def _go(
     where: str,
     more: Mapping[str, object] | None = None,
 ) -> int:
-    """Go there with conversation, files or both, or only say what that would do; returns the exit code.
+    """Carry out an operation on conversation, files or both, or only report what it would do; return the exit code.
 
     Args:
         soul: the engine.
-        options: with `files` and `dry_run`.
-        target: where to.
-        words: what is said of it, done and not done.
-        where: what is said of the target.
+        options: the options, with `files` and `dry_run`.
+        target: the target.
+        words: the sentences about the operation, done and not done.
+        where: the words for the target.
         more: further keys for scripts.
     """
     files = await _looked_at(soul, options, target)
@@ -189,14 +186,14 @@ async def _go(
         of = where.removeprefix("before ")
         said = f"{'Would bring back' if options.dry_run else 'Brought back'} the files of {of}"
         if not result.changed:
-            # No figures either: nothing at all happened.
+            # Nothing at all happened, so there are no figures either.
             would = "would be" if options.dry_run else "was"
             said = f"No file of {of} {would} brought back."
     return print_result(options, result, said, more)
 
 
 async def _looked_at(soul: KimiSoul, options: Namespace, target: Target) -> FilesPreview | None:
-    """The files as they would come back, empty where they are to stay; None where they cannot, which was said."""
+    """Return the plan for the files, empty if they stay; None if there is no plan, which has been reported."""
     if options.files == "keep":
         return FilesPreview()
     await soul.files_ready()
@@ -224,7 +221,7 @@ async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
 
 
 async def _undo(soul: KimiSoul) -> str:
-    """Undo; what it takes along is called as on the timeline."""
+    """Undo the newest operation; the lines that it takes along have the names of the timeline."""
     from kimi_tui.soul.checkpoint_table import shown_timeline
 
     found = await soul.travel.preview_undo()
@@ -236,7 +233,7 @@ async def _undo(soul: KimiSoul) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an operation did, in figures. `applied` is false where it was only previewed."""
+    """The effects of an operation in figures. `applied` is false if it was only previewed."""
 
     checkpoint_id: int
     messages_dropped: int
@@ -247,16 +244,16 @@ class Result:
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """The files that were left alone although they should have been brought back, or cannot be."""
+        """The files that should have been restored but were left unchanged, or cannot be restored."""
         return tuple(one.path for one in self.files if one.fate == "conflict" or one.is_lost)
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The files that were (or would be) made, changed or deleted."""
+        """The files that were (or would be) created, changed or deleted."""
         return tuple(one.path for one in self.files if one.fate not in ("conflict", "skip"))
 
     def facts(self) -> dict[str, object]:
-        """The JSON object of the operation, for scripts."""
+        """Return the operation as a JSON object, for scripts."""
         return {
             "checkpoint_id": self.checkpoint_id if self.checkpoint_id >= 0 else None,
             "messages_dropped": self.messages_dropped,
@@ -271,11 +268,11 @@ class Result:
 
 
 def result_of(outcome: RewindOutcome, more: Iterable[FileOutcome] = ()) -> Result:
-    """The result of an operation that happened.
+    """Return the result of an operation that happened.
 
     Args:
-        outcome: what the engine returned.
-        more: files that it had nothing to do with.
+        outcome: the engine's result.
+        more: further files, which the operation did not concern.
     """
     known = {one.path for one in outcome.files}
     return Result(
@@ -288,7 +285,7 @@ def result_of(outcome: RewindOutcome, more: Iterable[FileOutcome] = ()) -> Resul
 
 
 def result_of_preview(preview: RewindPreview, choice: FilesChoice) -> Result:
-    """The result of a rewind that has not happened."""
+    """Return the result of a rewind that has not happened."""
     goes = choice != "only"
     return Result(
         checkpoint_id=preview.target.id,
@@ -301,7 +298,7 @@ def result_of_preview(preview: RewindPreview, choice: FilesChoice) -> Result:
 
 
 def planned_files(files: FilesPreview | None) -> tuple[FileOutcome, ...]:
-    """What would become of each file."""
+    """Return the planned outcome of each file."""
     if files is None:
         return ()
     return (
@@ -314,12 +311,12 @@ def planned_files(files: FilesPreview | None) -> tuple[FileOutcome, ...]:
 
 
 def files_left_alone(files: FilesPreview | None) -> tuple[FileOutcome, ...]:
-    """The files that no restore has to do with."""
+    """Return the files that no restore covers."""
     return tuple(one for one in planned_files(files) if one.fate == "skip")
 
 
 def files_restored(events: Iterable[Event]) -> tuple[FileOutcome, ...]:
-    """What became of files, by the events of the engine."""
+    """Return the outcome of each file, from the engine's events."""
     from kimi_tui.wire.events import FilesRestored
 
     found: list[FileOutcome] = []
@@ -338,12 +335,12 @@ def files_restored(events: Iterable[Event]) -> tuple[FileOutcome, ...]:
 def print_result(
     options: Namespace, result: Result, said: str, more: Mapping[str, object] | None = None
 ) -> int:
-    """Print a result as the options want it; returns the exit code.
+    """Print a result as the options require; return the exit code.
 
     Args:
-        options: with `json`.
-        result: what was done.
-        said: the same in words: a sentence, or its beginning, to which the figures are added.
+        options: the options, with `json`.
+        result: the result.
+        said: the result in words: a sentence, or its beginning, to which the figures are added.
         more: further keys for scripts.
     """
     if options.json:
@@ -364,7 +361,7 @@ def print_result(
 
 
 def _figures(result: Result) -> str:
-    """`: 9 messages left behind, 550 to 110 tokens`; nothing where the conversation stays what it is."""
+    """Return `: 9 messages left behind, 550 to 110 tokens`; empty if the conversation stays unchanged."""
     if not result.messages_dropped and result.tokens_before == result.tokens_after:
         return ""
     left = counted(result.messages_dropped, "message")

@@ -1,9 +1,9 @@
-"""Custom commands: Markdown files whose text is sent to the model when their name is typed behind a slash.
+"""Custom commands: Markdown files whose text is sent to the model when their name is typed after a slash.
 
-They are in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder; the name of one in a subfolder has
-the folder in it (`git/commit.md` is `/git:commit`). Claude's commands, and the skills of Claude, kimi-cli and their like, are
-read, too: folders with a SKILL.md, and single files. A command with the `origin` of a work folder is shown to the user before
-its first use. Nothing in a file is run; its text is only sent.
+They are in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder; the name of a file in a subfolder
+contains the folder (`git/commit.md` is `/git:commit`). Claude's commands, and the skills of Claude, kimi-cli and similar
+programs, are read too: folders with a SKILL.md, and single files. A command that comes from the work folder is shown to the
+user before its first use. Nothing in a file is run; its text is only sent.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Origin = Literal["user", "folder"]
 _Place = tuple[Path, tuple[str, ...], Origin]
 
 MAX_FILES = 200
-"""In all folders together."""
+"""The largest number of files in all folders together."""
 MAX_BYTES = 1 << 16
 _MAX_ENTRIES = 1_000
-"""So many entries of a folder and those in it are looked at."""
+"""The largest number of entries that are read of a folder and its subfolders."""
 _MAX_DEPTH = 3
-"""So many folders may be in one another. Links of the user's own may lead in a circle."""
+"""The deepest nesting of folders, as the user's own links may form a circle."""
 _MOST_FILLED = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
@@ -46,7 +46,7 @@ _SKILLS = (
     *((".claude", "skills"), (".kimi", "skills"), (".kimi-code", "skills"), (".codex", "skills")),
     *((".agents", "skills"), (".config", "agents", "skills")),
 )
-# How a value of several lines begins in YAML.
+# This is how a value of several lines begins in YAML.
 _BLOCK = re.compile(r"[|>][-+1-9]{0,2}")
 
 
@@ -54,12 +54,12 @@ class CustomCommand(NamedTuple):
     """A slash command that a Markdown file of the user defines.
 
     Attributes:
-        name: the word behind the slash; folders in it end with a colon.
-        help: what it does, in a line.
-        argument: what may follow it, as its file says.
-        text: what is sent, with places for what follows the word.
+        name: the word after the slash; folders in it end with a colon.
+        help: one line that says what the command does.
+        argument: the arguments that it takes, as its file describes them.
+        text: the text to send, with placeholders for the arguments.
         path: the file.
-        origin: whose it is: the user's own, or the work folder's.
+        origin: the owner: the user, or the work folder.
     """
 
     name: str
@@ -76,17 +76,19 @@ class CustomCommand(NamedTuple):
 
     @property
     def is_inner(self) -> bool:
-        """Whether it stands in a folder of commands, which its word names."""
+        """Whether the file is in a folder of commands, which the name contains."""
         return ":" in self.name
 
     @property
     def digest(self) -> str:
-        """What the file holds, as a name."""
+        """A digest of the file's contents."""
         said = "\0".join((self.name, self.help, self.argument, self.text))
         return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
 
     def with_arguments(self, arguments: str) -> str:
-        """What is sent, with `$ARGUMENTS` and `$1` to `$9` filled in; without such places, or with far too many, they stand at the end."""
+        """Return the text to send, with `$ARGUMENTS` and `$1` to `$9` filled in; without such placeholders, or with far too
+        many, the arguments are appended.
+        """
         try:
             words: Sequence[str] = shlex.split(arguments)
         except ValueError:
@@ -105,12 +107,13 @@ class CustomCommand(NamedTuple):
 
 
 def custom_commands(work_dir: Path, config_dir: Path, home: Path | None) -> list[CustomCommand]:
-    """Those there are, the user's own first: a repository takes no name of theirs. Reads files: call it in a thread.
+    """Return all custom commands, the user's own first, so that a repository cannot take one of their names. It reads files,
+    so call it in a thread.
 
     Args:
-        work_dir: the folder that is worked in.
+        work_dir: the work folder.
         config_dir: the folder of config.toml.
-        home: the user's home folder; None where there is none.
+        home: the user's home folder; None if there is none.
     """
     theirs = (*_COMMANDS, *_SKILLS)
     places: list[_Place] = [(config_dir, ("commands",), "user")]
@@ -123,7 +126,7 @@ def custom_commands(work_dir: Path, config_dir: Path, home: Path | None) -> list
         for name, path in _files(root, parts, origin):
             if len(found) >= MAX_FILES:
                 return list(found.values())
-            if name not in found and (made := _read(root, name, path, origin)) is not None:
+            if name not in found and (made := _command_in(root, name, path, origin)) is not None:
                 found[name] = made
     return list(found.values())
 
@@ -133,9 +136,9 @@ def _below(root: Path, folders: Sequence[tuple[str, ...]], origin: Origin) -> li
 
 
 def _files(root: Path, parts: tuple[str, ...], origin: Origin) -> Iterator[tuple[str, Path]]:
-    """The names and files of a folder below a root, in the order of the names; of a repository nothing behind a link.
+    """Yield the names and files of a folder below a root, ordered by name; links of a repository are not followed.
 
-    Commands in folders of it come behind those beside them, with the folders in their names: `git:commit`.
+    Commands in subfolders come after those beside them, with the folders in their names: `git:commit`.
     """
     n_left = _MAX_ENTRIES
     level: list[tuple[str, ...]] = [()]
@@ -162,7 +165,7 @@ def _word(name: str) -> str:
 def _listed(
     root: Path, parts: tuple[str, ...], origin: Origin, most: int
 ) -> tuple[list[str], list[str], int]:
-    """What a folder has: commands, folders of commands, and how many entries were looked at (no more than `most`)."""
+    """Return the commands in a folder, its folders of commands, and the number of entries read (no more than `most`)."""
     links, are_skills = origin == "user", parts in _SKILLS
     files: list[str] = []
     folders: list[str] = []
@@ -185,7 +188,7 @@ def _listed(
     return sorted(files), sorted(folders), n_seen
 
 
-def _read(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | None:
+def _command_in(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | None:
     try:
         if origin == "user":
             data = read_regular(path, MAX_BYTES, links=True)
@@ -211,10 +214,10 @@ def _read(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | 
 
 
 def _of_repository(root: Path, path: Path) -> bytes:
-    """What a file below a root holds, opened folder by folder: any of them may be a link by now.
+    """Read a file below a root, opened folder by folder, as any of them may be a link by now.
 
     Raises:
-        OSError: it cannot be read, is too long, or has another name, which may be outside.
+        OSError: the file cannot be read, is too long, or has another name, which may be outside.
     """
     folder = open_folder(root, path.parent.relative_to(root).parts)
     try:
@@ -228,7 +231,7 @@ def _of_repository(root: Path, path: Path) -> bytes:
 
 
 def _parted(text: str) -> tuple[dict[str, str], str]:
-    """The lines `key: value` of a file's front matter, each value as one line, and what follows it."""
+    """Split a file into its front matter (lines `key: value`, each value joined to one line) and the rest."""
     if not text.startswith("---\n"):
         return {}, text
     head, end, body = text[4:].partition("\n---")
@@ -237,7 +240,7 @@ def _parted(text: str) -> tuple[dict[str, str], str]:
     found: dict[str, list[str]] = {}
     pieces: list[str] = []
     for line in head.split("\n"):
-        # What is indented goes on with the value before it.
+        # An indented line continues the value before it.
         if line.startswith((" ", "\t")):
             pieces.append(line.strip())
             continue
@@ -253,7 +256,7 @@ _MOST_SHOWN = 1_000
 
 
 def were_shown(data_dir: Path) -> list[str]:
-    """The digests of the commands that the user was shown and ran, oldest first. Reads a file."""
+    """Read the digests of the commands that the user was shown and ran, oldest first."""
     try:
         found: object = json.loads(read_regular(data_dir / SHOWN_NAME, 1 << 20))
     except (OSError, ValueError, RecursionError):
@@ -262,7 +265,7 @@ def were_shown(data_dir: Path) -> list[str]:
 
 
 def note_shown(data_dir: Path, digest: str) -> None:
-    """Remember that the user was shown a command; a disk that refuses has it shown again. Writes a file."""
+    """Note that the user was shown a command, in a file. If the disk refuses, the command will be shown again."""
     shown = [*were_shown(data_dir), digest][-_MOST_SHOWN:]
     with contextlib.suppress(OSError):
         make_private(data_dir)

@@ -1,73 +1,40 @@
 """Reads and writes `config.toml`.
 
-Reading takes the standard library and the tables below, which is fast enough for before the first paint. A file that is
-not TOML is an error; a key that is unknown or has a wrong value costs only itself and is named in a notice.
+Reading needs only the standard library and the tables of `settings`, which is fast enough for before the first paint. A file
+that is not TOML is an error; an unknown key, or one with an invalid value, is ignored and named in a notice.
 
-Writing keeps what else stands in the file, comments too. The file is for its owner alone (0600), is replaced in one
-rename, and is read again before that: what does not come back as it was meant is not written.
+Writing keeps the rest of the file, including comments. Only the owner can read the file (0600). It is replaced in one rename,
+and the new text is parsed before that: a text that does not give the intended configuration is not written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
-from kimi_tui.base_url import clean_url, is_url
+from kimi_tui.config.checks import STRIPPED
 from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
 from kimi_tui.config.model_choice import ModelChoice, provider_type
 from kimi_tui.config.settings import (
-    LEAST_WINDOW,
+    TABLES,
     Config,
     ConfigError,
-    DMailConfig,
-    LoopControl,
     ModelConfig,
     ModelPrices,
-    MouseConfig,
-    NotifyConfig,
-    PromptConfig,
     ProviderConfig,
-    SandboxConfig,
-    SecretsConfig,
+    Setting,
+    declared,
 )
 from kimi_tui.filesystem import Storage, read_regular
 
 MAX_CONFIG_BYTES = 4 << 20
 TomlTable = Mapping[str, Any]
-Check = Callable[[Any], Any]
-"""Takes the value of a key and returns what is meant by it; a ValueError says what it must be."""
 
-AUTO = "auto"
-"""The theme that is dark or light as the terminal is."""
-THEMES = (
-    *(AUTO, "dark", "light", "16"),
-    *("atom-one-dark", "atom-one-light", "catppuccin-frappe", "catppuccin-latte"),
-    *(
-        "catppuccin-macchiato",
-        "catppuccin-mocha",
-        "dracula",
-        "flexoki",
-        "gruvbox",
-        "monokai",
-        "nord",
-    ),
-    *("rose-pine", "rose-pine-dawn", "rose-pine-moon", "solarized-dark", "solarized-light"),
-    "tokyo-night",
-)
-"""Ours, and those of Textual, whose names are needed before anything of it is imported."""
-GLYPHS = ("unicode", "ascii")
-# To allow all is said at each start.
-START_MODES = ("plan", "ask", "edits", "sandboxed")
-KEYS_SENT = ("mark", "ask")
-PROVIDER_TYPES = ("kimi", "openai_legacy", "openai_responses")
-"""kimi-cli's names of providers that answer as OpenAI does; which one it is changes nothing here."""
-NOTIFY_WAYS = ("auto", "bell", "osc9", "osc777", "osc99", "off")
-
-# kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
+# kimi-cli's own keys have a meaning for kimi-cli and none here, so they cause no notice.
 _KIMI_CLI = frozenset(
     (
         *("default_yolo", "default_plan_mode", "default_editor", "skip_afk_prompt_injection"),
@@ -76,173 +43,18 @@ _KIMI_CLI = frozenset(
         *("env", "reasoning_key", "display_name", "max_ralph_iterations", "max_steps_per_run"),
     )
 )
-_LONGEST_EFFORT = 16
 _MAX_HEADERS = 20
 _MAX_HEADER_CHARS = 4_096
-# Strings: most files name no header, and compiling them would keep the first paint waiting.
+# The patterns are strings: most files name no header, and compiling them would delay the first paint.
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _OWN_HEADERS = (
     r"(?i:authorization|cookie2?|host|user-agent|accept.*|content-.*|connection|expect|keep-alive|proxy-.*|te|trailer"
     r"|transfer-encoding|upgrade)"
 )
-"""Headers that the request or the connection needs as they are, or that would say who we are not."""
-_PLACE = r"\(at line (\d+), column \d+\)$"
-
-
-# --- what a value must be
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be a text in quotes")
-    return value
-
-
-def _stripped(value: Any) -> str:
-    return _text(value).strip()
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    items = cast("list[Any]", value) if isinstance(value, list) else None
-    if items is None or not all(isinstance(item, str) for item in items):
-        raise ValueError("must be a list of texts")
-    return tuple(items)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
-def _thinking(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if not isinstance(value, str) or not value.strip().isalpha() or len(value) > _LONGEST_EFFORT:
-        raise ValueError('must be true, false or an effort such as "high"')
-    return value.strip().lower()
-
-
-def _currency(value: Any) -> str:
-    text = _stripped(value)
-    if not 1 <= len(text) <= 4 or not text.isprintable():
-        raise ValueError("must be a sign or a code of one to four letters")
-    return text
-
-
-def _url(value: Any) -> str:
-    text = clean_url(_text(value))
-    if not is_url(text) or not text.isprintable() or " " in text:
-        raise ValueError("must begin with https:// or http://")
-    return text
-
-
-def _whole(least: int, most: int) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}")
-        return value
-
-    return check
-
-
-def _number(least: float, most: float) -> Callable[[Any], float]:
-    def check(value: Any) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value <= most:
-            raise ValueError(f"must be a number from {least} to {most}")
-        return float(value)
-
-    return check
-
-
-def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if value not in names:
-            raise ValueError(f"must be one of {', '.join(names)}")
-        return str(value)
-
-    return check
-
-
-def _provider_type(value: Any) -> str:
-    if value not in PROVIDER_TYPES:
-        written = f": {value[:40]!r}" if isinstance(value, str) else ""
-        raise ValueError(f"must be kimi or openai_legacy{written}")
-    return str(value)
-
-
-# --- the keys of each table; the defaults are those of `settings`
-
-_TOP: Mapping[str, Check] = {
-    "default_model": _text,
-    "default_thinking": _thinking,
-    "theme": _one_of(THEMES),
-    "glyphs": _one_of(GLYPHS),
-    "mode": _one_of(START_MODES),
-    "reduced_motion": _flag,
-    "titles": _flag,
-    "hints": _flag,
-    "stream_timeout_s": _number(1, 3600),
-    "first_answer_timeout_s": _number(0, 86_400),
-}
-_PROVIDER: Mapping[str, Check] = {
-    "type": _provider_type,
-    "base_url": _url,
-    "api_key": _stripped,
-    "dialect": _text,
-}
-_MODEL: Mapping[str, Check] = {
-    "provider": _text,
-    "model": _text,
-    "max_context_size": _whole(LEAST_WINDOW, 100_000_000),
-    "capabilities": _texts,
-    "lean": _flag,
-}
+"""Headers that the request or the connection needs unchanged, or that would claim another identity."""
 _FIGURES = ("input", "output", "cached_input")
-_PRICES: Mapping[str, Check] = {
-    **dict.fromkeys(_FIGURES, _number(0, 1_000_000)),
-    "currency": _currency,
-}
-_OLD_STEPS = "max_steps_per_run"
-_LOOP: Mapping[str, Check] = {
-    _OLD_STEPS: _whole(1, 1_000_000),
-    "max_steps_per_turn": _whole(1, 1_000_000),
-    "max_retries_per_step": _whole(1, 100),
-    "patience": _number(0, 86_400),
-    "same_call_limit": _whole(0, 1_000),
-    "same_dmail_limit": _whole(0, 1_000),
-    "reserved_context_size": _whole(0, 100_000_000),
-    "compaction_trigger_ratio": _number(0.1, 1.0),
-    "compaction": _stripped,
-}
-_DMAIL: Mapping[str, Check] = {
-    "enabled": _flag,
-    "nudge_tokens": _whole(0, 100_000_000),
-    "review": _flag,
-}
-_SANDBOX: Mapping[str, Check] = {
-    "enabled": _flag,
-    "writable": _texts,
-    "readable": _texts,
-    "network": _flag,
-}
-_SECRETS: Mapping[str, Check] = {"send": _one_of(KEYS_SENT)}
-_NOTIFY: Mapping[str, Check] = {"asking": _flag, "finished": _flag, "how": _one_of(NOTIFY_WAYS)}
-_MOUSE: Mapping[str, Check] = {"capture": _flag}
-_PROMPT: Mapping[str, Check] = {"vim": _flag}
-TABLES: Mapping[str, Mapping[str, Check]] = {
-    "": _TOP,
-    "loop_control": _LOOP,
-    "dmail": _DMAIL,
-    "sandbox": _SANDBOX,
-    "secrets": _SECRETS,
-    "notify": _NOTIFY,
-    "mouse": _MOUSE,
-    "prompt": _PROMPT,
-}
-"""The tables whose keys are ours, by name; the first is the top of the file."""
 _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
+_PLACE = r"\(at line (\d+), column \d+\)$"
 
 
 # --- reading
@@ -252,7 +64,7 @@ def read_config(path: Path) -> Config:
     """Read the configuration from a file; without one, the defaults. Fast enough for before the first paint.
 
     Raises:
-        ConfigError: it cannot be read, or is not TOML.
+        ConfigError: the file cannot be read, or is not TOML.
     """
     try:
         # Dotfiles are often links into a folder that is kept elsewhere.
@@ -277,7 +89,7 @@ def _holds_key(config: Config) -> bool:
 
 
 def parse_config(data: bytes, path: Path) -> Config:
-    """The configuration in a file's bytes.
+    """Parse the configuration in a file's bytes.
 
     Raises:
         ConfigError: they are not TOML.
@@ -303,14 +115,14 @@ def parse_config(data: bytes, path: Path) -> Config:
 
 
 class _Reader:
-    """Takes values out of tables and remembers what it could not use."""
+    """Takes values out of tables and remembers those that it could not use."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._notices: list[str] = []
 
     def config(self, table: TomlTable) -> Config:
-        values = self._values(table, "", _TOP, also=_SECTIONS)
+        values = self._values(table, "", declared(Config), also=_SECTIONS)
         providers = {
             name: provider
             for name, entry in self._tables(table, "providers").items()
@@ -325,27 +137,13 @@ class _Reader:
         if default and default not in models:
             self._say("default_model", f"names [models.{default}], which cannot be used")
             default = ""
-        thinking = values.pop("default_thinking", "")
-        loop = self._values(self._table(table, "loop_control"), "loop_control", _LOOP)
-        if (steps := loop.pop(_OLD_STEPS, None)) is not None:
-            loop.setdefault("max_steps_per_turn", steps)
+        for name, kind in TABLES.items():
+            values[name] = kind(**self._values(self._table(table, name), name, declared(kind)))
         return Config(
             default_model=default or (next(iter(models)) if len(models) == 1 else ""),
             models=models,
             providers=providers,
-            loop=LoopControl(**loop),
-            dmail=DMailConfig(**self._values(self._table(table, "dmail"), "dmail", _DMAIL)),
-            sandbox=SandboxConfig(
-                **self._values(self._table(table, "sandbox"), "sandbox", _SANDBOX)
-            ),
-            secrets=SecretsConfig(
-                **self._values(self._table(table, "secrets"), "secrets", _SECRETS)
-            ),
-            notify=NotifyConfig(**self._values(self._table(table, "notify"), "notify", _NOTIFY)),
-            mouse=MouseConfig(**self._values(self._table(table, "mouse"), "mouse", _MOUSE)),
-            prompt=PromptConfig(**self._values(self._table(table, "prompt"), "prompt", _PROMPT)),
             keys=self._keys(self._table(table, "keys")),
-            thinking=thinking,
             source=self._path,
             notices=tuple(self._notices),
             **values,
@@ -353,7 +151,7 @@ class _Reader:
 
     def _provider(self, name: str, table: TomlTable) -> ProviderConfig | None:
         place = f"providers.{name}"
-        values = self._values(table, place, _PROVIDER, also=("headers",))
+        values = self._values(table, place, declared(ProviderConfig), also=("headers",))
         if "base_url" not in values:
             if "base_url" not in table:
                 self._say(f"{place}.base_url", "is missing")
@@ -368,7 +166,7 @@ class _Reader:
         return ProviderConfig(name=name, headers=self._headers(table, place), **values)
 
     def _headers(self, table: TomlTable, provider: str) -> dict[str, str]:
-        """The headers that can be sent; each of the others is named."""
+        """Return the headers that can be sent; each of the others is named in a notice."""
         place = f"{provider}.headers"
         found: dict[str, str] = {}
         room = _MAX_HEADER_CHARS
@@ -394,7 +192,7 @@ class _Reader:
         self, name: str, table: TomlTable, providers: Mapping[str, ProviderConfig]
     ) -> ModelConfig | None:
         place = f"models.{name}"
-        values = self._values(table, place, _MODEL, also=("prices",))
+        values = self._values(table, place, declared(ModelConfig), also=("prices",))
         if not values.get("model"):
             self._say(f"{place}.model", "is missing")
             return None
@@ -405,7 +203,7 @@ class _Reader:
         return ModelConfig(name=name, prices=self._prices(table, place), **values)
 
     def _prices(self, table: TomlTable, model: str) -> ModelPrices | None:
-        """All that is needed or none: half a price would make every sum of money wrong."""
+        """Return all required prices or None: an incomplete price would make every sum of money wrong."""
         if "prices" not in table:
             return None
         place = f"{model}.prices"
@@ -414,7 +212,7 @@ class _Reader:
             self._say(place, "must be a table")
             return None
         prices = cast(TomlTable, entry)
-        values = self._values(prices, place, _PRICES)
+        values = self._values(prices, place, declared(ModelPrices))
         missing = [key for key in ("input", "output") if key not in prices]
         for key in missing:
             self._say(f"{place}.{key}", "is missing")
@@ -429,7 +227,7 @@ class _Reader:
         from kimi_tui.config.keymap import usable_keys  # most files change no key
 
         table = dict(_dotted(table))
-        wanted = self._values(table, "keys", dict.fromkeys(table, _stripped))
+        wanted = self._values(table, "keys", dict.fromkeys(table, Setting("", STRIPPED)))
         return usable_keys(wanted, lambda name, what: self._say(f"keys.{name}", what))
 
     def _tables(self, table: TomlTable, key: str) -> dict[str, TomlTable]:
@@ -452,29 +250,30 @@ class _Reader:
         self,
         table: TomlTable,
         place: str,
-        checks: Mapping[str, Check],
+        settings: Mapping[str, Setting],
         *,
         also: Collection[str] = (),
     ) -> dict[str, Any]:
-        """What the keys of a table mean. Those that are unknown or wrong are left out and named.
+        """Return the values of a table's keys. Unknown and invalid keys are left out and named in a notice.
 
         Args:
-            table: of the file.
-            place: its dotted name there; empty for the whole file.
-            checks: of each key.
-            also: other keys that are known.
+            table: a table of the file.
+            place: the dotted name of the table; empty for the whole file.
+            settings: the settings of its keys.
+            also: other known keys.
         """
+        former = [one.former_name for one in settings.values() if one.former_name]
         before = f"{place}." if place else ""
         for key in table:
-            if key not in checks and key not in also and key not in _KIMI_CLI:
-                self._say(
-                    f"{before}{key[:40]}", f"is not known here{_meant(key, (*checks, *also))}"
-                )
+            if key not in settings and key not in (*former, *also) and key not in _KIMI_CLI:
+                meant = _meant(key, (*settings, *also))
+                self._say(f"{before}{key[:40]}", f"is not known here{meant}")
         found: dict[str, Any] = {}
-        for key, check in checks.items():
+        for name, setting in settings.items():
+            key = name if name in table else setting.former_name
             if key in table:
                 try:
-                    found[key] = check(table[key])
+                    found[name] = setting.check.read(table[key])
                 except ValueError as error:
                     self._say(f"{before}{key}", str(error))
         return found
@@ -484,7 +283,7 @@ class _Reader:
 
 
 def _dotted(table: TomlTable) -> Iterator[tuple[str, Any]]:
-    """The entries of `[keys]` by the names of actions: `chat.copy` without quotes is a table of its own to TOML."""
+    """Yield the entries of `[keys]` by the names of actions: to TOML an unquoted `chat.copy` is a table of its own."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             inside = cast(TomlTable, value)
@@ -494,7 +293,7 @@ def _dotted(table: TomlTable) -> Iterator[tuple[str, Any]]:
 
 
 def _meant(key: str, known: Collection[str]) -> str:
-    """The known key that an unknown one looks like, as the end of a notice; nothing where it looks like none."""
+    """Return the known key that an unknown one resembles, as the end of a notice; empty if it resembles none."""
     from difflib import get_close_matches  # most files have no unknown key
 
     near = get_close_matches(key[:40], known, n=1, cutoff=0.7)
@@ -510,14 +309,14 @@ def save_choice(path: Path, choice: ModelChoice, *, default: bool = True) -> Con
     Args:
         path: the configuration.
         choice: the model with its server.
-        default: it is the default model from now on.
+        default: whether it becomes the default model.
 
     Returns:
         The configuration as it is now.
 
     Raises:
-        ConfigError: the file there is not TOML, or the result would not say what was meant.
-        OSError: the disk refused; the old file is as it was.
+        ConfigError: the file is not TOML, or the new text would not give the intended configuration.
+        OSError: the disk refused; the old file is unchanged.
     """
     before = read_config(path)
     provider_name = _provider_name(before, choice)
@@ -535,22 +334,22 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
 
     Args:
         path: the configuration.
-        key: its dotted name there, as `loop_control.max_steps_per_turn`.
-        value: as TOML has it; None takes the key out, so that its default holds.
-        base: a file that is copied first where there is none at `path`: kimi-cli's, whose place ours takes.
+        key: the dotted name of the key, such as `loop_control.max_steps_per_turn`.
+        value: the TOML value; None removes the key, so that its default applies.
+        base: a file that is copied first if there is none at `path`: kimi-cli's, which ours replaces.
 
     Returns:
         The configuration as it is now.
 
     Raises:
-        ConfigError: the file there is not TOML, or the value is none for this key; the message says why.
-        OSError: the disk refused; the old file is as it was.
+        ConfigError: the file is not TOML, or the value is invalid for this key; the message says why.
+        OSError: the disk refused; the old file is unchanged.
     """
     import tomlkit
 
     document = _document(base if base is not None and not path.exists() else path)
     before = parse_config(tomlkit.dumps(document).encode(), path)
-    # Of the keys of actions the part behind the first dot is one name: `keys."chat.copy"`.
+    # For an action's key the part after the first dot is one name: `keys."chat.copy"`.
     section, _, name = key.rpartition(".") if not key.startswith("keys.") else key.partition(".")
     table: MutableMapping[str, Any] = _table(document, section) if section else document
     place, _, inner = name.partition(".")
@@ -564,7 +363,7 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
     text = tomlkit.dumps(document)
     after = parse_config(text.encode(), path)
     for notice in after.notices:
-        # A key may be taken from an action that stands further down in the file.
+        # The key may be taken from an action further down in the file.
         is_about = f" {key} " in notice or (section == "keys" and f" {section}." in notice)
         if is_about and notice not in before.notices:
             raise ConfigError(notice.partition(": ")[2].removesuffix("; the rest is used."))
@@ -577,14 +376,14 @@ def save_default(path: Path, name: str) -> Config:
 
     Args:
         path: the configuration.
-        name: under which the model stands there.
+        name: the name of the model in the file.
 
     Returns:
         The configuration as it is now.
 
     Raises:
-        ConfigError: the file there is not TOML, or holds no such model.
-        OSError: the disk refused; the old file is as it was.
+        ConfigError: the file is not TOML, or has no such model.
+        OSError: the disk refused; the old file is unchanged.
     """
     if name not in read_config(path).models:
         raise ConfigError(f"{path.name} holds no model {name[:80]}")
@@ -592,11 +391,11 @@ def save_default(path: Path, name: str) -> Config:
 
 
 def _document(path: Path) -> MutableMapping[str, Any]:
-    """What stands in the file, with its comments; empty where there is none.
+    """Parse the file with its comments; an empty document if there is none.
 
     Raises:
-        ConfigError: it is not TOML.
-        OSError: it cannot be read.
+        ConfigError: the file is not TOML.
+        OSError: the file cannot be read.
     """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
@@ -634,9 +433,9 @@ def _edited(
 def _table(
     parent: MutableMapping[str, Any], name: str, *, is_super: bool = False
 ) -> MutableMapping[str, Any]:
-    """A table of the file by name, also one in braces or of dotted lines that stand apart, made where it is missing.
+    """Return a table of the file by name, including inline tables and tables of scattered dotted keys; create it if it is missing.
 
-    With `is_super` it is one that has only tables in it.
+    With `is_super` the new table contains only tables.
     """
     import tomlkit
 
@@ -649,7 +448,7 @@ def _table(
 
 
 def _provider_name(config: Config, choice: ModelChoice) -> str:
-    """A name for the provider: its own, unless that one belongs to another server."""
+    """Return a name for the provider: its own, unless that belongs to another server."""
     taken = config.providers.get(choice.provider)
     if taken is None or taken.base_url == choice.base_url:
         return choice.provider
@@ -697,5 +496,5 @@ def _check(
 
 def _replace(path: Path, text: str) -> None:
     make_private(path.parent)
-    # A config that is a link into someone's dotfiles stays one. Another process may be saving its choice as well.
+    # A file that is a link to the user's dotfiles stays a link. Another process may be saving its choice at the same time.
     Storage().replace_file(path.resolve(), text.encode(), shared=True)

@@ -1,6 +1,6 @@
-"""What may stand in `[keys]`: the actions that have keys, and how keys are written.
+"""The contents of `[keys]`: the actions that have keys, and how keys are written.
 
-Stands apart from the screens that bind them, so that a file is checked before anything is drawn.
+This module is separate from the screens that bind the keys, so that a file is checked before anything is drawn.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "line.next": "tab",
     "line.send": "s",
     "mode": "shift+tab",
-    # The first is the one that is shown.
+    # The first key is the one that is shown.
     "newline": (
         "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
         "alt+ctrl+shift+enter"
@@ -153,9 +153,9 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "undo-typing": "ctrl+minus,ctrl+underscore,super+z",
     "window": "f4",
 }
-"""The keys of every action. A name with a dot belongs to one area of the screen, the others hold everywhere."""
+"""The keys of every action. An action with a dot in its name belongs to one area of the screen, the others work everywhere."""
 _FORMER = {"letter.cancel": "dmail.cancel", "letter.draft": "dmail.draft"}
-"""Names that actions had before: files hold them still."""
+"""Former names of actions, which files may still contain."""
 
 _OUTSIDE_PROMPT = frozenset(
     {
@@ -163,9 +163,9 @@ _OUTSIDE_PROMPT = frozenset(
         *("mode", "redraw", "timeline", "window"),
     }
 )
-"""Actions that hold everywhere and get only the keys that the prompt leaves."""
+"""Actions that work everywhere and get only the keys that the prompt does not use."""
 _YIELDING = frozenset({"window"})
-"""Actions that got a key late: a file that gives it to another action stays right, and they have none then."""
+"""Actions that got a key in a later version: a file that gives this key to another action stays valid, and they have no key then."""
 _EDITING = frozenset(
     (
         *("left", "right", "home", "end", "backspace", "delete", "f6", "f7"),
@@ -179,7 +179,7 @@ _EDITING = frozenset(
         *(f"super+{key}" for key in ("backspace", "c", "x", "y")),
     )
 )
-"""Keys with which the text in the prompt is edited; no action has them."""
+"""Keys that edit the text in the prompt; no action may have them."""
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
 _NAMED = frozenset(
@@ -205,15 +205,15 @@ _WITH_CONTROL = frozenset(
         *("minus", "slash", "question_mark"),
     )
 )
-"""Signs that make a key of their own with Ctrl, or that of another sign."""
+"""Characters that with Ctrl make a key of their own, or that of another character."""
 
 
 def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -> dict[str, str]:
-    """The keys that actions really get, as the terminal's events name them.
+    """Return the keys that actions really get, by the names of terminal events.
 
     Args:
-        wanted: What the file says, by action; nothing in a text leaves an action its own keys.
-        report: called with the name of an action that does not get what is wanted, or not in every terminal, and why.
+        wanted: the keys in the file, by action; an empty text keeps an action's default keys.
+        report: called with the name of an action that does not get its keys, or not in every terminal, and the reason.
     """
     found: dict[str, str] = {}
     for given, text in wanted.items():
@@ -247,7 +247,9 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
 
 @cache
 def _signs() -> Mapping[str, str]:
-    """Signs of the keyboard and what their keys are called. Made when keys are configured: the names of Unicode are read for it."""
+    """Return the characters of the keyboard with the names of their keys. Computed only when keys are configured, as it reads
+    the names of Unicode.
+    """
     long = {
         sign: unicodedata.name(sign).lower().replace("-", "_").replace(" ", "_")
         for sign in map(chr, range(33, 127))
@@ -266,12 +268,12 @@ def _normal(text: str) -> str | None:
     if len(text) == 1:
         return _signs().get(text, text) if text.isprintable() and text != " " else None
     *held, key = text.lower().split("+")
-    modifiers = sorted(set(held))  # as events name them
+    modifiers = sorted(set(held))  # the order in events
     if not _MODIFIERS.issuperset(modifiers):
         return None
     is_sign = key in _signs() or key in _signs().values()
     if modifiers == ["shift"] and (is_sign or len(key) == 1):
-        # A terminal sends a capital letter for it, or a sign that depends on the keyboard.
+        # A terminal sends a capital letter instead, or a character that depends on the keyboard.
         capital = key.upper()
         return capital if len(capital) == 1 and capital != key else None
     if len(key) == 1 or is_sign or key in _NAMED:
@@ -280,7 +282,7 @@ def _normal(text: str) -> str | None:
 
 
 def _sent_as(key: str) -> str | None:
-    """The key that a terminal without the kitty protocol sends in the place of this one; None where it sends this one."""
+    """Return the key that a terminal without the kitty protocol sends instead of this one; None if it sends this one."""
     *held, last = key.split("+")
     if key in ("shift+tab", "ctrl+space") or not held:
         return None
@@ -297,7 +299,7 @@ def _sent_as(key: str) -> str | None:
 
 
 def _first(is_bad: Callable[[str], bool], keys: str, text: str) -> str:
-    """The first of some keys that cannot be had, as the file writes it; empty where all can."""
+    """Return the first unusable key, as the file writes it; empty if all are usable."""
     written = zip(keys.split(","), text.split(","), strict=True)
     return next((part.strip() for key, part in written if is_bad(key)), "")
 
@@ -307,7 +309,7 @@ def _writes(key: str) -> bool:
 
 
 def _clash(wanted: Mapping[str, str]) -> tuple[str, str, str] | None:
-    """An action, a key that is wanted for it, and the action of the same area that has that key already."""
+    """Return an action, a key for it, and another action of the same area that has that key already; None if no keys clash."""
     taken = {
         (_area(name), key): name
         for name, keys in DEFAULT_KEYS.items()

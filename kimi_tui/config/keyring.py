@@ -1,6 +1,6 @@
 """The system's keyring: reads the API key that `api_key = "keyring:NAME"` in the configuration names.
 
-`keyring set kimi-tui NAME` puts it there. The package `keyring` is an option of this program; it is imported in a process of
+`keyring set kimi-tui NAME` stores the key. The package `keyring` is an optional dependency; it is imported in a process of
 its own when such a key is needed.
 """
 
@@ -19,7 +19,7 @@ from kimi_tui.helper_programs import desktop_environment, run_helper
 
 PREFIX = "keyring:"
 WAIT_S = 60.0
-"""How long the user may take to unlock the keyring."""
+"""Seconds that the user has for unlocking the keyring."""
 _SERVICE = "kimi-tui"
 _MAX_TOLD_BYTES = 65_536
 _SHOWN_CHARS = 40
@@ -39,21 +39,21 @@ else:
 os.write(out, json.dumps(told).encode()[:65536])
 os._exit(0)
 """
-"""In a process of its own, without this terminal: backends ask there, print, hang and end the program."""
+"""The program of a process of its own, without this terminal: backends ask in a terminal, print, hang and end their process."""
 
 
 def real_key(api_key: str) -> str:
-    """The key that the configuration means. Blocks, also on a keyring that asks for a password: for a thread.
+    """Return the key that the configuration means. It blocks, also while the keyring asks for a password, so call it in a thread.
 
     Raises:
-        ConfigError: it is in the keyring, and that does not give it.
+        ConfigError: the key is in the keyring, which does not return it.
     """
     if not api_key.startswith(PREFIX):
         return api_key
     name = api_key.removeprefix(PREFIX)
     shown = one_line(name[:_SHOWN_CHARS])
     where = f'api_key = "{PREFIX}{shown}"'
-    told = _told(name)
+    told = _answer_of_process(name)
     if "missing" in told:
         raise ConfigError(
             f"{where}: the package keyring is not installed; pip install 'kimi-tui[keyring]' does it"
@@ -70,7 +70,7 @@ def real_key(api_key: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """What a backend finds the keyring and itself by, and none of the keys that other programs are given."""
+    """Return the variables with which a backend finds itself and the keyring, without the keys of other programs."""
     from kimi_tui.tools.programs import trusted_path
 
     return {**desktop_environment(os.environ), "PATH": trusted_path(os.environ)} | {
@@ -80,8 +80,8 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _told(name: str) -> dict[str, Any]:
-    """What the process says of a key; nothing where it does not end in time, or says anything else."""
+def _answer_of_process(name: str) -> dict[str, Any]:
+    """Return the answer of the process about a key; nothing if it does not end in time, or prints anything else."""
     with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
         said = run_helper(
             [sys.executable, "-P", "-c", _ASK, _SERVICE, name],

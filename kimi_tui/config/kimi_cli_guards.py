@@ -1,6 +1,6 @@
-"""Names what kimi-cli's configuration asks for and this program does not run: hooks, MCP servers and services.
+"""Names the parts of kimi-cli's configuration that this program does not run: hooks, MCP servers and services.
 
-A hook may be a guard (one of `PreToolUse` can refuse a command). Somebody who relies on it has to be told at each start that it
+A hook may be a guard (one of `PreToolUse` can refuse a command). A user who relies on it must be told at each start that it
 guards nothing here.
 """
 
@@ -21,7 +21,7 @@ _LONGEST_EVENT = 30
 
 
 def not_run_notice(config_file: Path) -> str:
-    """One notice on all that is not run; empty where there is nothing of it. Reads files.
+    """Return one notice about everything that is not run; empty if there is nothing. It reads files.
 
     Args:
         config_file: this program's own configuration, which may have come from kimi-cli.

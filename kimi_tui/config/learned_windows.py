@@ -1,4 +1,4 @@
-"""The sizes of windows that servers told, kept for the gauge of the next start, which shows them until the server answers again.
+"""The sizes of windows that servers reported, stored for the gauge of the next start, which shows them until the server answers again.
 
 The gauge marks them as estimates: the server may have been started with another window since.
 """
@@ -17,24 +17,24 @@ from kimi_tui.filesystem import Storage, read_regular
 _FILE = "windows.json"
 _MAX_BYTES = 1 << 20
 _MOST = 500
-"""Models; the one that was noted first is forgotten first."""
+"""The largest number of models; the oldest entry is removed first."""
 _MOST_TOKENS = 1_000_000_000
 
 
 def window_before(folder: Path, base_url: str, model: str) -> int | None:
-    """The window that a model had at the last start, in tokens; None where that is not known. Reads a file.
+    """Return the window of a model at the last start, in tokens; None if it is unknown. It reads a file.
 
     Args:
         folder: the program's data folder.
-        base_url: of its server.
-        model: its id there.
+        base_url: the base URL of the model's server.
+        model: the model's id at the server.
     """
-    return _read(folder).get(_key(base_url, model))
+    return _stored_windows(folder).get(_key(base_url, model))
 
 
 def note_window(folder: Path, base_url: str, model: str, window: int) -> None:
-    """Keep what `window_before` gives. A disk that refuses is no trouble: the server is asked at each start."""
-    found = _read(folder)
+    """Store the window for `window_before`. An error of the disk is ignored, as the server is asked at each start."""
+    found = _stored_windows(folder)
     key = _key(base_url, model)
     if found.get(key) == window:
         return
@@ -46,11 +46,11 @@ def note_window(folder: Path, base_url: str, model: str, window: int) -> None:
 
 
 def _key(base_url: str, model: str) -> str:
-    """A digest, for a base URL may hold a password."""
+    """Return a digest as the key, because a base URL may contain a password."""
     return sha256(f"{base_url} {model}".encode(errors="replace")).hexdigest()[:32]
 
 
-def _read(folder: Path) -> dict[str, int]:
+def _stored_windows(folder: Path) -> dict[str, int]:
     try:
         found: object = json.loads(read_regular(folder / _FILE, _MAX_BYTES))
     except (OSError, ValueError, RecursionError):

@@ -1,8 +1,8 @@
 """Chooses the model, its server and its API key from configuration file, environment and command line.
 
 A key is sent only to its own server: a stored one to its provider's origin, `KIMI_API_KEY` and `OPENAI_API_KEY` to the
-servers of their families. For a server without a key the user is asked, unless it runs on this machine. A model may be
-chosen for one work folder alone (`FolderModel`). A key in the system's keyring is read when it is needed: `config.keyring`.
+servers of their families. For a server without a key the user is asked, unless it runs on this machine. A model may be chosen
+for one work folder alone (`FolderModel`). `config.keyring` reads a key in the system's keyring when it is needed.
 """
 
 import json
@@ -60,7 +60,7 @@ class Overrides(NamedTuple):
 
 
 class ModelChoice(NamedTuple):
-    """The model to use. `model` is empty where the server is to be asked for its models; `remarks` are notices for the user."""
+    """The model to use. `model` is empty if the server must be asked for its models; `remarks` are notices for the user."""
 
     provider: str
     base_url: str
@@ -76,7 +76,7 @@ class ModelChoice(NamedTuple):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What is never shown and never logged."""
+        """The texts that are never shown and never logged."""
         return (self.api_key, *self.headers.values())
 
     def __repr__(self) -> str:
@@ -93,14 +93,15 @@ class NeedsChoice(NamedTuple):
 def choose_model(
     config: Config, overrides: Overrides, environ: Mapping[str, str]
 ) -> ModelChoice | NeedsChoice:
-    """The model that file, environment and command line agree on.
+    """Choose the model from file, environment and command line.
 
     Raises:
         ConfigError: a value of the environment or the command line cannot be used.
     """
     wanted = overrides.model or environ.get("KIMI_MODEL_NAME") or ""
-    named = _named(config, overrides.model) or (
-        _named(config, environ.get("KIMI_MODEL_NAME")) or config.models.get(config.default_model)
+    named = _model_named(config, overrides.model) or (
+        _model_named(config, environ.get("KIMI_MODEL_NAME"))
+        or config.models.get(config.default_model)
     )
     stored = config.providers.get(named.provider) if named else None
     family = _family(stored, environ, configured=named is not None)
@@ -117,7 +118,7 @@ def choose_model(
     if wanted and not (model and wanted in (model.name, model.model)):
         model = None
     name = model.model if model else wanted or _default_model(provider)
-    thinking = config.thinking
+    thinking = config.default_thinking
     if overrides.thinking is not None:
         thinking = "on" if overrides.thinking else "off"
     return ModelChoice(
@@ -138,7 +139,7 @@ def choose_model(
 def _remarks(
     used: str, overrides: Overrides, family: Family | None, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """A line where the base URL in use is not the one that was given."""
+    """Return a line for each base URL that was given but is not used."""
     source, given = "--base-url", overrides.base_url or ""
     if not given and family is not None:
         source, given = family.url_variable, environ.get(family.url_variable, "")
@@ -148,11 +149,11 @@ def _remarks(
 
 
 def provider_type(base_url: str) -> str:
-    """The `type` that kimi-cli would write for this server."""
+    """Return the `type` that kimi-cli would write for this server."""
     return "kimi" if origin_of(base_url) in KIMI.origins else "openai_legacy"
 
 
-def _named(config: Config, name: str | None) -> ModelConfig | None:
+def _model_named(config: Config, name: str | None) -> ModelConfig | None:
     if not name:
         return None
     if name in config.models:
@@ -167,8 +168,9 @@ def _named(config: Config, name: str | None) -> ModelConfig | None:
 def _family(
     stored: ProviderConfig | None, environ: Mapping[str, str], *, configured: bool
 ) -> Family | None:
-    """Whose variables count. Ours always do; OpenAI's, which many shells have set for other programs, only where they
-    fit what is configured or where nothing is."""
+    """Return the family whose variables count. This program's own always count; OpenAI's, which many shells set for other
+    programs, count only if they fit the configuration or if there is none.
+    """
     if environ.get(KIMI.key_variable) or environ.get(KIMI.url_variable):
         return KIMI
     url = environ.get(OPENAI.url_variable)
@@ -185,7 +187,7 @@ def _family(
 def _provider(
     stored: ProviderConfig | None, family: Family | None, environ: Mapping[str, str]
 ) -> ProviderConfig | None:
-    """The provider after the environment has had its say."""
+    """Return the provider after applying the environment."""
     if family is None:
         return stored
     key = environ.get(family.key_variable, "").strip()
@@ -212,7 +214,7 @@ def _elsewhere(
     family: Family | None,
     environ: Mapping[str, str],
 ) -> ProviderConfig:
-    """The provider that `--base-url` names, with the key that belongs there and no other."""
+    """Return the provider that `--base-url` names, with the key that belongs to it and no other."""
     url = _checked_url(base_url, "--base-url")
     there = origin_of(url)
     if provider is not None and origin_of(provider.base_url) == there:
@@ -255,31 +257,33 @@ def _checked_url(url: str, source: str) -> str:
     return url
 
 
-# -- the model that was chosen for one work folder, and how much it thinks there: a small file for each folder, in the app's data
-# folder. It names a model of the configuration, or none, so it holds no key, and nothing in the work folder has a say in it.
+# -- the model and the thinking of one work folder -----------------------------------------------------
+# Each folder has a small file in the app's data folder. It names a model of the configuration, or none, so it holds no key, and
+# nothing in the work folder can change it.
 
 _MAX_BYTES = 4_096
 _LONGEST_THINKING = 16
 
 
 class FolderModel(NamedTuple):
-    """The model that a work folder remembers, by its name in the configuration, and its thinking; each empty for the default."""
+    """The model that a work folder remembers, by its name in the configuration, and its thinking; each is empty for the default."""
 
     model: str
     thinking: str = ""
 
 
 def in_folder(config: Config, here: FolderModel | None) -> Config:
-    """The configuration as it holds in a folder for which `here` was chosen."""
+    """Return the configuration for a folder for which `here` was chosen."""
     if here is None or (here.model and here.model not in config.models):
         return config
     return config._replace(
-        default_model=here.model or config.default_model, thinking=here.thinking or config.thinking
+        default_model=here.model or config.default_model,
+        default_thinking=here.thinking or config.default_thinking,
     )
 
 
 def read_folder_model(work_dir: Path) -> FolderModel | None:
-    """What was chosen for the folder; None for nothing, or nothing that can be read. Fast enough for before the first paint."""
+    """Read the choice for a folder; None if there is none, or none that can be read. Fast enough for before the first paint."""
     try:
         return _folder_model(work_dir)
     except (OSError, ValueError, RecursionError):
@@ -287,7 +291,7 @@ def read_folder_model(work_dir: Path) -> FolderModel | None:
 
 
 def folder_model_trouble(work_dir: Path) -> str:
-    """Why what was chosen for the folder cannot be read, in a sentence; empty where it can, or nothing was chosen."""
+    """Say in one sentence why the choice for a folder cannot be read; empty if it can, or if there is none."""
     try:
         _folder_model(work_dir)
     except (OSError, ValueError, RecursionError) as error:
@@ -300,7 +304,7 @@ def folder_model_trouble(work_dir: Path) -> str:
 def _folder_model(work_dir: Path) -> FolderModel | None:
     folder = data_dir() / "models"
     if not folder.is_dir():
-        return None  # what follows takes imports, and few have chosen a model for a folder
+        return None  # the rest needs imports, and few folders have a choice
     try:
         data = read_regular(_file(folder, work_dir), _MAX_BYTES)
     except FileNotFoundError:
@@ -314,10 +318,10 @@ def _folder_model(work_dir: Path) -> FolderModel | None:
 
 
 def keep_folder_model(work_dir: Path, chosen: FolderModel | None) -> None:
-    """Keep what was chosen for the folder, or forget it. Blocks on the disk: for a thread.
+    """Store the choice for a folder, or delete it. It blocks on the disk, so call it in a thread.
 
     Raises:
-        OSError: the disk refused; what was kept before is as it was.
+        OSError: the disk refused; the earlier choice is unchanged.
     """
     path = _file(data_dir() / "models", work_dir)
     if chosen is None:
@@ -325,16 +329,16 @@ def keep_folder_model(work_dir: Path, chosen: FolderModel | None) -> None:
             path.unlink()
         return
     make_private(path.parent)
-    # The folder is there for whoever looks into the file.
+    # The entry `folder` is only for people who read the file.
     table = {"folder": str(work_dir), **chosen._asdict()}
     Storage().replace_file(path, json.dumps(table).encode(), shared=True)
 
 
 def keep_folder_thinking(work_dir: Path, thinking: str) -> None:
-    """Keep how much the model thinks in the folder, whichever that is there. Blocks on the disk: for a thread.
+    """Store the thinking for a folder, whichever model it uses. It blocks on the disk, so call it in a thread.
 
     Raises:
-        OSError: the disk refused; what was kept before is as it was.
+        OSError: the disk refused; the earlier choice is unchanged.
     """
     here = (read_folder_model(work_dir) or FolderModel(""))._replace(thinking=thinking)
     keep_folder_model(work_dir, here if any(here) else None)

@@ -1,20 +1,17 @@
-"""Every key of `config.toml` in words: what it means, what it takes, its default, and from when on a change of it holds.
+"""Every key of `config.toml` as the settings screen and docs/configuration.md show it, from the declarations in `settings`.
 
-The settings screen and docs/configuration.md are made of this table; models and providers have names of the user's own and
-are chosen with `/model`.
+Models and providers have names of the user's own and are chosen with `/model`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, cast
 
-from kimi_tui.config.file import GLYPHS, KEYS_SENT, NOTIFY_WAYS, START_MODES, TABLES, THEMES
+from kimi_tui.config.checks import Check, Kind
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import SETTINGS, Config, Holds, Setting
 
-Kind = Literal["flag", "choice", "number", "text", "list", "key"]
-Holds = Literal["now", "session", "start"]
 Value = bool | int | float | str | tuple[str, ...] | None
 
 HOLDS: Mapping[Holds, str] = {
@@ -24,122 +21,23 @@ HOLDS: Mapping[Holds, str] = {
 }
 
 
-class Setting(NamedTuple):
-    """A key of the configuration.
-
-    Attributes:
-        key: its dotted name in the file (`loop_control.max_steps_per_turn`).
-        meaning: a sentence.
-        kind: what it takes.
-        choices: the values of a `choice`, in the order in which they are offered.
-        holds: from when on a change of it holds.
-    """
-
-    key: str
-    meaning: str
-    kind: Kind
-    choices: tuple[str, ...] = ()
-    holds: Holds = "session"
-
-    @property
-    def section(self) -> str:
-        """The table in which it stands; empty for the top of the file."""
-        return self.key.rpartition(".")[0]
-
-    @property
-    def name(self) -> str:
-        """Its name in that table."""
-        return self.key.rpartition(".")[2]
-
-    @property
-    def action(self) -> str:
-        """The action of a key, by its name in `[keys]`."""
-        return self.key.partition(".")[2]
-
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting("default_model", "The model to begin with, by its name in [models].", "text", (), "start"),
-    Setting(
-        "default_thinking",
-        "How much the model thinks before it answers: on, off, or an effort that it takes, as low or high.",
-        "text",
-        (),
-        "start",
-    ),
-    Setting("mode", "What is asked at the start.", "choice", START_MODES, "start"),
-    Setting("theme", "The colours; auto is dark or light, as the terminal is.", "choice", THEMES, "now"),
-    Setting("glyphs", "The signs on the screen: Unicode's, or ASCII's where a font lacks them.", "choice", GLYPHS, "start"),
-    Setting("reduced_motion", "Nothing on the screen moves by itself.", "flag", (), "now"),
-    Setting("titles", "Whether the model names a session after its first turn, in one small call.", "flag"),
-    Setting("hints", "Whether a short hint comes when something happens for the first time; each comes once.", "flag", (), "now"),
-    Setting("stream_timeout_s", "Seconds without a piece of an answer that has begun after which you are asked whether to wait on.", "number", (), "start"),
-    Setting(
-        "first_answer_timeout_s",
-        "Seconds for which the first piece of an answer is waited for before you are asked; 0 for 1800, and for no limit at this machine and in its network.",
-        "number",
-        (),
-        "start",
-    ),
-    Setting("loop_control.max_steps_per_turn", "Steps after which a turn stops and asks.", "number"),
-    Setting("loop_control.max_retries_per_step", "How often a call that failed is made again.", "number"),
-    Setting("loop_control.reserved_context_size", "Tokens of the window that are kept free for the answer.", "number"),
-    Setting("loop_control.compaction_trigger_ratio", "The share of the window from which on the conversation is compacted by itself.", "number"),
-    Setting("loop_control.compaction", "How: simple is the one there is.", "text"),
-    Setting("loop_control.patience", "Seconds for which an overloaded or lost server is waited out; 0 for a few attempts.", "number"),
-    Setting("loop_control.same_call_limit", "Same calls in a row, with the same result, after which you are asked how the turn goes on; 0 for never.", "number"),
-    Setting("loop_control.same_dmail_limit", "D-Mails in a row without a new tool result after which you are asked how the turn goes on; 0 for never.", "number"),
-    Setting("dmail.enabled", "Whether the agent may write to its past self.", "flag"),
-    Setting("dmail.nudge_tokens", "Tokens of a tool's result from which on it is reminded of that; 0 for never.", "number"),
-    Setting("dmail.review", "Whether you read each D-Mail before it goes.", "flag"),
-    Setting("sandbox.enabled", "Whether commands and searches run in a sandbox, where the machine can hold one.", "flag", (), "start"),
-    Setting("sandbox.writable", "Folders outside the work folder that commands can really change; caches of package managers have private layers without this.", "list"),
-    Setting("sandbox.readable", "Files and folders of the home folder that commands may read besides toolchains, caches and settings.", "list"),
-    Setting("sandbox.network", "Whether they may use the network.", "flag"),
-    Setting(
-        "secrets.send",
-        "What is done about a result that has what looks like a key: mark it on its card, or ask too before it goes to the model.",
-        "choice",
-        KEYS_SENT,
-    ),
-    Setting("notify.asking", "Whether you are told when the agent asks while the terminal has no focus.", "flag", (), "start"),
-    Setting("notify.finished", "Whether you are told when a turn ends while the terminal has no focus.", "flag", (), "start"),
-    Setting("notify.how", "By which means of the terminal.", "choice", NOTIFY_WAYS, "start"),
-    Setting("prompt.vim", "Whether the prompt has the keys of vim: Esc leads from writing to commands.", "flag", (), "now"),
-    Setting("mouse.capture", "Whether the program takes the mouse; else selecting is the terminal's.", "flag", (), "start"),
-)  # fmt: skip
-"""All but the keys, in the order of the file."""
-
-
 def settings() -> Iterator[Setting]:
-    """All settings, the keys of each action last."""
-    yield from SETTINGS
-    for action in DEFAULT_KEYS:
-        yield Setting(f"keys.{action}", "", "key", (), "start")
-
-
-_TABLES = {"loop_control": "loop"}
-_FIELDS = {"default_thinking": "thinking"}
+    """Yield all settings, in the order of the file; those of `[keys]` last."""
+    yield from SETTINGS.values()
+    for action, keys in DEFAULT_KEYS.items():
+        yield Setting(keys, Check("key", str), holds="start", key=f"keys.{action}")
 
 
 def value_of(config: Config, setting: Setting) -> Value:
-    """What a configuration says of a setting, its default where the file says nothing."""
-    if setting.kind == "key":
-        return config.keys.get(setting.action, DEFAULT_KEYS[setting.action])
-    table = (
-        getattr(config, _TABLES.get(setting.section, setting.section))
-        if setting.section
-        else config
-    )
-    return cast(Value, getattr(table, _FIELDS.get(setting.key, setting.name)))
-
-
-def default_of(setting: Setting) -> Value:
-    """Its value where the file says nothing."""
-    return value_of(Config(), setting)
+    """Return the value of a setting in a configuration."""
+    if setting.check.kind == "key":
+        return config.keys.get(setting.action, setting.default)
+    table = getattr(config, setting.section) if setting.section else config
+    return cast(Value, getattr(table, setting.name))
 
 
 def in_words(value: Value) -> str:
-    """A value for people; empty for one that nothing says."""
+    """Return a value in words; empty for one that is not set."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
@@ -148,29 +46,27 @@ def in_words(value: Value) -> str:
 
 
 def parsed(setting: Setting, text: str) -> Any:
-    """The TOML value of a text that the user entered for a setting; None for an empty one, which means the default.
+    """Return the TOML value of a text that the user entered for a setting; None for an empty text, which means the default.
 
     Raises:
-        ValueError: it is nothing that the setting takes.
+        ValueError: the text is no valid value of the setting.
     """
     text = text.strip()
     if not text:
         return None
     value = _value(setting, text)
-    table, _, name = setting.key.rpartition(".")
-    if check := TABLES.get(table, {}).get(name):
-        check(value)
+    setting.check.read(value)
     return value
 
 
 def _value(setting: Setting, text: str) -> Any:
-    if setting.kind == "flag":
+    if setting.check.kind == "flag":
         return text == "on"
-    if setting.kind == "list":
+    if setting.check.kind == "list":
         return [
             part for line in text.split("\n") for one in line.split(",") if (part := one.strip())
         ]
-    if setting.kind == "number":
+    if setting.check.kind == "number":
         plain = text.replace(",", "").replace("_", "")
         try:
             return int(plain) if plain.lstrip("+-").isdigit() else float(plain)
@@ -180,7 +76,7 @@ def _value(setting: Setting, text: str) -> Any:
 
 
 def page() -> str:
-    """The table as a page of Markdown."""
+    """Return the table as a page of Markdown."""
     rows = [
         "# Configuration",
         "",
@@ -195,13 +91,13 @@ def page() -> str:
         "```",
     ]
     section = None
-    for setting in SETTINGS:
+    for setting in SETTINGS.values():
         if setting.section != section:
             section = setting.section
             rows += ["", f"## [{section}]" if section else "## Top of the file", ""]
             rows += ["| key | default | takes | holds | meaning |", "|---|---|---|---|---|"]
-        default = _in_toml(default_of(setting))
-        takes = ", ".join(f"`{one}`" for one in setting.choices) or _TAKES[setting.kind]
+        default = _in_toml(setting.default)
+        takes = ", ".join(f"`{one}`" for one in setting.check.choices) or _TAKES[setting.check.kind]
         rows.append(
             f"| `{setting.name}` | {f'`{default}`' if default else ''} | {takes} | {HOLDS[setting.holds]} | {setting.meaning} |"
         )

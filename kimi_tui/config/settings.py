@@ -1,4 +1,6 @@
-"""The configuration as plain values, with the defaults of every setting.
+"""The configuration as plain values. A setting is declared once, at its field: its type and default, the check of its value
+(`checks`), its meaning, and the time at which a change takes effect. The reader of the file, the settings screen and
+docs/configuration.md use these declarations (`declared`, `TABLES`).
 
 They are named tuples because they are made before the first paint: a frozen dataclass takes seven times as long to define.
 """
@@ -6,10 +8,113 @@ They are named tuples because they are made before the first paint: a frozen dat
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+
+from kimi_tui.config.checks import (
+    CURRENCY,
+    FLAG,
+    PROVIDER_TYPE,
+    STRIPPED,
+    TEXT,
+    TEXTS,
+    THINKING,
+    URL,
+    Check,
+    number,
+    one_of,
+    whole,
+)
 
 LEAST_WINDOW = 1_024
 """Tokens. Not even the short system prompt and an answer would fit into a smaller window."""
+AUTO = "auto"
+"""The theme that is dark or light as the terminal is."""
+THEMES = tuple(
+    f"{AUTO} dark light 16 atom-one-dark atom-one-light catppuccin-frappe catppuccin-latte catppuccin-macchiato "
+    "catppuccin-mocha dracula flexoki gruvbox monokai nord rose-pine rose-pine-dawn rose-pine-moon solarized-dark "
+    "solarized-light tokyo-night".split()
+)
+"""Our themes, and those of Textual, whose names are needed before Textual is imported."""
+Holds = Literal["now", "session", "start"]
+T = TypeVar("T")
+
+
+class Setting:
+    """A key of the configuration.
+
+    Args:
+        default: its value if the file does not have the key.
+        check: the check of its value.
+        meaning: a sentence; empty for a key that has no row on the settings screen.
+        holds: the time at which a change takes effect.
+        former_name: a former name, which is still read.
+        key: its dotted name in the file (`loop_control.max_steps_per_turn`).
+    """
+
+    __slots__ = ("check", "default", "former_name", "holds", "key", "meaning")
+
+    def __init__(
+        self,
+        default: Any,
+        check: Check,
+        meaning: str = "",
+        holds: Holds = "session",
+        *,
+        former_name: str = "",
+        key: str = "",
+    ) -> None:
+        self.default = default
+        self.check = check
+        self.meaning = meaning
+        self.holds: Holds = holds
+        self.former_name = former_name
+        self.key = key
+
+    @property
+    def section(self) -> str:
+        """The table of the key; empty for the top of the file."""
+        return self.key.rpartition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The name of the key in its table."""
+        return self.key.rpartition(".")[2]
+
+    @property
+    def action(self) -> str:
+        """The action of a key binding, by its name in `[keys]`."""
+        return self.key.partition(".")[2]
+
+
+NEEDED: Any = object()
+"""The default of a field without one."""
+_DECLARED: dict[type, dict[str, Setting]] = {}
+
+
+def setting(
+    default: T, check: Check, meaning: str = "", holds: Holds = "session", *, former_name: str = ""
+) -> T:
+    """Declare a field of a `table` as a setting, instead of its default. See `Setting`."""
+    return cast(T, Setting(default, check, meaning, holds, former_name=former_name))
+
+
+def table(kind: type[T]) -> type[T]:
+    """Set the defaults of a named tuple's fields to those of its settings."""
+    named: Any = kind
+    fields: dict[str, Any] = named._field_defaults
+    settings = {name: one for name, one in fields.items() if isinstance(one, Setting)}
+    defaults = {name: one.default for name, one in settings.items()}
+    named._field_defaults = {
+        name: one for name, one in (fields | defaults).items() if one is not NEEDED
+    }
+    named.__new__.__defaults__ = (*named._field_defaults.values(),)
+    _DECLARED[kind] = settings
+    return kind
+
+
+def declared(kind: type) -> Mapping[str, Setting]:
+    """Return the settings among the fields of a table, by field name."""
+    return _DECLARED[kind]
 
 
 class ConfigError(Exception):
@@ -17,140 +122,274 @@ class ConfigError(Exception):
 
 
 def why_not_saved(error: ConfigError | OSError) -> str:
-    """Why the configuration could not be written, in words: the system's without its number and the file beside it."""
+    """Say why the configuration could not be written: the system's reason without its number, and the file."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
+@table
 class ProviderConfig(NamedTuple):
-    """A server and what belongs to it alone: `api_key` and the values of `headers` are never shown and never logged."""
+    """A server with its own values: `api_key` and the values of `headers` are never shown and never logged."""
 
     name: str
-    base_url: str
-    api_key: str = ""
-    type: str = "openai_legacy"
-    dialect: str | None = None
+    base_url: str = setting(NEEDED, URL)
+    api_key: str = setting("", STRIPPED)
+    type: str = setting("openai_legacy", PROVIDER_TYPE)
+    dialect: str | None = setting(None, TEXT)
     headers: Mapping[str, str] = MappingProxyType({})
 
     def __repr__(self) -> str:
         return f"ProviderConfig({self.name!r}, {self.base_url!r})"
 
 
+_PRICE = number(0, 1_000_000)
+
+
+@table
 class ModelPrices(NamedTuple):
-    """What a million tokens cost. `cached_input` is for input that the server still had from an earlier call."""
+    """The price of a million tokens. `cached_input` is for input that the server had cached from an earlier call."""
 
-    input: float
-    cached_input: float
-    output: float
-    currency: str = "$"
+    input: float = setting(NEEDED, _PRICE)
+    cached_input: float = setting(NEEDED, _PRICE)
+    output: float = setting(NEEDED, _PRICE)
+    currency: str = setting("$", CURRENCY)
 
 
+@table
 class ModelConfig(NamedTuple):
-    """A model under a name of the user's own. `max_context_size`, `prices` and `lean` are None where nobody said them.
+    """A model under a name of the user's own. `max_context_size`, `prices` and `lean` are None if they are not configured.
 
-    `lean` is whether the model is sent a short system prompt and few tools.
+    With `lean` the model gets a short system prompt and few tools.
     """
 
     name: str
-    provider: str
-    model: str
-    max_context_size: int | None = None
-    capabilities: tuple[str, ...] = ()
+    provider: str = setting(NEEDED, TEXT)
+    model: str = setting(NEEDED, TEXT)
+    max_context_size: int | None = setting(None, whole(LEAST_WINDOW, 100_000_000))
+    capabilities: tuple[str, ...] = setting((), TEXTS)
     prices: ModelPrices | None = None
-    lean: bool | None = None
+    lean: bool | None = setting(None, FLAG)
 
 
+@table
 class LoopControl(NamedTuple):
-    """The limits of the agent's loop, under kimi-cli's names; `patience` is for how many seconds an overload is waited out.
-    After so many same calls or D-Mails in a row the user is asked; 0 for never."""
+    """The limits of the agent's loop, under kimi-cli's names."""
 
-    max_steps_per_turn: int = 1000
-    max_retries_per_step: int = 3
-    reserved_context_size: int = 50_000
-    compaction_trigger_ratio: float = 0.85
-    compaction: str = "simple"
-    patience: float = 600.0
-    same_call_limit: int = 3
-    same_dmail_limit: int = 3
+    max_steps_per_turn: int = setting(
+        1000,
+        whole(1, 1_000_000),
+        "Steps after which a turn stops and asks.",
+        former_name="max_steps_per_run",
+    )
+    max_retries_per_step: int = setting(
+        3, whole(1, 100), "How often a call that failed is made again."
+    )
+    reserved_context_size: int = setting(
+        50_000, whole(0, 100_000_000), "Tokens of the window that are kept free for the answer."
+    )
+    compaction_trigger_ratio: float = setting(
+        0.85,
+        number(0.1, 1.0),
+        "The share of the window from which on the conversation is compacted by itself.",
+    )
+    compaction: str = setting("simple", STRIPPED, "How: simple is the one there is.")
+    patience: float = setting(
+        600.0,
+        number(0, 86_400),
+        "Seconds for which an overloaded or lost server is waited out; 0 for a few attempts.",
+    )
+    same_call_limit: int = setting(
+        3,
+        whole(0, 1_000),
+        "Same calls in a row, with the same result, after which you are asked how the turn goes on; 0 for never.",
+    )
+    same_dmail_limit: int = setting(
+        3,
+        whole(0, 1_000),
+        "D-Mails in a row without a new tool result after which you are asked how the turn goes on; 0 for never.",
+    )
 
 
+@table
 class DMailConfig(NamedTuple):
-    """Whether the agent may send D-Mails, and the size of a tool result from which on it is reminded of them."""
+    """Whether the agent may send D-Mails, and the review of them."""
 
-    enabled: bool = True
-    nudge_tokens: int = 10_000
-    review: bool = False
+    enabled: bool = setting(True, FLAG, "Whether the agent may write to its past self.")
+    nudge_tokens: int = setting(
+        10_000,
+        whole(0, 100_000_000),
+        "Tokens of a tool's result from which on it is reminded of that; 0 for never.",
+    )
+    review: bool = setting(False, FLAG, "Whether you read each D-Mail before it goes.")
 
 
+@table
 class SandboxConfig(NamedTuple):
-    """The sandbox of commands: whether there is one, what they really change besides the work folder, what more of the
-    home folder they may read, and whether the network may be used."""
+    """The sandbox of commands."""
 
-    enabled: bool = True
-    writable: tuple[str, ...] = ()
-    readable: tuple[str, ...] = ()
-    network: bool = False
+    enabled: bool = setting(
+        True,
+        FLAG,
+        "Whether commands and searches run in a sandbox, where the machine can hold one.",
+        "start",
+    )
+    writable: tuple[str, ...] = setting(
+        (),
+        TEXTS,
+        "Folders outside the work folder that commands can really change; "
+        "caches of package managers have private layers without this.",
+    )
+    readable: tuple[str, ...] = setting(
+        (),
+        TEXTS,
+        "Files and folders of the home folder that commands may read besides toolchains, caches and settings.",
+    )
+    network: bool = setting(False, FLAG, "Whether they may use the network.")
 
 
+@table
 class SecretsConfig(NamedTuple):
-    """What happens when a tool result holds something like a key: `mark` shows it on the card, `ask` also asks first."""
+    """The handling of a tool result with something like a key."""
 
-    send: str = "mark"
+    send: str = setting(
+        "mark",
+        one_of(("mark", "ask")),
+        "What is done about a result that has what looks like a key: mark it on its card, "
+        "or ask too before it goes to the model.",
+    )
 
 
+@table
 class NotifyConfig(NamedTuple):
-    """When and how the terminal notifies the user who looks elsewhere."""
+    """When and how the terminal notifies the user whose window is in the background."""
 
-    asking: bool = True
-    finished: bool = False
-    how: str = "auto"
+    asking: bool = setting(
+        True,
+        FLAG,
+        "Whether you are told when the agent asks while the terminal has no focus.",
+        "start",
+    )
+    finished: bool = setting(
+        False,
+        FLAG,
+        "Whether you are told when a turn ends while the terminal has no focus.",
+        "start",
+    )
+    how: str = setting(
+        AUTO,
+        one_of((AUTO, "bell", "osc9", "osc777", "osc99", "off")),
+        "By which means of the terminal.",
+        "start",
+    )
 
 
-class MouseConfig(NamedTuple):
-    """Whether the program captures the mouse; if not, the terminal selects text by itself."""
-
-    capture: bool = True
-
-
+@table
 class PromptConfig(NamedTuple):
-    """How the prompt is written in."""
+    """The editing of the prompt."""
 
-    vim: bool = False
+    vim: bool = setting(
+        False,
+        FLAG,
+        "Whether the prompt has the keys of vim: Esc leads from writing to commands.",
+        "now",
+    )
 
 
+@table
+class MouseConfig(NamedTuple):
+    """The use of the mouse."""
+
+    capture: bool = setting(
+        True,
+        FLAG,
+        "Whether the program takes the mouse; else selecting is the terminal's.",
+        "start",
+    )
+
+
+@table
 class Config(NamedTuple):
-    """Everything the file says. `notices` name what in it was not understood; `source` is the file, if there was one."""
+    """The contents of the file; the tables have their names there.
 
-    default_model: str = ""
-    models: Mapping[str, ModelConfig] = MappingProxyType({})
-    providers: Mapping[str, ProviderConfig] = MappingProxyType({})
-    loop: LoopControl = LoopControl()
+    `notices` name the keys that were not understood; `source` is the file, if there was one.
+    """
+
+    default_model: str = setting(
+        "", TEXT, "The model to begin with, by its name in [models].", "start"
+    )
+    default_thinking: str = setting(
+        "",
+        THINKING,
+        "How much the model thinks before it answers: on, off, or an effort that it takes, as low or high.",
+        "start",
+    )
+    # The mode that allows everything must be chosen at each start.
+    mode: str = setting(
+        "", one_of(("plan", "ask", "edits", "sandboxed")), "What is asked at the start.", "start"
+    )
+    theme: str = setting(
+        AUTO, one_of(THEMES), "The colours; auto is dark or light, as the terminal is.", "now"
+    )
+    glyphs: str = setting(
+        "unicode",
+        one_of(("unicode", "ascii")),
+        "The signs on the screen: Unicode's, or ASCII's where a font lacks them.",
+        "start",
+    )
+    reduced_motion: bool = setting(False, FLAG, "Nothing on the screen moves by itself.", "now")
+    titles: bool = setting(
+        True, FLAG, "Whether the model names a session after its first turn, in one small call."
+    )
+    hints: bool = setting(
+        True,
+        FLAG,
+        "Whether a short hint comes when something happens for the first time; each comes once.",
+        "now",
+    )
+    stream_timeout_s: float = setting(
+        120.0,
+        number(1, 3600),
+        "Seconds without a piece of an answer that has begun after which you are asked whether to wait on.",
+        "start",
+    )
+    first_answer_timeout_s: float = setting(
+        0.0,
+        number(0, 86_400),
+        "Seconds for which the first piece of an answer is waited for before you are asked; "
+        "0 for 1800, and for no limit at this machine and in its network.",
+        "start",
+    )
+    loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
     sandbox: SandboxConfig = SandboxConfig()
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
-    mouse: MouseConfig = MouseConfig()
     prompt: PromptConfig = PromptConfig()
-    mode: str = ""
-    """What is asked at the start; empty where the file does not say."""
+    mouse: MouseConfig = MouseConfig()
+    models: Mapping[str, ModelConfig] = MappingProxyType({})
+    providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     keys: Mapping[str, str] = MappingProxyType({})
-    theme: str = "auto"
-    glyphs: str = "unicode"
-    reduced_motion: bool = False
-    titles: bool = True
-    """Whether the model names a session after its first turn."""
-    hints: bool = True
-    """Whether a hint comes when something happens for the first time."""
-    thinking: str = ""
-    """`on`, `off` or an effort; empty where the file does not say."""
-    stream_timeout_s: float = 120.0
-    first_answer_timeout_s: float = 0.0
-    """Seconds; 0 for 1,800, and for no limit in the same network."""
     source: Path | None = None
     notices: tuple[str, ...] = ()
 
     @property
     def prices(self) -> dict[str, ModelPrices]:
-        """The prices by the name that a server knows the model by; where two entries name one, the default's count."""
+        """The prices by the server's name of a model; if two entries name one model, the default's count."""
         default = self.models.get(self.default_model)
         entries = [*self.models.values(), *([default] if default is not None else [])]
         return {one.model: one.prices for one in entries if one.prices is not None}
+
+
+TABLES: Mapping[str, Any] = {
+    name: type(default)
+    for name, default in Config._field_defaults.items()
+    if type(default) in _DECLARED
+}
+"""The tables of the file whose keys are settings, by name; the top of the file is `Config` itself."""
+SETTINGS: Mapping[str, Setting] = {
+    f"{place}.{name}".lstrip("."): one
+    for place, kind in (("", Config), *TABLES.items())
+    for name, one in declared(kind).items()
+}
+"""All settings by key, except the keys of actions, in the order of the file."""
+for _key, _setting in SETTINGS.items():
+    _setting.key = _key

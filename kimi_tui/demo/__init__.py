@@ -1,9 +1,9 @@
 """The demo: a temporary folder with a small project, the scripted model that works on it, and suggested messages.
 
-Only the model is scripted (`story.toml`); the files are real. The project is a CSV importer with a bug. Its sources lie beside
-this module as `.txt` files; the long log and the samples are made here, always the same. At the end the folder is removed. What
-the agent's tools wrote is known from the session's record; a file that changed besides is the user's own, and then the folder
-stays.
+Only the model is scripted (`story.toml`); the files are real. The project is a CSV importer with a bug. Its sources lie
+beside this module as `.txt` files; the long log and the samples are made here, always the same. At the end the folder is
+removed. The session's record lists the files that the agent's tools wrote; if another file changed, it is the user's own, and
+the folder stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, TurnE
 
 LOG_ROWS = 4_200
 BAD_ROW = 412
-"""The one row of the log that says something; well within what one read of the file shows."""
+"""The only interesting row of the log; it is well within the part that one read of the file shows."""
 SAMPLE_ROWS = 560
 PLACE_ROWS = 300
 
@@ -34,13 +34,13 @@ _CITIES = ("London", "Arlington", "Austin", "Boston", "Stanford", "Peru", "Wilms
 _GOODS = ("lamp", "chair", "desk", "shelf", "clock", "rug", "vase")
 LEFT_BY_PYTHON = frozenset({"__pycache__", ".pytest_cache"})
 SLACK_S = 2.0
-"""The clock of a file system is not that of the record."""
+"""Seconds by which the file system's clock may differ from that of the record."""
 
 
 class Suggestions:
-    """Follows the user through a list of messages, also when they rewind or say something of their own.
+    """Follows the user through a list of messages, even when they rewind or send a message of their own.
 
-    A message is offered again until its turn is done: one that was stopped or refused has not told its part of the story.
+    A message is offered again until its turn is done, as a stopped or refused one has not told its part of the story.
     """
 
     def __init__(self, messages: Sequence[str]) -> None:
@@ -51,20 +51,20 @@ class Suggestions:
 
     @property
     def next(self) -> str:
-        """What to offer now; empty when the list is at its end."""
+        """The message to offer now; empty at the end of the list."""
         return self._messages[self._next] if self._next < len(self._messages) else ""
 
     def said(self, text: str) -> None:
-        """Note what the user sent. Sending an earlier message of the demo again goes on from there."""
+        """Note a message that the user sent. Sending an earlier message of the demo again continues from there."""
         if text.strip() in self._messages:
             self._next = self._messages.index(text.strip())
             self._running, self._stopped = True, False
         elif self._stopped:
-            # In place of going on: what was stopped will not be done by this.
+            # The user sent another message instead of continuing, so the end of this turn does not complete the stopped one.
             self._running = False
 
     def ended(self, *, is_done: bool) -> None:
-        """Note that the agent stopped. One that was interrupted may still go on with the same message."""
+        """Note that the agent stopped. An interrupted turn may continue with the same message."""
         self._stopped = not is_done
         if is_done and self._running:
             self._next += 1
@@ -73,10 +73,10 @@ class Suggestions:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """Everything that the demo has in place of a user's own: the rest is the product as it is.
+    """The parts of the demo that replace the user's own; everything else is the real product.
 
-    `work_dir` is what the agent works on, `data_dir` where the session is kept: both lie in one temporary `folder`, which
-    was written until `made_at` (seconds since 1970, as its files tell it).
+    `work_dir` is the agent's work folder, `data_dir` the folder of the session: both are in one temporary `folder`, whose
+    newest file was written at `made_at` (seconds since 1970, by the file system's clock).
     """
 
     folder: Path
@@ -87,13 +87,13 @@ class Demo:
     suggestions: Suggestions
 
     def leave(self, clean: bool) -> str:
-        """Take the folder away. Reads and writes files: call it in a thread, when the session is closed.
+        """Remove the folder. It reads and writes files, so call it in a thread when the session is closed.
 
         Args:
-            clean: the program ended as it should; else the folder stays, for whoever looks into what happened.
+            clean: whether the program ended normally; if not, the folder stays for an investigation.
 
         Returns:
-            where it is, as a sentence, if it stays.
+            a sentence about the place of the folder, if it stays.
         """
         if clean and remove_project(self.folder, self.work_dir, self.data_dir, self.made_at):
             return ""
@@ -101,10 +101,10 @@ class Demo:
 
 
 def prepare(speed: float = 1.0) -> Demo:
-    """Write the project and load the story. Reads and writes files: call it in a thread.
+    """Write the project and load the story. It reads and writes files, so call it in a thread.
 
     Args:
-        speed: how many times faster the model speaks.
+        speed: the factor by which the model answers faster.
 
     Raises:
         OSError: the temporary folder cannot be written.
@@ -135,7 +135,7 @@ def write_project(folder: Path) -> None:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    # What Python leaves behind is no work of the agent's, and would be counted as such.
+    # Python's cache files are not the agent's work, but would be counted as such.
     (folder / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
     samples = folder / "samples"
     samples.mkdir(exist_ok=True)
@@ -185,16 +185,16 @@ def _places() -> Iterator[str]:
 
 
 def remove_project(folder: Path, work_dir: Path, data_dir: Path, made_at: float) -> bool:
-    """Remove the folder of the demo, with what was made in it.
+    """Remove the folder of the demo, with everything created in it.
 
     Args:
-        folder: holds all of the demo.
-        work_dir: what the agent worked on.
-        data_dir: where its sessions are kept.
-        made_at: when the newest file in `work_dir` was written before anyone worked on it, by its file system.
+        folder: the folder of the whole demo.
+        work_dir: the agent's work folder.
+        data_dir: the folder of its sessions.
+        made_at: the time of the newest file in `work_dir` before anyone worked on it, by the file system's clock.
 
     Returns:
-        False where it stays, because something in it is not the demo's or cannot be removed.
+        False if it stays, because a file in it is not the demo's or cannot be removed.
     """
     try:
         if has_own_files(work_dir, data_dir, made_at):
@@ -206,19 +206,19 @@ def remove_project(folder: Path, work_dir: Path, data_dir: Path, made_at: float)
 
 
 def newest_change(folder: Path) -> float:
-    """When the last of the files in a folder was written, by the clock of its file system.
+    """Return the time of the newest file in a folder, by the clock of its file system.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the folder cannot be read.
     """
     return max(path.lstat().st_mtime for path in folder.rglob("*"))
 
 
 def has_own_files(work_dir: Path, data_dir: Path, made_at: float) -> bool:
-    """Whether a file changed that no tool of the agent changed, or changed again after the agent was done.
+    """Return whether a file changed that no tool of the agent changed, or changed again after the agent was done.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: a folder cannot be read.
     """
     by_agent: set[str] = set()
     done_at = made_at
@@ -244,7 +244,7 @@ def has_own_files(work_dir: Path, data_dir: Path, made_at: float) -> bool:
 
 
 def _records(data_dir: Path) -> Iterator[EventRecord]:
-    """All that the sessions told; lines that cannot be read are passed over."""
+    """Yield all events of the sessions; unreadable lines are ignored."""
     for file in sorted(data_dir.glob("sessions/*/*/wire.jsonl")):
         decoder = Decoder()
         for number, line in enumerate(file.read_bytes().splitlines(), 1):

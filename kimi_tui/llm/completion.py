@@ -1,7 +1,7 @@
 """One whole answer of a model: its stream collected into a message, with its usage; failed attempts are repeated.
 
-`complete` is the one way to ask a model. It fills a `Collector`, which a caller that may be interrupted passes in, so that
-what was streamed until then can be stored.
+`stream_answer` is the one way to ask a model; a failed attempt that is repeated is an item among those of the answer. It fills a
+`Collector`; a caller that may be interrupted passes its own in, so that it can store what was streamed until then.
 
 Retried failures: a 429, 503 or 529 (and a server that cannot be reached, if it has answered before) for
 `RetryPolicy.patience_s` seconds; every other temporary failure for a number of attempts. `Retry-After` is respected in both
@@ -15,11 +15,11 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.llm import tokens
@@ -57,18 +57,12 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 
-if TYPE_CHECKING:
-    from tenacity import AsyncRetrying, RetryCallState
-
 _log = logging.getLogger(__name__)
 
 _REASONING = 2_048
 """Tokens that a model may spend on reasoning before an answer of one line."""
 _CHARS_OF_TOKEN = 8
 """More characters than a token has on average in any language."""
-
-OnOverdue = Callable[[Overdue], Coroutine[Any, Any, bool]]
-"""Decides whether an answer that is overdue is waited on."""
 
 
 @dataclass(slots=True)
@@ -80,7 +74,7 @@ class _DetailDraft:
     _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def continues(self, entry: Mapping[str, Any]) -> bool:
-        """Whether the entry continues this one: it has the same type and index, and no other id."""
+        """Return whether the entry continues this one: it has the same type and index, and no other id."""
         known = self._fields
         return (
             known.get("type") == entry.get("type")
@@ -100,7 +94,7 @@ class _DetailDraft:
                 self._fields[key] = value
 
     def whole(self) -> dict[str, Any]:
-        """The complete entry, to be stored and sent back."""
+        """Return the complete entry, to be stored and sent back."""
         joined = {key: "".join(self._texts[key]) for key in self._texts}
         return lenient_json.text_only(
             {
@@ -211,7 +205,7 @@ class Collector:
         return await asyncio.to_thread(make) if len(self._calls) > MANY else make()
 
     def message(self, interrupted: bool = False) -> Message | None:
-        """The message so far, or None if there is nothing to store.
+        """Return the message so far, or None if there is nothing to store.
 
         Args:
             interrupted: the stream was stopped; the message is marked, and calls with incomplete arguments are dropped.
@@ -288,8 +282,11 @@ class RetryPolicy:
     patience_s: float = 0.0
 
 
+AnswerItem = StreamItem | RetryNotice | Completion
+
+
 def is_retryable(error: BaseException) -> bool:
-    """Whether a failure may be temporary, so that the same request is worth repeating."""
+    """Return whether a failure may be temporary, so that the same request is worth repeating."""
     if isinstance(error, APIStatusError):
         return error.retryable and not isinstance(error, ContextOverflowError)
     if isinstance(error, AnswerOverdueError):
@@ -303,7 +300,7 @@ _OVERLOAD = frozenset({429, 503, 529})
 
 
 def is_overload(error: BaseException, *, known: bool = True) -> bool:
-    """Whether a failure is an overload (429, 503, 529, or a code with that word) or, of a `known` server, a lost connection."""
+    """Return whether a failure is an overload (429, 503, 529, or a code with that word) or, of a `known` server, a lost connection."""
     if isinstance(error, APIStatusError):
         return is_retryable(error) and (error.status in _OVERLOAD or "overloaded" in error.code)
     is_lost = isinstance(error, APIConnectionError | APITimeoutError)
@@ -311,65 +308,76 @@ def is_overload(error: BaseException, *, known: bool = True) -> bool:
 
 
 class Retries:
-    """The failed attempts of one model call, and the rest of its retry policy.
+    """Decides after each failed attempt of one model call whether and when the next one is made.
 
     Args:
         policy: the number of attempts, and the waits between them.
-        model: the name of the model, for the log.
         known: whether the server has answered before. A server that never did is not waited for if it cannot be reached.
-        on_retry: called before each wait, and again with `wait_s` 0 where the wait is cut short.
-        retry_now: setting it cuts a wait short.
+
+    Attributes:
+        notice: what the last call of `after` returned; None before the first failure.
     """
 
-    def __init__(
-        self,
-        policy: RetryPolicy,
-        model: str,
-        known: bool,
-        on_retry: Callable[[RetryNotice], None],
-        retry_now: asyncio.Event | None,
-    ) -> None:
+    def __init__(self, policy: RetryPolicy, known: bool) -> None:
         self._policy = policy
-        self._model = model
         self._known = known
-        self._on_retry = on_retry
-        self._retry_now = retry_now or asyncio.Event()
-        self._notice: RetryNotice | None = None
         self._n_overloads = 0
         self._n_others = 0
         self._until = 0.0
+        self.notice: RetryNotice | None = None
 
-    def attempts(self) -> AsyncRetrying:
-        """Return the attempts of the call, to be iterated with `async for`; the last error is raised unchanged."""
-        from tenacity import AsyncRetrying, retry_if_exception
+    def after(self, error: LLMError, n_failed: int) -> RetryNotice:
+        """Return the next attempt and the wait before it: doubled with each failure, at least what the server asked for.
 
-        return AsyncRetrying(
-            retry=retry_if_exception(self._may_help),
-            wait=self._wait_s,
-            stop=self._are_over,
-            before_sleep=self._announce,
-            sleep=self._wait,
-            reraise=True,
-        )
+        An attempt that the user asked for has no wait and is not counted.
 
-    def final_error(self, error: APIStatusError) -> APIStatusError:
-        """Return the error to raise for the last failure: unchanged, or not retryable and with the wait as its advice if the
-        server asks for too long a wait.
+        Args:
+            error: the failure of the last attempt.
+            n_failed: the number of failed attempts.
+
+        Raises:
+            LLMError: no further attempt is made. It is `error`, or if the server asks for too long a wait the same failure,
+                not retryable and with the wait as its advice.
         """
-        if not self._is_wait_too_long(error):
-            return error
-        wait = _duration(error.retry_after_s or 0.0)
-        return APIStatusError(
-            error.message,
-            status=error.status,
-            code=error.code,
-            request_id=error.request_id,
-            retry_after_s=error.retry_after_s,
-            retryable=False,
-            advice=f"It asks to wait {wait}; go on after that, or choose another model.",
+        policy = self._policy
+        if not is_retryable(error):
+            raise error
+        left_s = self._left_s(error)
+        status = error if isinstance(error, APIStatusError) else None
+        asked_for_s = (status and status.retry_after_s) or 0.0
+        if status and asked_for_s > (policy.longest_wait_s if left_s is None else left_s):
+            raise _not_now(status, asked_for_s) from None
+        wait_s = 0.0
+        if not isinstance(error, AnswerOverdueError):
+            if left_s is None:
+                self._n_others += 1
+                n, most_s, is_over = (
+                    self._n_others,
+                    policy.max_s,
+                    self._n_others >= policy.max_attempts,
+                )
+            else:
+                self._n_overloads += 1
+                n, most_s, is_over = (
+                    self._n_overloads,
+                    min(policy.longest_wait_s, left_s),
+                    left_s <= 0,
+                )
+            if is_over:
+                raise error
+            grown_s = policy.initial_s * 2.0 ** min(n - 1, 60)
+            wait_s = max(min(most_s, grown_s), asked_for_s) + random.uniform(0.0, policy.jitter_s)
+        self.notice = RetryNotice(
+            attempt=n_failed + 1,
+            max_attempts=policy.max_attempts,
+            wait_s=wait_s,
+            reason=error.message,
+            status=status.status if status else None,
+            left_s=left_s or 0.0,
         )
+        return self.notice
 
-    def _left_s(self, error: BaseException) -> float | None:
+    def _left_s(self, error: LLMError) -> float | None:
         """Return the seconds for which an overload is waited out from now on, counted from the first overload; None for any
         other failure.
         """
@@ -379,81 +387,18 @@ class Retries:
         self._until = self._until or now + self._policy.patience_s
         return max(0.0, self._until - now)
 
-    def _may_help(self, error: BaseException) -> bool:
-        """Whether to repeat the call: the failure is temporary, and the server does not ask for too long a wait."""
-        return is_retryable(error) and not self._is_wait_too_long(error)
 
-    def _wait_s(self, state: RetryCallState) -> float:
-        """Seconds to wait before the next attempt: doubled with each failure, at least what the server asked for.
-
-        The wait is 0 if the user asked for the attempt; such an attempt is not counted.
-        """
-        error, policy = _failure(state), self._policy
-        if isinstance(error, AnswerOverdueError):
-            return 0.0
-        left_s = self._left_s(error)
-        if left_s is not None:
-            self._n_overloads += 1
-            n, most_s = self._n_overloads, min(policy.longest_wait_s, left_s)
-        else:
-            self._n_others += 1
-            n, most_s = self._n_others, policy.max_s
-        grown = policy.initial_s * 2.0 ** min(n - 1, 60)
-        asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
-        return max(min(most_s, grown), asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
-
-    def _are_over(self, state: RetryCallState) -> bool:
-        """Whether the policy allows no further attempt. tenacity asks this after `_wait_s`, which counts the failures."""
-        error = _failure(state)
-        if isinstance(error, AnswerOverdueError):
-            return False
-        left_s = self._left_s(error)
-        return self._n_others >= self._policy.max_attempts if left_s is None else left_s <= 0
-
-    def _announce(self, state: RetryCallState) -> None:
-        """Log the failure and report it with the wait before the next attempt."""
-        error = _failure(state)
-        self._notice = notice = RetryNotice(
-            attempt=state.attempt_number + 1,
-            max_attempts=self._policy.max_attempts,
-            wait_s=state.upcoming_sleep,
-            reason=error.message,
-            status=error.status if isinstance(error, APIStatusError) else None,
-            left_s=self._left_s(error) or 0.0,
-        )
-        _log.warning(
-            "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
-            self._model,
-            notice.status or type(error).__name__,
-            error.message,
-            notice.attempt,
-            notice.max_attempts,
-            notice.wait_s,
-        )
-        self._on_retry(notice)
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait so many seconds, or until `retry_now` is set."""
-        self._retry_now.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._retry_now.wait()
-            if self._notice is not None:
-                self._on_retry(replace(self._notice, wait_s=0.0))
-
-    def _is_wait_too_long(self, error: BaseException) -> bool:
-        """Whether the server asks for a longer wait than the policy allows."""
-        if not isinstance(error, APIStatusError) or not error.retryable:
-            return False
-        left_s = self._left_s(error)
-        most_s = self._policy.longest_wait_s if left_s is None else left_s
-        return (error.retry_after_s or 0.0) > most_s
-
-
-def _failure(state: RetryCallState) -> LLMError:
-    outcome = state.outcome
-    error = outcome.exception() if outcome is not None else None
-    return error if isinstance(error, LLMError) else LLMError("The call failed.")
+def _not_now(error: APIStatusError, wait_s: float) -> APIStatusError:
+    """Return the error of a server that asks for a longer wait than the policy allows."""
+    return APIStatusError(
+        error.message,
+        status=error.status,
+        code=error.code,
+        request_id=error.request_id,
+        retry_after_s=error.retry_after_s,
+        retryable=False,
+        advice=f"It asks to wait {_duration(wait_s)}; go on after that, or choose another model.",
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -464,20 +409,17 @@ def _duration(seconds: float) -> str:
     return f"{round(seconds / 3_600)} h"
 
 
-async def complete(
+async def stream_answer(
     provider: ChatProvider,
     system: str,
     tools: Sequence[ToolSpec],
     history: Sequence[Message],
+    collector: Collector | None = None,
     *,
-    on_item: Callable[[StreamItem], None],
-    on_retry: Callable[[RetryNotice], None] = lambda notice: None,
     policy: RetryPolicy = RetryPolicy(),
     retry_now: asyncio.Event | None = None,
-    collector: Collector | None = None,
     known: bool = True,
-    on_overdue: OnOverdue | None = None,
-) -> Completion:
+) -> AsyncGenerator[AnswerItem]:
     """Call the model, and retry after failures that may be temporary.
 
     Args:
@@ -485,67 +427,92 @@ async def complete(
         system: the system prompt.
         tools: the tools it may call.
         history: the stored messages.
-        on_item: called with every item as it comes; a call of `on_retry` discards all items before it.
-        on_retry: called before each wait, and again with `wait_s` 0 when one is cut short.
-        policy: number of attempts, and the waits between them.
-        retry_now: setting it ends a wait at once.
         collector: collects the items of the running attempt; after a cancellation it holds the items until then. It is empty
             between attempts.
+        policy: number of attempts, and the waits between them.
+        retry_now: setting it ends a wait at once.
         known: the server has answered before. A server that never did most likely has another address, so a failed connection
             to it is not waited out.
-        on_overdue: decides whether an overdue answer is awaited further or asked for again; cancelled if the answer comes
-            meanwhile. Without it an overdue answer fails the call.
+
+    Yields:
+        the items as they come; a `RetryNotice` before each wait, and again with `wait_s` 0 when one is cut short: it discards
+        all items before it; the `Completion` at the end.
 
     Raises:
         LLMError: the last attempt failed, or the failure is one that a retry does not help.
         asyncio.CancelledError: cancelled; the connection is closed.
     """
+    from tenacity import AsyncRetrying, TryAgain, retry_if_exception_type
+
     info = provider.info
     answer = collector or Collector(info.provider, info.model)
-
-    def forget(notice: RetryNotice) -> None:
-        answer.clear()  # forget the failed attempt before the listener is called, as it may read the collector
-        on_retry(notice)
-
-    retries = Retries(policy, info.model, known, forget, retry_now)
-    try:
-        async for attempt in retries.attempts():
-            with attempt:
-                return await _ask_once(
-                    provider, system, tools, history, answer, on_item, on_overdue
+    hurry = retry_now or asyncio.Event()
+    retries = Retries(policy, known)
+    async for attempt in AsyncRetrying(
+        retry=retry_if_exception_type(TryAgain),
+        wait=lambda _: retries.notice.wait_s if retries.notice else 0.0,
+        sleep=partial(_wait, hurry),
+    ):
+        with attempt:
+            if retries.notice is not None and hurry.is_set():
+                yield replace(retries.notice, wait_s=0.0)
+            try:
+                async with contextlib.aclosing(provider.generate(system, tools, history)) as items:
+                    async for item in items:
+                        answer.add(item)
+                        # Empty reasoning is stored, but there is nothing to show of it.
+                        if not (isinstance(item, ThinkDelta) and not item.text):
+                            yield item
+                yield await _completion(answer, system, tools, history)
+            except LLMError as error:
+                notice = retries.after(error, attempt.retry_state.attempt_number)
+                _log.warning(
+                    "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
+                    info.model,
+                    notice.status or type(error).__name__,
+                    notice.reason,
+                    notice.attempt,
+                    notice.max_attempts,
+                    notice.wait_s,
                 )
-    except APIStatusError as error:
-        final = retries.final_error(error)
-        if final is not error:
-            raise final from None
-        raise
-    raise AssertionError  # the loop returns or raises
+                # Before the notice is seen, as its reader may look into the collector.
+                answer.clear()
+                yield notice
+                raise TryAgain from error
 
 
-async def _ask_once(
-    provider: ChatProvider,
-    system: str,
-    tools: Sequence[ToolSpec],
-    history: Sequence[Message],
-    answer: Collector,
-    on_item: Callable[[StreamItem], None],
-    on_overdue: OnOverdue | None,
+async def _wait(hurry: asyncio.Event, seconds: float) -> None:
+    """Wait so many seconds, or until the event is set."""
+    hurry.clear()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await hurry.wait()
+
+
+async def complete(
+    answer: AsyncGenerator[AnswerItem], show: Callable[[AnswerItem], object] = lambda item: None
 ) -> Completion:
-    stream = provider.generate(system, tools, history)
-    try:
-        async for item in stream:
-            if isinstance(item, Overdue):
-                if on_overdue is not None:
-                    item.decision = asyncio.create_task(on_overdue(item), name="overdue")
-                continue
-            answer.add(item)
-            # Empty reasoning is stored, but there is nothing to show of it.
-            if not (isinstance(item, ThinkDelta) and not item.text):
-                on_item(item)
-    finally:
-        # A generator that is merely dropped keeps its connection until it is garbage-collected.
-        if hasattr(stream, "aclose"):
-            await cast("AsyncGenerator[StreamItem, None]", stream).aclose()
+    """Read an answer to its end, and show each item as it comes.
+
+    Raises:
+        LLMError: it failed.
+    """
+    async with contextlib.aclosing(answer) as items:
+        async for item in items:
+            if isinstance(item, Completion):
+                return item
+            show(item)
+    raise AssertionError  # an answer ends with its completion, or raises
+
+
+async def _completion(
+    answer: Collector, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+) -> Completion:
+    """Return the collected answer of a stream that has ended.
+
+    Raises:
+        LLMError: it is incomplete or empty.
+    """
     finish = answer.finish
     if finish is None:
         raise APIStreamError("The answer broke off before its end.")
@@ -605,10 +572,7 @@ async def _line(
     info = provider.info
     answer = Collector(info.provider, info.model)
     line, n_chars = "", 0
-    stream = cast(
-        "AsyncGenerator[StreamItem]",
-        provider.generate(system, (), (question,), most_tokens=most_tokens),
-    )
+    stream = provider.generate(system, (), (question,), most_tokens=most_tokens)
     async with contextlib.aclosing(stream):
         async for item in stream:
             answer.add(item)
@@ -632,7 +596,7 @@ async def _usage(
     history: Sequence[Message],
     message: Message,
 ) -> Usage:
-    """The usage of one call, with estimates in the place of figures that the server did not send or sent as zero.
+    """Return the usage of one call, with estimates in the place of figures that the server did not send or sent as zero.
 
     Args:
         reported: the server's usage; None if it sent none.

@@ -153,7 +153,7 @@ def thinking_in_words(model: str, thinks: bool, effort: str, taken: tuple[str, .
 
 
 def _names_effort(sent: dict[str, Any], effort: str) -> bool:
-    """Whether one of the fields, or a field inside them, has this effort as its value."""
+    """Return whether one of the fields, or a field inside them, has this effort as its value."""
     return any(
         value == effort or effort in lenient_json.mapping(value).values() for value in sent.values()
     )

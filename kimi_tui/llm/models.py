@@ -65,7 +65,7 @@ class _JsonClient:
         model: str = "",
         timeout_s: float | None = None,
     ) -> Any:
-        """The JSON at `url`, by GET or (with a body) POST.
+        """Return the JSON at `url`, by GET or (with a body) POST.
 
         Raises:
             LLMError: unreachable, refused, or not JSON.
@@ -85,7 +85,7 @@ class _JsonClient:
                 )
                 response = await self._client.send(request, stream=True)
                 try:
-                    raw, is_whole = await _read(response)
+                    raw, is_whole = await _bounded_body(response)
                 finally:
                     await response.aclose()
         except (httpx2.TimeoutException, TimeoutError) as error:
@@ -136,7 +136,7 @@ def _parsed(raw: bytes) -> Any:
     return lenient_json.text_only(value) if lenient_json.can_have_halves(raw) else value
 
 
-async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
+async def _bounded_body(response: httpx2.Response) -> tuple[bytes, bool]:
     """Read the body up to the largest size of a small answer; return it, and whether it is complete."""
     pieces: list[bytes] = []
     size = 0
@@ -291,7 +291,7 @@ async def _listed_models(client: _JsonClient, base_url: str, timeout_s: float) -
 
 
 def _has_no_model_list(error: LLMError) -> bool:
-    """Whether the server answered, but has no list of models at this URL."""
+    """Return whether the server answered, but has no list of models at this URL."""
     return isinstance(error, APIStatusError) and error.status in NO_LIST_STATUSES
 
 
@@ -374,7 +374,7 @@ async def local_servers_until_ready() -> AsyncGenerator[list[LocalServer]]:
 
 
 def _is_loading(error: LLMError) -> bool:
-    """Whether the server runs but is not ready yet, as llama.cpp answers on every path."""
+    """Return whether the server runs but is not ready yet, as llama.cpp answers on every path."""
     busy = isinstance(error, APIStatusError) and error.status == 503
     return busy and "loading" in error.message.lower()
 
@@ -466,7 +466,7 @@ _LONGEST_NAME = 500
 
 
 def _chats(name: str, entry: Mapping[str, Any]) -> bool:
-    """Whether the model has text as input and output: by its entry in the list, else by its name."""
+    """Return whether the model has text as input and output: by its entry in the list, else by its name."""
     stated = lenient_json.mapping(entry.get("capabilities"))
     if isinstance(stated.get("completion_chat"), bool):
         return bool(stated["completion_chat"])
@@ -859,5 +859,5 @@ _SEEING = re.compile(
 
 
 def known_to_see(model: str) -> bool:
-    """Whether a model with this name accepts images."""
+    """Return whether a model with this name accepts images."""
     return bool(_SEEING.match(model.rsplit("/", 1)[-1].lower()))

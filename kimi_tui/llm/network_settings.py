@@ -180,7 +180,7 @@ def _proxy(variable: str, value: str, host: str) -> EnvironmentProxy:
 
 
 def _is_excepted(base_url: str, no_proxy: str) -> bool:
-    """Whether `NO_PROXY` names this server: by its name, a domain above it, its address, a network, or `*`.
+    """Return whether `NO_PROXY` names this server: by its name, a domain above it, its address, a network, or `*`.
 
     An entry may have a port, and a dot or `*.` in front of a domain.
     """

@@ -358,7 +358,7 @@ class _Writer:
 
 
 def _is_aside(message: Message) -> bool:
-    """Whether the program wrote this message, and not the user with the same text."""
+    """Return whether the program wrote this message, and not the user with the same text."""
     if (message.model_extra or {}).get("by") == "person":
         return False
     text = message.text.strip()
@@ -570,7 +570,7 @@ def _said_chars(message: Message) -> int:
 
 
 def _sent_tools(tools: Sequence[ToolSpec], dialect: Dialect) -> list[dict[str, Any]]:
-    """The `tools` of a request."""
+    """Return the `tools` of a request."""
     return [
         {
             "type": "function",

@@ -49,7 +49,7 @@ import asyncio
 import json
 import re
 import tomllib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -163,7 +163,7 @@ class ScriptedAnswer(_Strict):
     error_after: int = Field(default=0, ge=0)
 
     def fits(self, said: str) -> bool:
-        """Whether the text since the last answer contains one of `when`."""
+        """Return whether the text since the last answer contains one of `when`."""
         wanted = [self.when] if isinstance(self.when, str) else self.when or []
         return any(text.lower() in said.lower() for text in wanted)
 
@@ -237,7 +237,7 @@ class ScriptedProvider(ChatProvider):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem]:
         """Yield the next answer of the script; see `ChatProvider.generate`."""
         said = _since_last_answer(history)
         answer = self._choose(said)
@@ -253,7 +253,7 @@ class ScriptedProvider(ChatProvider):
             await self._sleep(1 / rate if rate else 0.0)
         if answer.error is not None:
             raise answer.error.raised()
-        output = sum(tokens.estimate(_text_of(item)) for item in items)
+        output = sum(tokens.estimate(_streamed_text(item)) for item in items)
         yield usage if answer.usage is not None else Usage(usage.input, output or 1, usage.cached)
         yield Finished(answer.finish or ("tool_calls" if answer.calls else "stop"))
 
@@ -374,7 +374,7 @@ def _pieces(text: str) -> list[str]:
     return _PIECES.findall(text)
 
 
-def _text_of(item: StreamItem) -> str:
+def _streamed_text(item: StreamItem) -> str:
     match item:
         case TextDelta(text):
             return text

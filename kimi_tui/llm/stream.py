@@ -176,7 +176,7 @@ class ThinkTags:
         self._in_code = False
 
     def takes(self, words: str) -> bool:
-        """Whether a text contains no tag and no beginning of one. Such a text need not be fed."""
+        """Return whether a text contains no tag and no beginning of one. Such a text need not be fed."""
         if self.state == "text":
             return True
         if self.state != "open" or self._held or "think>" in words or _half_tag(words):
@@ -603,7 +603,7 @@ def _index_of(choice: Any) -> int:
 
 
 def _is_answer(items: Iterable[StreamItem]) -> bool:
-    """Whether the items of an event include a piece of the answer."""
+    """Return whether the items of an event include a piece of the answer."""
     return any(not isinstance(item, PromptRead) for item in items)
 
 
@@ -820,7 +820,7 @@ class AnswerReader:
         kind = self._response.headers.get("content-type", "").split(";")[0].strip().lower()
         try:
             whole = kind == "application/json"
-            async with aclosing(self._whole() if whole else self._stream(kind)) as items:
+            async with aclosing(self._unstreamed_items() if whole else self._stream(kind)) as items:
                 async for item in items:
                     yield item
         except (httpx2.TimeoutException, WaitedTooLong) as error:
@@ -893,7 +893,7 @@ class AnswerReader:
         except TimeoutError:
             return None
 
-    async def _whole(self) -> AsyncGenerator[StreamItem]:
+    async def _unstreamed_items(self) -> AsyncGenerator[StreamItem]:
         """Yield the items of a response in one piece, from a server that does not stream or that reports an error with status 200."""
         pieces: list[bytes] = []
         size = 0

@@ -98,7 +98,7 @@ def estimate_request(system: str, tools: Sequence[ToolSpec], history: Sequence[M
 
 
 def is_counted(message: Message) -> bool:
-    """Whether this message was counted before, so that its estimate takes no time."""
+    """Return whether this message was counted before, so that its estimate takes no time."""
     known = _known.get(id(message))
     return known is not None and known[0]() is message
 

@@ -92,7 +92,7 @@ class Arguments:
 
     @staticmethod
     def can_begin(piece: str) -> bool:
-        """Whether a piece looks like the beginning of arguments."""
+        """Return whether a piece looks like the beginning of arguments."""
         return piece.lstrip().startswith("{")
 
     def feed(self, piece: str) -> str:
@@ -276,7 +276,7 @@ class _Namesakes:
         self._open.append(call)
 
     def can_be_one(self, call: _Call) -> bool:
-        """Whether a call has the id of one of these calls, or at most one of both has an id."""
+        """Return whether a call has the id of one of these calls, or at most one of both has an id."""
         return bool(self._ids) and (not call.id or "" in self._ids or call.id in self._ids)
 
     def open_ones(self, call: _Call) -> list[_Call]:
@@ -295,7 +295,7 @@ class _Namesakes:
         return alike.get(call.id) or alike.get("")
 
     def has_head(self, call: _Call) -> bool:
-        """Whether one of the calls has the id of a call without arguments or, if that has no id, its index."""
+        """Return whether one of the calls has the id of a call without arguments or, if that has no id, its index."""
         return call.id in self._ids if call.id else call.index in self._indexes
 
 
@@ -317,7 +317,7 @@ class ToolCallMerger:
         self._has_ended = False
 
     def all_complete(self) -> bool:
-        """Whether there are calls, and the arguments of each are a whole object."""
+        """Return whether there are calls, and the arguments of each are a whole object."""
         every = [call.arguments for call in self._calls if call.name]
         return bool(every) and all(
             bool(one.nothing) or lenient_json.is_object(one.whole) for one in every
@@ -333,7 +333,7 @@ class ToolCallMerger:
         text = json.dumps(raw) if isinstance(raw, dict | list) else lenient_json.text(raw)
         index = lenient_json.count(piece.get("index"))
         extra = lenient_json.text_only(lenient_json.mapping(piece.get("extra_content")))
-        find = self._named if name else self._nameless
+        find = self._call_of_named_piece if name else self._call_of_nameless_piece
         call = find(index, call_id, name, text)
         if call is None:
             if not (name or text or call_id or extra):
@@ -383,11 +383,13 @@ class ToolCallMerger:
         return None
 
     def _is_known(self, mine: Arguments) -> bool:
-        """Whether these are the arguments of a call that was given out."""
+        """Return whether these are the arguments of a call that was given out."""
         others = (one.arguments for one in self._calls if one.position >= 0)
         return bool(mine.whole) and any(mine.canonical == one.canonical for one in others)
 
-    def _nameless(self, index: int | None, call_id: str, name: str, text: str) -> _Call | None:
+    def _call_of_nameless_piece(
+        self, index: int | None, call_id: str, name: str, text: str
+    ) -> _Call | None:
         at, known = self._looked_up(index, call_id)
         if known is not None:
             return at if at is not None and at.id == call_id else known
@@ -414,7 +416,9 @@ class ToolCallMerger:
         )
         return last_open if is_other else at
 
-    def _named(self, index: int | None, call_id: str, name: str, text: str) -> _Call | None:
+    def _call_of_named_piece(
+        self, index: int | None, call_id: str, name: str, text: str
+    ) -> _Call | None:
         at, known = self._looked_up(index, call_id)
         if at is not None and not _are_two(call_id, at.id):
             return _continued(at, call_id, name, text)
@@ -453,7 +457,7 @@ class ToolCallMerger:
                 yield from call.added()
 
     def _is_one(self, call: _Call) -> bool | None:
-        """Whether this is a call of its own; None if that is not certain yet."""
+        """Return whether this is a call of its own; None if that is not certain yet."""
         mine = call.arguments
         if not call.name:
             # At the end of the stream the model is told about the broken call, unless it adds nothing new.

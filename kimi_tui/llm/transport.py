@@ -5,27 +5,25 @@ shown. `OpenAIClient` posts chat requests; the `openai` library does authenticat
 the library would add from the environment or about this machine are left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
-`preload`) half a second. Most of that time goes into types of requests and answers; `deferred_imports` executes those
-packages only when an attribute is first read. `importlib.util.LazyLoader` would execute them as soon as one of their modules
+`preload`) a third of a second, and three times that without `_defer`: packages of types of requests and answers are executed
+only when an attribute is first read from them. `importlib.util.LazyLoader` would execute them as soon as one of their modules
 is imported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
-import os
 import re
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import httpx2
 from h11 import SEND_BODY, Data, EndOfMessage
@@ -46,9 +44,6 @@ from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_ce
 from kimi_tui.llm.provider import NO_HEADERS, check_origin
 from kimi_tui.llm.waiting import WaitedTooLong
 
-if TYPE_CHECKING:
-    from openai import Omit
-
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
 CONNECT_S = 10.0
@@ -64,21 +59,13 @@ _SLICE_BYTES = 64 * 1024
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _CHUNK_END = b"\r\n"
 _NO_KEY = "none"
-_ABOUT_THE_MACHINE = (
-    "Lang",
-    "Package-Version",
-    "OS",
-    "Arch",
-    "Runtime",
-    "Runtime-Version",
-    "Async",
-)
 _SHAPES = (
     "openai.types",
     *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
 )
 """The library's types of requests and answers, which take an eighth of the memory and are not used here."""
 _importing = threading.Lock()
+_executing = threading.RLock()
 
 
 class RestrictedClient(httpx2.AsyncClient):
@@ -146,7 +133,7 @@ class RestrictedClient(httpx2.AsyncClient):
             request.stream = _Slices(request.content)
         response = await self._sent(request, **options)
         if response.status_code >= 300:
-            return await _cut(response)
+            return await _with_bounded_error(response)
         if not stream:
             await response.aread()
         return response
@@ -176,7 +163,7 @@ class _Slices(httpx2.AsyncByteStream):
             yield self._body[start : start + _SLICE_BYTES]
 
 
-async def _cut(response: httpx2.Response) -> httpx2.Response:
+async def _with_bounded_error(response: httpx2.Response) -> httpx2.Response:
     pieces: list[bytes] = []
     size = 0
     try:
@@ -316,9 +303,8 @@ class OpenAIClient:
     ) -> None:
         host = check_origin(base_url, api_key, headers)
         preload()
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, Omit
 
-        self._api_key = api_key
         # `waiting` limits the wait for an answer, at the place where it is read.
         http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None)
         self._proxy = http.proxy
@@ -327,15 +313,15 @@ class OpenAIClient:
         self._client = AsyncOpenAI(
             api_key=api_key or _NO_KEY,
             base_url=base_url,
-            # The library reads values that are not passed here from the environment.
-            organization="",
-            project="",
-            admin_api_key="",
-            webhook_secret="",
             max_retries=0,
             http_client=http,
-            default_headers={"User-Agent": USER_AGENT},
         )
+        # They hold against those that the library takes from the environment; `http` sends no other headers.
+        self._headers = {
+            "User-Agent": USER_AGENT,
+            "Accept": "text/event-stream, application/json",
+            "Authorization": f"Bearer {api_key}" if api_key else Omit(),
+        }
 
     async def post(self, body: bytes) -> httpx2.Response:
         """Return the response to one request: its body is an unread stream or, for a refusal, has been read.
@@ -352,7 +338,7 @@ class OpenAIClient:
                 content=body,
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
-                options={"headers": _request_headers(self._api_key)},
+                options={"headers": self._headers},
             )
             return cast("httpx2.Response", response)
         except openai.APITimeoutError as error:
@@ -367,23 +353,6 @@ class OpenAIClient:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-def _request_headers(api_key: str) -> dict[str, str | Omit]:
-    """Return the headers of a request, without those that the library adds about this machine or from its environment."""
-    from openai import Omit
-
-    # The library adds the headers in this variable to every request.
-    custom = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
-    headers: dict[str, str | Omit] = {
-        line.partition(":")[0].strip(): Omit() for line in custom if ":" in line
-    }
-    headers |= {f"X-Stainless-{name}": Omit() for name in _ABOUT_THE_MACHINE}
-    headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
-    headers["User-Agent"] = USER_AGENT
-    headers["Accept"] = "text/event-stream, application/json"
-    headers["Authorization"] = f"Bearer {api_key}" if api_key else Omit()
-    return headers
 
 
 class ChunkedBody:
@@ -435,76 +404,37 @@ cast("dict[str, Any]", READERS[SEND_BODY])["chunked"] = ChunkedBody
 
 
 def preload() -> None:
-    """Import everything that a request needs. It takes half a second of CPU: call it in a thread, after the first paint."""
+    """Import everything that a request needs. It takes a third of a second of CPU: call it in a thread, after the first paint."""
     with _importing:
-        # OPENAI_LOG makes the library write to the terminal on import, unless the log has a handler. The variable itself
-        # stays unchanged, as other threads may read the environment meanwhile.
-        root, silent = logging.getLogger(), logging.NullHandler()
-        root.addHandler(silent)
-        try:
-            import tenacity
+        import tenacity
 
-            with deferred_imports(*_SHAPES):
-                from openai import AsyncOpenAI
-        finally:
-            root.removeHandler(silent)
+        if "openai" not in sys.modules:
+            _defer(_SHAPES)
+        from openai import AsyncOpenAI
+
+        # OPENAI_LOG in the environment would have whole requests logged; the terminal is safe where the log was begun before.
         logging.getLogger("openai").setLevel(logging.WARNING)
         del tenacity, AsyncOpenAI
 
 
-@contextmanager
-def deferred_imports(*names: str) -> Generator[None]:
-    """Execute packages with these names, imported in this context, only when an attribute is first read from them."""
-    finder = _DeferredFinder(names)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+def _defer(packages: Sequence[str]) -> None:
+    """Have packages executed only when an attribute is first read from them; their modules can be imported before that."""
+    for name in packages:
+        parent = importlib.util.find_spec(name.rpartition(".")[0])
+        spec = parent and PathFinder.find_spec(name, parent.submodule_search_locations)
+        if spec is not None:
+            sys.modules[name] = module = importlib.util.module_from_spec(spec)
+            module.__class__ = _DeferredPackage
 
 
-class _DeferredFinder(MetaPathFinder):
-    """Finds packages as the path finder does, for `_DeferredLoader`."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the spec of the package, if it is one of those to be executed later."""
-        found = PathFinder.find_spec(fullname, path) if fullname in self._names else None
-        if found is not None and found.loader is not None:
-            found.loader = _DeferredLoader(found.loader)
-        return found
-
-
-class _DeferredLoader(Loader):
-    """Makes a module that is executed later by its own loader."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Create an empty module."""
-        return _DeferredModule(spec.name, self._loader)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module is executed when an attribute of it is read."""
-
-
-class _DeferredModule(ModuleType):
-    """A module that is executed when a missing attribute is read."""
-
-    def __init__(self, name: str, loader: Loader) -> None:
-        super().__init__(name)
-        self._loader: Loader | None = loader
-        self._running = threading.RLock()
+class _DeferredPackage(ModuleType):
+    """A package that is executed when an attribute is read that it does not have."""
 
     def __getattr__(self, name: str) -> object:
-        if not name.startswith("__"):
-            with self._running:
-                loader, self._loader = self._loader, None
-                if loader is not None:
-                    loader.exec_module(self)
+        spec = self.__spec__
+        if not name.startswith("__") and spec is not None and spec.loader is not None:
+            with _executing:
+                if spec.loader_state is None:
+                    spec.loader_state = "executed"
+                    spec.loader.exec_module(self)
         return super().__getattribute__(name)

@@ -29,7 +29,7 @@ _MEMORY_LEVEL = 6
 
 @dataclass(frozen=True, slots=True)
 class PackedText:
-    """A text in compressed form. `line_ends` counts its line ends."""
+    """A compressed text. `line_ends` is the number of its line ends."""
 
     _held: str | bytes = ""
     line_ends: int = 0
@@ -40,7 +40,7 @@ class PackedText:
         line_ends = text.count("\n")
         if len(text) < _WORTH_CHARS:
             return cls(text, line_ends)
-        # What was never text holds lone surrogates, and must come back as it was.
+        # Text from a damaged source may hold lone surrogates, which must survive the round trip.
         packer = zlib.compressobj(_QUICKLY, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL)
         held = packer.compress(text.encode("utf-8", "surrogatepass"))
         return cls(held + packer.flush(), line_ends)
@@ -66,23 +66,23 @@ LIVE_LINES = 200
 ToolState = Literal[
     "writing", "waiting", "running", "done", "failed", "stopped", "rejected", "unsent", "recalled"
 ]
-"""The state of a tool call. Of a D-Mail: `unsent` was not delivered at the end of its step; `recalled` was delivered, and an undo or jump
-made the line that it left live again."""
+"""The state of a tool call. Of a D-Mail: a D-Mail that is `unsent` was not delivered at the end of its step; one that is
+`recalled` was delivered, and an undo or jump made the line that it left live again.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Base of all blocks. `checkpoint` and `uid` are those of the checkpoint that it belongs to; None where there is none.
-
-    `number` is the index, after that checkpoint, of the message it belongs to, as pins name it.
-    `live` is false once a rewind to that checkpoint is not possible any more (it is before a compaction); `replaced` where a
-    summary of a part replaced it on the line itself: it is before that summary, and is dropped with it.
+    """Base of all blocks. `checkpoint` and `uid` are those of the checkpoint that it belongs to; None if there is none.
+    `number` is the index, after that checkpoint, of the message that it belongs to, as pins name it. `live` is false once a
+    rewind to that checkpoint is not possible any more (it is before a compaction); `replaced` is true if a summary of a part
+    replaced the block on the line itself: the block is before that summary, and is dropped with it.
     """
 
     title_row: ClassVar[int] = 0
     """The index of the row that is highlighted when the block is chosen."""
     is_users: ClassVar[bool] = False
-    """Whether it is a message of the user: a D-Mail does not drop it."""
+    """Whether the block is a message of the user, which a D-Mail does not drop."""
 
     key: int
     checkpoint: int | None = None
@@ -97,11 +97,11 @@ class Block:
 
     @property
     def is_past(self) -> bool:
-        """Whether a summary replaced it: it is not sent to the model any more."""
+        """Whether a summary replaced the block: it is not sent to the model any more."""
         return not self.live
 
     def touch(self) -> None:
-        """Raise the version, by which views notice that the block has changed."""
+        """Increment the version, so that views notice the change."""
         self.version += 1
 
 
@@ -114,8 +114,9 @@ def _values_of(kind: type[Block]) -> Callable[[Block], tuple[object, ...]]:
 
 
 def copied(block: _B, **changes: object) -> _B:
-    """A copy with these values replaced and a new version. `dataclasses.replace` takes twice as long, and a step may have
-    thousands of cards."""
+    """Return a copy with these values replaced and a new version. `dataclasses.replace` takes twice as long, and a step may
+    have thousands of cards.
+    """
     kind = type(block)
     copy = kind(*_values_of(kind)(block))  # pyright: ignore[reportArgumentType]
     for name, value in changes.items():
@@ -126,9 +127,9 @@ def copied(block: _B, **changes: object) -> _B:
 
 @dataclass(slots=True, eq=False)
 class UserBlock(Block):
-    """A message of the user. `steer` is its id where it was typed while the agent worked, `queued` is true until it was sent.
+    """A message of the user. `steer` is its id if it was typed while the agent worked; `queued` is true until it is sent.
 
-    `written` is the text as typed where emoji in it are displayed in a shorter form, else empty. `attached` has a text for each
+    `written` is the text as typed if emoji in it are displayed in a shorter form, else empty. `attached` has a text for each
     attached file that the message names.
     """
 
@@ -148,17 +149,19 @@ class UserBlock(Block):
 
     @property
     def is_past(self) -> bool:
-        """Whether a summary replaced it; false while it is queued, as it is still to be sent."""
+        """Whether a summary replaced the message; false while it is queued, as it is still to be sent."""
         return not (self.live or self.queued)
 
 
 PIECE = 4_096
-"""Characters, about, of the pieces that streamed text is kept in: joining all of it for every token would take quadratic time."""
+"""The approximate number of characters in the pieces of streamed text: joining the whole text for every token would take
+quadratic time.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class StreamedText:
-    """Sanitized text that is appended to. From the first emoji of several characters on, the source is kept as well."""
+    """Sanitized text that grows. From the first emoji of several characters on, the source is kept as well."""
 
     pieces: list[str] = field(default_factory=list[str])
     starts: list[int] = field(default_factory=list[int])
@@ -179,7 +182,7 @@ class StreamedText:
         self._put(self.cleaner.feed(raw))
 
     def end(self) -> None:
-        """End the stream: append what was held back."""
+        """End the stream: append the text that was held back."""
         if self.keeper is not None:
             self._keep(self.keeper.finish())
         self._put(self.cleaner.finish())
@@ -204,7 +207,7 @@ class StreamedText:
         self.line_ends += text.count("\n")
 
     def part(self, start: int, limit: int) -> str:
-        """At most `limit` characters from the one at `start` on."""
+        """Return at most `limit` characters from the one at `start` on."""
         first = max(0, bisect_right(self.starts, start) - 1)
         end = bisect_left(self.starts, start + limit)
         at = start - self.starts[first] if self.starts else 0
@@ -223,7 +226,7 @@ class StreamedText:
 
 @dataclass(slots=True, eq=False)
 class ThoughtBlock(Block):
-    """Reasoning of the model; one row while it is folded."""
+    """Reasoning of the model; it takes one row while folded."""
 
     stream: StreamedText = field(default_factory=StreamedText)
     open: bool = True
@@ -240,11 +243,12 @@ class AgentBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class ToolBlock(Block):
-    """One tool call. `given_card` is the card that came with it. `tokens` is by how many tokens its step grew the context; `tokens_estimated` until the next model call reports usage.
+    """One tool call. `given_card` is the card that came with it. `tokens` is the number of tokens by which its step grew the
+    context, an estimate (`tokens_estimated`) until the next model call reports usage.
 
-    Of a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
-    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a command
-    of the user's own.
+    For a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
+    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a
+    command that the user ran.
     """
 
     call: str = ""
@@ -270,7 +274,7 @@ class ToolBlock(Block):
 
     @property
     def card(self) -> Card:
-        """How it looks."""
+        """The card that says how the call looks."""
         return card_of(self.tool, self.given_card)
 
     @property
@@ -293,7 +297,7 @@ class ToolBlock(Block):
         if not self.live_output:
             self.live_output.append("")
             self.live_count = 1
-        # A line without an end may grow for ever: its beginning goes.
+        # A line without an end may grow without limit, so its beginning is dropped.
         self.live_output[-1] = (self.live_output[-1] + lines[0])[-4_000:]
         for line in lines[1:]:
             self.live_output.append(line[-4_000:])
@@ -305,7 +309,7 @@ class DMailBlock(Block):
     """A D-Mail that was delivered here: its `text`, and the blocks that it dropped, read only.
 
     `is_moved` is true once its checkpoint was renumbered: the checkpoint that it was sent from has no number on this line.
-    `facts` is the text that the program added; of a message that was carried over (`is_carried`) it names the origin.
+    `facts` is the text that the program added; for a message that was carried over (`is_carried`) it names the origin.
     `tokens_changed` is the signed change of the tokens in the window; an estimate while `estimated`.
     """
 
@@ -326,12 +330,12 @@ class DMailBlock(Block):
 
     @property
     def undid(self) -> bool:
-        """Whether steps were dropped for it; false where it was only appended, or where what was dropped is not known."""
+        """Whether steps were dropped for the D-Mail; false if it was only appended, or if the dropped steps are unknown."""
         return self.steps > 0
 
     @property
     def is_carried(self) -> bool:
-        """Whether it is a message that the user carried over from another line."""
+        """Whether the block is a message that the user carried over from another line."""
         return self.author == "person" and not self.undid and bool(self.facts)
 
     @property
@@ -340,7 +344,7 @@ class DMailBlock(Block):
         return bool(self.folded) or (bool(self.facts) and not self.is_carried)
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """Add a difference to the tokens that it left; nothing where the checkpoint that it was sent from is not known."""
+        """Add a difference to the tokens that the D-Mail left; does nothing if the checkpoint from which it was sent is unknown."""
         if self.undid or self.author == "person":
             self.tokens_changed += more
             self.estimated = estimated
@@ -348,7 +352,7 @@ class DMailBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class CompactionBlock(Block):
-    """A summary that replaces all above it; `running` while it is being written, `edited` where the user has changed it.
+    """A summary that replaces everything above it; `running` while it is being written, `edited` if the user changed it.
 
     `below` are the keys of the blocks that were kept verbatim, `kept` is the number of their messages below it.
     `tokens_after` is an estimate while `estimated`.
@@ -365,7 +369,7 @@ class CompactionBlock(Block):
     kept: int = 0
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """Add a difference to the tokens that it left; nothing where what it replaced is not known."""
+        """Add a difference to the tokens that the summary left; does nothing if the replaced part is unknown."""
         if self.tokens_before != self.tokens_after:
             self.tokens_after += more
             self.estimated = estimated
@@ -373,8 +377,9 @@ class CompactionBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class RetryBlock(Block):
-    """A failed model call that will be tried again at `due` (seconds since 1970), as often as `max_attempts` or, where
-    there is one, until `gives_up` (seconds since 1970)."""
+    """A failed model call that will be tried again at `due` (seconds since 1970), up to `max_attempts` times or, if it is
+    set, until `gives_up` (seconds since 1970).
+    """
 
     reason: str = ""
     attempt: int = 1
@@ -386,11 +391,22 @@ class RetryBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class ErrorBlock(Block):
-    """The error that a turn ended with."""
+    """The error that ended a turn."""
 
     title: str = ""
     reason: str = ""
     advice: str = ""
+
+
+def images_of(block: Block) -> tuple[ImageBlock, ...]:
+    """The images that a block shows."""
+    match block:
+        case UserBlock():
+            return block.images
+        case ToolBlock():
+            return tuple(shown for shown in block.display if isinstance(shown, ImageBlock))
+        case _:
+            return ()
 
 
 MarkGlyph = Literal["stopped", "done", "files", "line", "none"]
@@ -398,7 +414,7 @@ MarkGlyph = Literal["stopped", "done", "files", "line", "none"]
 
 @dataclass(slots=True, eq=False)
 class MarkBlock(Block):
-    """One row without emphasis: stopped, refused, files restored, a switch of the line.
+    """A row without emphasis: stopped, refused, files restored, a switch of the line.
 
     `operation` is the checkpoint of an operation on files alone: the row is removed when that is undone. One that `passes`
     reports an undo, redo or jump, and belongs to no line.
@@ -424,10 +440,10 @@ B = TypeVar("B", bound=Block)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an event changed: the blocks from index `first` on must be laid out again; None where nothing changed.
+    """The changes by an event: the blocks from index `first` on must be laid out again; None if nothing changed.
 
-    `gone` are the blocks that a revert removed, for its animation; their index was `gone_at`, or `first` where that is None.
-    `rebuild` is true where the events do not determine the transcript any more, so that it must be built anew from the session.
+    `gone` are the blocks that a revert removed, for its animation; their index was `gone_at`, or `first` if that is None.
+    `rebuild` is true if the events do not determine the transcript any more, so that it must be built anew from the session.
     """
 
     first: int | None = None
@@ -440,7 +456,7 @@ NOTHING = Change()
 
 
 def both(first: Change, second: Change) -> Change:
-    """Two consecutive changes as one."""
+    """Combine two consecutive changes."""
     if first.first is None and not first.rebuild:
         return second
     if second.first is None and not second.rebuild:
@@ -455,7 +471,7 @@ def both(first: Change, second: Change) -> Change:
 
 
 def place_among_said(block: Block, blocks: Sequence[Block]) -> int:
-    """The index of a message of the user among those after the same checkpoint; -1 for any other block."""
+    """Return the index of a message of the user among those after the same checkpoint; -1 for any other block."""
     if not isinstance(block, UserBlock) or not block.uid:
         return -1
     same = [one for one in blocks if one.uid == block.uid and isinstance(one, UserBlock)]
@@ -471,7 +487,7 @@ class BlockList:
         base: the index of the first block whose checkpoint is on the live line: those before it were compacted.
         checkpoint, uid: the newest checkpoint of the live line; None between a revert and the next checkpoint.
         number: the `number` of the first message after it.
-        attempt: keys of the blocks that the running attempt of a model call has streamed: removed if it is retried.
+        attempt: the keys of the blocks that the running attempt of a model call has streamed; they are removed if it is retried.
     """
 
     blocks: list[Block] = field(default_factory=list[Block])
@@ -483,7 +499,7 @@ class BlockList:
     attempt: set[int] = field(default_factory=set[int])
     _next_key: int = 0
     _found: int = 0
-    """The index of the block that was looked up last."""
+    """The index of the block that was found last."""
 
     @property
     def end(self) -> int:
@@ -496,7 +512,7 @@ class BlockList:
         return self.blocks[self.end - 1] if self.end > 0 else None
 
     def new(self, kind: Callable[..., B], at: float) -> B:
-        """Make a block of this class at the newest checkpoint; it is not put into the list."""
+        """Create a block of this class at the newest checkpoint; it is not inserted into the list."""
         return kind(
             key=self.new_key(),
             checkpoint=self.checkpoint,
@@ -506,7 +522,7 @@ class BlockList:
         )
 
     def new_key(self) -> int:
-        """A key that no block has."""
+        """Return a key that no block has."""
         self._next_key += 1
         return self._next_key
 
@@ -520,7 +536,7 @@ class BlockList:
         return Change(index)
 
     def queue(self, block: Block) -> Change:
-        """Append a queued block: it stays last until it is removed."""
+        """Append a queued block, which stays last until it is removed."""
         self.blocks.append(block)
         self.tail += 1
         return Change(len(self.blocks) - 1)
@@ -531,8 +547,8 @@ class BlockList:
         return self.at(block)
 
     def at(self, block: Block) -> Change:
-        """The index of a block; None where it is not in the list, but among those folded into a D-Mail."""
-        # What changes is nearly always close to the end, or to what changed before: the calls of a step, one after another.
+        """Return the index of a block; None if it is not in the list, but among those folded into a D-Mail."""
+        # Changed blocks are nearly always close to the end, or to the last changed block: the calls of a step, one after another.
         near = range(max(0, self._found - _NEAR), min(self._found + _NEAR, len(self.blocks)))
         for index in chain(near, range(len(self.blocks) - 1, -1, -1)):
             if self.blocks[index] is block:
@@ -554,9 +570,9 @@ class BlockList:
         self.checkpoint, self.uid, self.number = checkpoint, uid, first
 
     def first_from(self, checkpoint: int) -> int:
-        """The index of the first block on the live line that belongs to this checkpoint or a later one, or was replaced by it."""
+        """Return the index of the first block on the live line that belongs to this checkpoint or a later one, or was replaced by it."""
         first, end = self.base, self.end
-        # Their numbers rise, but for blocks that have none.
+        # The checkpoints of blocks are in ascending order; some blocks have none.
         while first < end:
             middle = at = (first + end) // 2
             while at > first and self.blocks[at].checkpoint is None:

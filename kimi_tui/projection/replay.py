@@ -3,8 +3,8 @@
 A position is a number of records: those before it have happened. A record holds a streamed text in one piece, with the
 time of its first word; its last word came before the next event.
 
-The reducers of a live session make the state of a moment. Going back starts from the nearest keyframe, a pickled state that
-was kept on the way, so it costs little however long the session is. Beside the state stand the files that the agent had
+The reducers of a live session make the state of a moment. Going back starts from the nearest keyframe, a stored pickled
+state, so its time does not depend on the length of the session. Besides the state there are the files that the agent had
 changed by a moment (`ChangedFiles`) and the checkpoints that were not made yet (`UpcomingCheckpoints`).
 """
 
@@ -62,10 +62,10 @@ class Marker:
     """A turn, or a place where the context is cut: by a D-Mail, a compaction, or a rewind, jump, undo, redo or clear.
 
     Attributes:
-        kind: which of them; the last five are all `rewind`.
+        kind: the kind; the last five are all `rewind`.
         position: the position after it.
         time_s: the playing time of that position, in seconds.
-        from_id: the checkpoint that was left, -1 where it is not known.
+        from_id: the checkpoint that was left, -1 if it is unknown.
         name: the name that is displayed.
     """
 
@@ -93,7 +93,7 @@ class Recording:
         self.records = tuple(records)
         self._begun: list[float] = []
         self._reached: list[float] = []
-        """The playing times in seconds at which each event begins and ends to stream."""
+        """The playing times in seconds at which each event starts and stops streaming."""
         self._measure_times()
         self.markers = self._markers()
         self.stops = tuple(sorted({0, *_stops(self.records), len(self.records)}))
@@ -156,7 +156,7 @@ class Recording:
         return bisect_right(self._reached, time_s)
 
     def streamed_by(self, position: int, time_s: float) -> int:
-        """The number of characters of the event at a position that are streamed at a playing time; 0 where none or all are."""
+        """Return the number of characters of the event at a position that are streamed at a playing time; 0 if none or all are."""
         if position >= len(self.records):
             return 0
         begun, reached = self._begun[position], self._reached[position]
@@ -172,11 +172,13 @@ class Recording:
     # --- stops
 
     def step(self, position: int, steps: int) -> int:
-        """The stop that is so many stops before (negative) or after a position."""
+        """Return the stop that is this number of stops before (negative) or after a position."""
         return _beside(self.stops, position, steps)
 
     def turn(self, position: int, steps: int) -> int:
-        """The turn that is so many turns before (negative) or after a position; beyond these the beginning or the end."""
+        """Return the turn that is this number of turns before (negative) or after a position; beyond the last turn the
+        beginning or the end.
+        """
         return _beside(sorted({0, *self.turns, self.end}), position, steps)
 
     def stop_after(self, position: int) -> int:
@@ -185,50 +187,50 @@ class Recording:
         return self.stops[at] if at < len(self.stops) else self.end
 
     def is_stop(self, position: int) -> bool:
-        """Whether a position is a stop: all that began before it is complete."""
+        """Whether a position is a stop: everything that began before it is complete."""
         return self.stop_after(position) == position
 
     def stop_of(self, uid: str) -> int | None:
-        """The stop at which the step of a checkpoint is complete; None for a checkpoint that is not recorded."""
+        """Return the stop at which the step of a checkpoint is complete; None for a checkpoint that is not recorded."""
         created = self._created.get(uid)
         return None if created is None else self.stop_after(created)
 
     # --- cuts
 
     def next_cut(self, position: int) -> Marker | None:
-        """The first cut after a position; None where there is none."""
+        """Return the first cut after a position; None if there is none."""
         at = bisect_right(self._cut_positions, position)
         return self._cuts[at] if at < len(self._cuts) else None
 
     def cut_between(self, start: int, end: int) -> Marker | None:
-        """The first cut after `start` and not after `end`; None where there is none."""
+        """Return the first cut after `start` and not after `end`; None if there is none."""
         cut = self.next_cut(start)
         return cut if cut is not None and cut.position <= end else None
 
 
 def streamed_text(event: Event) -> str:
-    """The text of an event that is streamed; empty for any other event."""
+    """Return the text of an event that is streamed; empty for any other event."""
     return event.text if isinstance(event, TextPart | ThinkPart) else ""
 
 
 def _durations(record: EventRecord, following: EventRecord | None) -> tuple[float, float]:
-    """The seconds for which the text of an event streams, and those of the pause after it."""
+    """Return the seconds for which the text of an event streams, and those of the pause after it."""
     if following is None:
         return 0.0, 0.0
     text = streamed_text(record.event)
     n_chars = len(text) if len(text) >= STREAMED_CHARS else 0
     if record.at <= 0 or following.at <= 0:
-        # Another program's conversation, or one without a record, does not say when: it gets a pace of its own.
+        # The conversation of another program, or one without a record, has no times, so it gets a fixed pace.
         takes_time = isinstance(following.event, CheckpointCreated | ToolResult)
         return n_chars / _UNTIMED_CHARS_S, _UNTIMED_STEP_S if takes_time else 0.0
-    # A clock that was set back makes no time negative.
+    # A clock that was set back must not give a negative time.
     whole_s = max(0.0, following.at - record.at)
     streaming_s = min(whole_s, n_chars / SLOWEST_CHARS_S)
     return streaming_s, min(LONGEST_PAUSE_S, whole_s - streaming_s)
 
 
 def _beside(stops: Sequence[int], position: int, steps: int) -> int:
-    # Between two stops, the one before is a step away, and so is the one after.
+    # From a position between two stops, both neighbours are one step away.
     at = bisect_left(stops, position) if steps < 0 else bisect_right(stops, position) - 1
     return stops[max(0, min(len(stops) - 1, at + steps))]
 
@@ -258,7 +260,7 @@ def _marker_kind(event: Event) -> MarkerKind | None:
 
 
 def _stops(records: Sequence[EventRecord]) -> list[int]:
-    """The stops: before each event that begins something; one that belongs to the event before it begins nothing."""
+    """Return the stops: before each event that begins something; an event that belongs to the one before it begins nothing."""
     stops: list[int] = []
     is_open, compacting = False, False
     for index, record in enumerate(records):
@@ -270,7 +272,7 @@ def _stops(records: Sequence[EventRecord]) -> list[int]:
             case CheckpointCreated(kind=kind):
                 if not is_open:
                     stops.append(index)
-                # The summary of a compaction whose beginning was not recorded is followed by its end.
+                # The summary of a compaction whose beginning was not recorded is followed by the end of the compaction.
                 is_open = compacting = kind in SUMMARIES
             case CompactionBegin():
                 stops.append(index)
@@ -293,12 +295,12 @@ class PlaybackClock:
     """The clock of a replay: its position in a recording, its speed, and whether it runs.
 
     Args:
-        recording: what is played.
+        recording: the recording that is played.
         waits: whether the clock pauses for `CUT_S` at a cut of the context.
 
     Attributes:
         position: the number of records that have happened.
-        time_s: the playing time in seconds, also between two events.
+        time_s: the playing time in seconds, which may be between two events.
         is_playing: whether the clock runs.
         waits: as above.
     """
@@ -314,7 +316,7 @@ class PlaybackClock:
 
     @property
     def speed(self) -> int:
-        """The factor by which it plays faster than it was recorded."""
+        """The factor by which the playback is faster than the recorded session."""
         return SPEEDS[self._speed]
 
     def change_speed(self, steps: int) -> None:
@@ -334,7 +336,7 @@ class PlaybackClock:
         self._hold_s = 0.0
 
     def advance(self, elapsed_s: float) -> int:
-        """Advance by seconds of real time; returns the new position. Stops at the end, and waits at a cut."""
+        """Advance by seconds of real time; return the new position. The clock stops at the end, and waits at a cut."""
         if not self.is_playing:
             return self.position
         if self._hold_s > 0:
@@ -353,18 +355,18 @@ class PlaybackClock:
         return reached
 
     def seconds_to(self, time_s: float) -> float:
-        """The seconds of real time until a playing time, at the present speed."""
+        """Return the seconds of real time until a playing time, at the present speed."""
         return max(0.0, time_s - self.time_s) / self.speed
 
 
 KEYFRAME_EVERY = 500
-"""Records between two keyframes: the most that are applied anew to reach a position."""
+"""Records between two keyframes: the largest number of records that are applied to reach a position."""
 SLICE = 100
-"""Records that are applied in one go, in about a millisecond."""
+"""Records that are applied in one slice, in about a millisecond."""
 PIECE = 200
-"""Blocks or checkpoints that are read in one go from a keyframe, in about a millisecond."""
+"""Blocks or checkpoints that are read from a keyframe in one slice, in about a millisecond."""
 MOST_FAULTS = 10
-"""The most errors that are kept, as each keeps its traceback's objects alive."""
+"""The largest number of errors that are kept, as each keeps its traceback's objects alive."""
 _LONG_CHARS = 200
 _CUT_KINDS = {"dmail": ("dmail",), "compaction": SUMMARIES}
 """The kinds of the checkpoint that a cut makes, by the kind of the cut."""
@@ -375,7 +377,7 @@ class ChangedFile(NamedTuple):
 
     Attributes:
         path: the path of the file, in one line.
-        id: the checkpoint whose step wrote the present content; -1 where that is not known.
+        id: the checkpoint whose step wrote the present content; -1 if it is unknown.
         is_left: whether that checkpoint is on a line that was left.
         is_compacted: whether that checkpoint was compacted since.
     """
@@ -389,19 +391,19 @@ class ChangedFile(NamedTuple):
 class ChangedFiles:
     """The working files that the agent changed, the newest change first.
 
-    A file that was restored has the content of an earlier step again; where that is none of the agent's, it is not listed.
+    A restored file has the content of an earlier step again; if that is not a step of the agent, the file is not listed.
     """
 
     def __init__(self, lines: WorldLines[CheckpointNode]) -> None:
         self._ids: dict[str, int] = {}
         self._lines = lines
         self._history: dict[str, list[str]] = {}
-        """The steps that changed each file, on any line."""
+        """The steps on any line that changed each file."""
         self._changed: dict[str, str] = {}
         self._brought_back: tuple[str, ...] = ()
 
     def apply(self, record: EventRecord) -> bool:
-        """Apply one event; returns whether the list may have changed."""
+        """Apply one event; return whether the list may have changed."""
         match record.event:
             case CheckpointCreated(id=number, uid=uid):
                 self._ids[uid] = number
@@ -416,7 +418,7 @@ class ChangedFiles:
                 self._bring_back(files, line[:stop])
                 self._brought_back = files if uid else ()
             case LineChanged(op=op, to_line=to_line):
-                # In older records the event of the files that came with it was before this one.
+                # In older records the event of the restored files precedes this one.
                 if to_line or op == "undo":
                     self._bring_back(self._brought_back, self._line())
                 self._brought_back = ()
@@ -442,7 +444,7 @@ class ChangedFiles:
         )
 
     def _line(self) -> list[str]:
-        """The checkpoints of the live line, with those that were compacted, oldest first."""
+        """Return the checkpoints of the live line, including compacted ones, oldest first."""
         return [one.uid for one in (*self._lines.before_now(), *self._lines.live.points)]
 
     def _bring_back(self, paths: Iterable[str], line: Sequence[str]) -> None:
@@ -470,7 +472,7 @@ class UpcomingCheckpoints:
         self._checkpoints: list[CheckpointNode] = []
         self._positions: list[int] = []
         self._eras: list[tuple[int, int]] = [(0, 0)]
-        """The positions of compactions, after which numbers begin anew, each with the number of steps until the next one."""
+        """The positions of compactions, after which numbers start anew, each with the number of steps until the next one."""
         used = 0
         for index, record in enumerate(records):
             match record.event:
@@ -495,7 +497,7 @@ class UpcomingCheckpoints:
         self._eras[-1] = (self._eras[-1][0], event.id + 1 - first)
         key = len(self._checkpoints)
         point = CheckpointNode(key, event.id, event.uid, event.kind, key, at, tokens=tokens)
-        # The curve marks only where the context is cut.
+        # The curve marks only the places where the context is cut.
         point.saved = 0 if event.kind in ("dmail", "compaction", "summary") else None
         self._checkpoints.append(point)
         self._positions.append(position)
@@ -505,7 +507,7 @@ class UpcomingCheckpoints:
         return self._eras[bisect_right(self._eras, position, key=lambda era: era[0]) - 1][1]
 
     def after(self, position: int, cut: Marker | None) -> Future:
-        """The checkpoints after a position, where `cut` is the next cut; the same object while nothing changes."""
+        """Return the checkpoints after a position, where `cut` is the next cut; the same object while nothing changes."""
         first = bisect_right(self._positions, position)
         awaited = ""
         if cut is not None and cut.kind in _CUT_KINDS:
@@ -540,7 +542,7 @@ class ReplayState:
         self.position += len(records)
 
     def pieces(self) -> Iterator[object]:
-        """The parts of the state for pickling in pieces: the many small objects first, then those that refer to them."""
+        """Yield the parts of the state for pickling in pieces: the many small objects first, then those that refer to them."""
         chat, timeline = self.session.chat, self.session.timeline
         tree, rows = timeline.tree, timeline.rows
         every: list[Sequence[object]] = [chat.blocks, tree.live]
@@ -566,7 +568,7 @@ class Replay:
     """A recorded session with keyframes. The constructor applies all records: call it in a thread.
 
     Args:
-        records: what was recorded.
+        records: the recorded events.
         work_dir: paths below it are shown relative to it.
 
     Attributes:
@@ -595,14 +597,14 @@ class Replay:
             self.faults.append(error)
 
     def slices(self, position: int) -> Generator[None, None, ReplayState]:
-        """Make a new state of a position, which shares no object with any other state; the generator's return value.
+        """Create a new state of a position, which shares no object with any other state; it is the generator's return value.
 
         Yields after every slice of the work, so that keys and frames are handled in between.
         """
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
         keyframe = self._keyframes[index]
-        # One reader for all pieces: what was read before is referred to by those that follow.
+        # One unpickler reads all pieces, as later pieces refer to objects of earlier ones.
         reader = _StateUnpickler(io.BytesIO(keyframe.state), self._texts)
         read: list[Any] = []
         for _ in range(keyframe.n_pieces):
@@ -635,12 +637,12 @@ class _StatePickler(pickle.Pickler):
         self._numbers = numbers
 
     def persistent_id(self, obj: object) -> int | None:
-        """The index of a long text in the common list; None for any other object."""
+        """Return the index of a long text in the common list; None for any other object."""
         if type(obj) is not str or len(obj) < _LONG_CHARS:
             return None
         number = self._numbers.get(id(obj))
         if number is None:
-            # Held in the list from now on, so no other text can get its identity.
+            # The list keeps the text alive, so no other text can get its identity.
             number = self._numbers[id(obj)] = len(self._texts)
             self._texts.append(obj)
         return number
@@ -654,5 +656,5 @@ class _StateUnpickler(pickle.Unpickler):
         self._texts = texts
 
     def persistent_load(self, pid: int) -> str:
-        """The long text with this index."""
+        """Return the long text with this index."""
         return self._texts[pid]

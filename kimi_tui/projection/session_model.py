@@ -151,7 +151,7 @@ def reduce(state: SessionState, record: EventRecord) -> SessionState:
                 can_resume=reason in ("error", "interrupted") and not state.own_command,
             )
         case wire.StepBegin(n=n):
-            return state._replace(step=n, retry_until=0.0)
+            return state._replace(step=n)
         case wire.StepRetry(wait_s=wait_s):
             until = record.at + wait_s
             return state._replace(retry_until=until, asked_at=until, prompt_read=-1.0)
@@ -182,8 +182,10 @@ def reduce(state: SessionState, record: EventRecord) -> SessionState:
             return state._replace(model=model)
         case wire.MarksChanged() as marks:
             return state._replace(marks=marks)
-        case wire.SteerQueued(id=steer_id, text=text):
-            return state._replace(queued=(*state.queued, Queued(steer_id, text)))
+        case wire.SteerQueued(id=said_id, text=text, when=when):
+            if any(one.id == said_id for one in state.queued):
+                return state
+            return state._replace(queued=(*state.queued, Queued(said_id, text, when != "now")))
         case wire.ToolStarted(key=key, name=name) if card_of(name).is_command:
             # The agent's come with a step.
             own = state.own_command or not state.step
@@ -215,6 +217,7 @@ def settled(state: SessionState, *, running: bool) -> SessionState:
         compacting=False,
         retry_until=0.0,
         can_resume=state.can_resume or (state.running and not state.own_command),
+        queued=(),
         approvals=(),
         commands=frozenset(),
         **_NOT_WAITING,

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 
 class Queued(NamedTuple):
-    """A message typed while the agent works, not yet taken."""
+    """A message, or a command, that the user said and that waits."""
 
     id: str
     text: str
+    is_later: bool = False
+    """Whether it is for after the turn."""
 
 
 class SessionState(NamedTuple):

@@ -55,7 +55,7 @@ from kimi_tui.wire.events import (
 )
 
 _PARTS_LIMIT = 10_000
-# What a step changed may be known only when there are a few later ones.
+# The files that a step changed may become known only after a few later steps.
 _LATEST = 50
 
 
@@ -91,7 +91,7 @@ class StepTracker:
             self._said += text[: 2 * LABEL_LIMIT]
 
     def settle(self, head: CheckpointNode | None) -> CheckpointNode | None:
-        """End the step: its text becomes the label where no tool was called."""
+        """End the step: its text becomes the label if no tool was called."""
         said, self._said = self._said, ""
         if head is None or not said or head.words or head.calls:
             return None
@@ -102,7 +102,7 @@ class StepTracker:
         """End the step without a revert: its D-Mails were not delivered."""
         unsent, self._dmails = self._dmails, []
         for call in unsent:
-            # First, so that no narrow row cuts it off.
+            # The mark comes first, so that no narrow row cuts it off.
             call.target, call.failed = ", ".join(filter(None, (NOT_SENT, call.target))), True
         return head if unsent else None
 
@@ -111,7 +111,7 @@ class StepTracker:
         self._dmails = []
 
     def drop_attempt(self, head: CheckpointNode | None) -> CheckpointNode | None:
-        """Drop what the model call had streamed: it is retried."""
+        """Drop the streamed text of the model call, which is retried."""
         self._said = ""
         self._open.clear()
         if head is None or not head.calls or any(call.size_chars for call in head.calls):
@@ -190,7 +190,7 @@ class StepTracker:
 
 
 class Arrangement(NamedTuple):
-    """The view state of a timeline: open world lines by number (whether shown whole), folded turns, and the filter."""
+    """The view state of a timeline: unfolded world lines by number (with whether all steps are shown), folded turns, and the filter."""
 
     unfolded: frozenset[tuple[int, bool]]
     folded: frozenset[str]
@@ -209,12 +209,12 @@ class TimelineModel:
         revision: incremented with every change that may be drawn.
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
-        used_is_told: whether `used` was told since the newest checkpoint was made. A history that is made from messages tells it
-            with D-Mails and compactions alone.
+        used_is_told: whether `used` was reported since the newest checkpoint. A history that is made from messages reports it
+            only with D-Mails and compactions.
         estimated: whether `used` is an estimate, and not the server's figure.
         revert: the newest operation that dropped checkpoints; None before the first.
         is_revert_new: whether nothing was streamed since that revert, so that it may be animated.
-        bookmarks, pins: the marks by uid; a checkpoint takes its own when it is created.
+        bookmarks, pins: the marks by uid; a checkpoint gets its own when it is created.
         lines: the world lines and token figures of the session.
         changed: what the newest event changed of these.
     """
@@ -230,7 +230,7 @@ class TimelineModel:
         self.running = False
         self.used = 0
         self.used_is_told = False
-        # A record does not tell what was estimated before its first turn.
+        # A record does not contain the estimates before its first turn.
         self.estimated = True
         # The lines that D-Mails and compactions left, by the uids of their checkpoints.
         self._left_by: dict[str, LeftLine[CheckpointNode]] = {}
@@ -239,17 +239,17 @@ class TimelineModel:
         self.per_step = 0
         self.revert: Revert | None = None
         self.is_revert_new = False
-        # The most tokens among so many of the first live checkpoints, whose figures stay.
+        # The largest number of tokens among the first N live checkpoints, whose figures do not change any more: (N, tokens).
         self._settled = (0, 0)
         self._steps = StepTracker()
         self._last_cut: ContextReverted | None = None
         self._compaction: CheckpointNode | None = None
         self._edited: CheckpointNode | None = None
-        # The number of the first message behind the newest checkpoint that is no word of the program.
+        # The number of the first message after the newest checkpoint that is not the program's own.
         self._first = 0
 
     def apply(self, record: EventRecord) -> bool:
-        """Apply one event; returns whether anything that is drawn may have changed."""
+        """Apply one event; return whether anything that is drawn may have changed."""
         self.changed = NO_CHANGE
         match record.event:
             case TextPart(text):
@@ -290,7 +290,7 @@ class TimelineModel:
             ):
                 head = self.tree.head
                 text = text if text.strip() else titled("", [image.name for image in images])
-                # What had waited may be what a turn begins with: then it is the heading.
+                # A turn may begin with a queued message, which is then its heading and not another message.
                 at = number - self._first if head.is_heading else -1
                 if at or not one_line(titled(text)).startswith(head.words.removesuffix("…")):
                     head.say((text,), at=at)
@@ -318,7 +318,7 @@ class TimelineModel:
     def most_tokens(self) -> int:
         """The largest number of tokens before or after any checkpoint of the live line.
 
-        Cached, as it is asked for with every event: only the figures of the newest two checkpoints change unannounced.
+        The result is cached, as it is read after every event: only the figures of the newest two checkpoints change without notice.
         """
         live = self.tree.live
         n, most = self._settled
@@ -329,7 +329,7 @@ class TimelineModel:
         return max(most, *(max(one.tokens, one.tokens_end) for one in live[n_settled:]), 0)
 
     def _end_motion(self) -> bool:
-        """Note that something was streamed: it ends the animation of a revert."""
+        """Note that a text was streamed, which ends the animation of a revert."""
         was_new, self.is_revert_new = self.is_revert_new, False
         return was_new
 
@@ -382,17 +382,18 @@ class TimelineModel:
         )
         is_moved = bool(event.was) and self._compaction is not None
         old = self.tree.find_left(event.was) if is_moved else None
-        # What was kept of a step may be no more than a steer behind it, of a D-Mail the words that it carried.
+        # Only a queued message after the step, or the messages that a D-Mail carried, may have been kept; the old step is not
+        # restored then.
         if old is not None and old.sort != checkpoint.sort:
             old = None
-        # A step and a D-Mail are what they are by what began them, also where the program's word stood before that.
+        # The first message of a step or a D-Mail decides its kind, even if the program's own message precedes it.
         if old is not None and (not checkpoint.is_heading or 0 in (event.kept or (0,))):
             checkpoint.take_over(old)
         if is_moved and event.kept:
             checkpoint.keep_said(event.said, event.carried)
             label = event.label.removesuffix("…")
             if event.kind == "dmail" and not " ".join(checkpoint.text.split()).startswith(label):
-                # Only an older D-Mail was kept, which the newer one had brought along.
+                # Only an older D-Mail was kept, which the newer one had carried over.
                 checkpoint.text = event.label
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
@@ -456,12 +457,12 @@ class TimelineModel:
         if head.uid in changed.rows:
             self._measure_previous(head)
         head.tokens_end = event.used
-        # The server has not seen yet what tools gave back.
+        # The server has not counted the results of tools yet.
         head.end_measured = head.measured and not event.estimated and not head.calls
         head.touch()
 
     def _show_figures(self, changed: Changed) -> None:
-        """Update the rows whose token figures changed, on whatever line they stand."""
+        """Update the rows whose token figures changed, on any line."""
         for uid, more in changed.ends:
             self._show_end(uid, more)
         if not changed.rows:
@@ -475,7 +476,7 @@ class TimelineModel:
             figure = figures.get(checkpoint.uid) if checkpoint is not None else None
             if checkpoint is not None and figure is not None and checkpoint.uid in uids:
                 if checkpoint.tokens and not checkpoint.end_measured:
-                    # What it grew by was estimated as it was.
+                    # The growth of a step was estimated with the same scale as its beginning.
                     end = checkpoint.tokens_end * figure.tokens / checkpoint.tokens
                     checkpoint.tokens_end = round(end)
                 checkpoint.tokens, checkpoint.measured = figure.tokens, figure.measured
@@ -524,7 +525,7 @@ class TimelineModel:
     def _edit(
         self, event: ContextReverted | CompactionEnd | LineChanged, at: float
     ) -> LineEdit[CheckpointNode] | None:
-        """Update token figures and world lines by an event; returns the edit of the live line, None where there is none."""
+        """Update token figures and world lines by an event; return the edit of the live line, None if there is none."""
         self._settled = (0, 0)
         self.changed = self.lines.operated(event, at)
         return self.changed.edit
@@ -538,7 +539,7 @@ class TimelineModel:
         if edit is not None or (event.reason == "dmail" and not event.uid):
             self._last_cut = event
         elif head is not None and head.kind == "dmail":
-            # Told behind its checkpoint and what stands before it.
+            # The event comes after its checkpoint, which has the messages before the D-Mail already.
             head.text, head.n_carried = event.text, len(head.said)
             self.rows.reset(head.index)
         if edit is None:
@@ -565,7 +566,8 @@ class TimelineModel:
         change = event.tokens_after - event.tokens_before
         old, self._edited = self._edited, None
         if old is not None and old.before:
-            # Other words for the same part: the compaction saved what it had, and what the words make of it.
+            # The summary of the same part was edited: the saving is that of the compaction, plus the difference that the edit
+            # made.
             checkpoint.before, checkpoint.saved = old.before, (old.saved or 0) + change
         elif change:
             checkpoint.before, checkpoint.saved = event.tokens_before, change
@@ -589,14 +591,14 @@ class TimelineModel:
         self.rows.reset(min(edit.kept, self.tree.lay()))
         self._touch_head()
 
-    # --- questions
+    # --- queries
 
     def find(self, uid: str, checkpoint_id: int) -> int | None:
-        """The index on the live line of the checkpoint with this uid, else of the one with this id; None where there is neither."""
+        """Return the index on the live line of the checkpoint with this uid, else of the one with this id; None if there is neither."""
         return self.lines.world_lines.find(uid, checkpoint_id)
 
     def path_of(self, world_line: int) -> Sequence[CheckpointNode]:
-        """All checkpoints of a line by its number (0: the live one), those shared with other lines included."""
+        """Return all checkpoints of a line by its number (0: the live one), those shared with other lines included."""
         if not world_line:
             return self.lines.world_lines.live.points
         left = self.lines.world_lines.left.get(world_line)
@@ -604,7 +606,7 @@ class TimelineModel:
 
     @property
     def left_lines(self) -> Collection[int]:
-        """The numbers of all lines that were left, also of those without checkpoints of their own."""
+        """The numbers of all lines that were left, including lines without checkpoints of their own."""
         return self.lines.world_lines.left.keys()
 
     @property
@@ -614,26 +616,26 @@ class TimelineModel:
         return len(live) - (1 if live and live[0].is_summary else 0)
 
     def tokens_after(self, world_line: int) -> tuple[int, bool]:
-        """The tokens in the window after a line was left, and whether that is the server's figure; 0 where it is not known."""
+        """Return the tokens in the window after a line was left, and whether that is the server's figure; 0 if it is unknown."""
         left = self.lines.world_lines.left.get(world_line)
         return (left.tokens_after, left.after_measured) if left is not None else (0, False)
 
     def line_name(self, world_line: int) -> str:
-        """The name of a line that was left; empty where it has none, or no checkpoint of its own."""
+        """Return the name of a line that was left; empty if it has no name, or no checkpoint of its own."""
         line = self.tree.lines.get(world_line)
         return self.tree.name_of(line) if line is not None else ""
 
     def name_from(self, checkpoint_id: int) -> str:
-        """The name that the live line from a checkpoint on will have once it is left; empty where there is none."""
+        """Return the name that the live line from a checkpoint on will have once it is left; empty if there is none."""
         index = self.find("", checkpoint_id)
         own = self.tree.live[index:] if index is not None else []
         return self.tree.name_of(WorldLineNode(0, "", 0.0, own))
 
     def frees(self, checkpoint: CheckpointNode) -> int:
-        """The number of tokens that a rewind to this checkpoint of the live line frees."""
+        """Return the number of tokens that a rewind to this checkpoint of the live line frees."""
         return max(0, self.used - checkpoint.tokens)
 
-    # --- what the user does
+    # --- user actions
 
     @property
     def arrangement(self) -> Arrangement:
@@ -657,7 +659,7 @@ class TimelineModel:
         self.revision += 1
 
     def _mark(self, names: Mapping[str, str], pins: frozenset[str]) -> None:
-        """Set the bookmarks and pins of all lines, by the uids of their checkpoints; those not given are removed."""
+        """Set the bookmarks and pins of all lines, by the uids of their checkpoints; omitted ones are removed."""
         names = {uid: one_line(name) for uid, name in names.items() if name}
         changed = {uid for uid, _ in names.items() ^ self.bookmarks.items()} | (pins ^ self.pins)
         self.bookmarks.clear()
@@ -674,7 +676,7 @@ class TimelineModel:
             self.rows.reset()
 
     def toggle(self, row: TimelineRow) -> Key | None:
-        """Fold or unfold the line or turn of a row; returns the key of the row to select then."""
+        """Fold or unfold the line or turn of a row; return the key of the row to select then."""
         self.revision += 1
         if row.line is not None:
             line = row.line
@@ -697,7 +699,7 @@ class TimelineModel:
         return heading.row_key
 
     def reveal(self, checkpoint: CheckpointNode) -> Key | None:
-        """Unfold the compacted line so that a checkpoint has a row; returns the key of that row."""
+        """Unfold the compacted line so that a checkpoint has a row; return the key of that row."""
         live = self.tree.live
         base = self.tree.base(live[0]) if live else None
         if base is None:

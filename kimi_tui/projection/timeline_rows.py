@@ -21,7 +21,7 @@ RowKind = Literal["checkpoint", "said", "gap", "line", "foot", "base", "more"]
 MAX_DEPTH = 40
 """The deepest nesting of lines that is shown; in a damaged record lines may be attached to one another."""
 SHORT = 6
-"""Steps that an unfolded world line shows; the others are one row until that is unfolded as well."""
+"""The number of steps that an unfolded world line shows; the others are one row until that is unfolded as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ class TimelineRow:
 
     @property
     def is_words(self) -> bool:
-        """Whether it is a message of the user."""
+        """Whether the row is a message of the user."""
         checkpoint = self.checkpoint
         is_heading = checkpoint is not None and checkpoint.is_heading
         return self.kind == "said" or (self.kind == "checkpoint" and is_heading)
@@ -79,7 +79,7 @@ class Builder:
         self.needle = needle
 
     def live(self, start: int, end: int) -> Iterator[TimelineRow | None]:
-        """The rows of the live checkpoints from `start` to `end` (exclusive), and of the lines that branch off above each."""
+        """Yield the rows of the live checkpoints from `start` to `end` (exclusive), and of the lines that branch off above each."""
         tree = self._tree
         live = tree.live
         if start == 0:
@@ -93,7 +93,7 @@ class Builder:
                 yield from self._filtered(checkpoint)
                 continue
             if fold is not None and fold is not checkpoint:
-                # What parts here stays in sight.
+                # The lines that branch off here stay visible.
                 yield from self._forks(checkpoint.key, "", 2 * index + 1)
                 continue
             if tree.base(checkpoint) is not None:
@@ -102,7 +102,7 @@ class Builder:
             yield from self._forks(checkpoint.key, "", 2 * index + 1)
 
     def own(self, checkpoint: CheckpointNode) -> Iterator[TimelineRow | None]:
-        """The rows of a live checkpoint itself, without the lines that branch off."""
+        """Yield the rows of a live checkpoint itself, without the lines that branch off."""
         index, live = checkpoint.index, self._tree.live
         is_first = index == 0 or live[index - 1].is_summary
         if not self.needle and checkpoint.is_heading and not is_first:
@@ -114,7 +114,7 @@ class Builder:
         )
 
     def _with_said(self, row: TimelineRow) -> Iterator[TimelineRow | None]:
-        """The row of a checkpoint and those of the user's messages before and after it, as far as the filter matches."""
+        """Yield the row of a checkpoint and those of the user's messages before and after it, as far as the filter matches."""
         checkpoint, found = row.checkpoint, self.needle
         assert checkpoint is not None
         if not (found or checkpoint.said):
@@ -131,14 +131,14 @@ class Builder:
         yield from said[checkpoint.n_carried :]
 
     def forks_at(self, index: int) -> Iterator[TimelineRow | None]:
-        """The rows of the lines directly below the live checkpoint `index`."""
+        """Yield the rows of the lines directly below the live checkpoint `index`."""
         live = self._tree.live
         yield from self.branches_at(index)
         if index < len(live):
             yield from self._base(live[index], "", 2 * index - 1)
 
     def branches_at(self, index: int) -> Iterator[TimelineRow | None]:
-        """The lines that branch off before the live checkpoint `index`."""
+        """Yield the lines that branch off before the live checkpoint `index`."""
         tree = self._tree
         key = tree.live[index - 1].key if index > 0 else tree.root
         yield from self._forks(key, "", 2 * index - 1)
@@ -151,7 +151,7 @@ class Builder:
         yield from self._forks(checkpoint.key, "", order + 1)
 
     def _steps_of(self, index: int) -> int:
-        """The number of checkpoints of the turn that begins at a live index."""
+        """Return the number of checkpoints of the turn that begins at a live index."""
         live = self._tree.live
         end = next((i for i in range(index + 1, len(live)) if live[i].begins_turn), len(live))
         return end - index - 1
@@ -173,7 +173,7 @@ class Builder:
     def _base(
         self, checkpoint: CheckpointNode, lanes: str, order: int
     ) -> Iterator[TimelineRow | None]:
-        """The rows of the line that a compaction replaced, below it: its name is the topmost."""
+        """Yield the rows of the line that a compaction replaced, below it: its name is the topmost."""
         line = self._tree.base(checkpoint)
         if line is None:
             return
@@ -186,7 +186,7 @@ class Builder:
             yield TimelineRow("base", order, lanes, line=line)
 
     def _finds(self, line: WorldLineNode) -> bool:
-        """Whether the filter matches the name of a line."""
+        """Return whether the filter matches the name of a line."""
         return self.needle in self._tree.name_of(line).lower()
 
     def _inside(self, line: WorldLineNode, lanes: str, order: int) -> Iterator[TimelineRow | None]:
@@ -229,16 +229,16 @@ class TimelineRows:
         self._headings: list[int] = []
         self._builder = Builder(tree)
         self._changes = 0
-        # The live checkpoint from which on the rows are still to be built; None where all are there.
+        # The live checkpoint from which on the rows are still to be built; None if all rows exist.
         self._missing: int | None = None
         self._last_found = 0
         self.typed = ""
 
     def __len__(self) -> int:
-        return len(self._whole())
+        return len(self._complete_rows())
 
     def __getitem__(self, index: int) -> TimelineRow:
-        return self._whole()[index]
+        return self._complete_rows()[index]
 
     @property
     def needle(self) -> str:
@@ -248,7 +248,7 @@ class TimelineRows:
     @property
     def n_found(self) -> int:
         """The number of matches: checkpoints, and lines of which only the name matches."""
-        return sum(1 for row in self._whole() if row.kind in ("checkpoint", "line"))
+        return sum(1 for row in self._complete_rows() if row.kind in ("checkpoint", "line"))
 
     @property
     def n_missing(self) -> int:
@@ -281,7 +281,7 @@ class TimelineRows:
             raise
         self._complete(rows)
 
-    def _whole(self) -> list[TimelineRow]:
+    def _complete_rows(self) -> list[TimelineRow]:
         if self._missing is not None:
             rows: list[TimelineRow] = []
             try:
@@ -291,12 +291,12 @@ class TimelineRows:
         return self._rows
 
     def _complete(self, rows: list[TimelineRow]) -> None:
-        """Append the rows that were missing. Those that could not be built are left out from then on."""
+        """Append the missing rows. Those that could not be built are left out from then on."""
         self._rows += rows
         self._missing = None
 
     def _rest(self) -> Iterator[TimelineRow | None]:
-        """The missing rows, after those that are kept."""
+        """Yield the missing rows, after those that are kept."""
         start = self._missing
         if start is None:
             return
@@ -339,14 +339,14 @@ class TimelineRows:
             self._recount(heading)
 
     def _recount(self, heading: CheckpointNode) -> None:
-        """Update the row of the newest turn, which is folded: its number of steps has changed."""
+        """Update the row of the newest turn, which is folded, as its number of steps has changed."""
         at = self.index_of_checkpoint(heading)
         if at is not None:
             hidden = len(self._tree.live) - 1 - heading.index
             self._rows[at] = replace(self._rows[at], hidden=hidden)
 
     def _truncate(self, order: int) -> None:
-        # What branches off before everything belongs to the first checkpoint's rows.
+        # Lines that branch off before everything belong to the rows of the first checkpoint.
         del self._rows[bisect_left(self._rows, order if order > 0 else -1, key=_order) :]
 
     def relabelled(self, checkpoint: CheckpointNode) -> None:
@@ -377,7 +377,7 @@ class TimelineRows:
 
     def _splice(self, first: int, last: int, rows: Iterable[TimelineRow | None]) -> None:
         self._changes += 1
-        whole = self._whole()
+        whole = self._complete_rows()
         start = bisect_left(whole, first, key=_order)
         end = bisect_right(whole, last, key=_order)
         whole[start:end] = _built(rows)
@@ -401,26 +401,27 @@ class TimelineRows:
                 rows.append(row)
             yield
             if before != self._changes:
-                # What was found may be gone. Most of it is known by now, so at once is soon enough.
+                # The matching checkpoints may be gone. Most of the tree has been searched, so searching it at once is fast
+                # enough.
                 self.filter(typed)
                 return
         self._builder, self._rows, self._missing = builder, rows, None
         self._changes += 1
 
-    # --- finding
+    # --- finding rows
 
     def heading_of(self, index: int) -> CheckpointNode | None:
-        """The checkpoint that begins the turn of the live checkpoint at `index`."""
+        """Return the checkpoint that begins the turn of the live checkpoint at `index`."""
         position = bisect_right(self._headings, index) - 1
         return self._tree.live[self._headings[position]] if position >= 0 else None
 
     def index_of_order(self, order: int) -> int:
-        """The index of the first row with this order or a later one; the number of rows where there is none."""
-        return bisect_left(self._whole(), order, key=_order)
+        """Return the index of the first row with this order or a later one; the number of rows if there is none."""
+        return bisect_left(self._complete_rows(), order, key=_order)
 
     def index_of_checkpoint(self, checkpoint: CheckpointNode) -> int | None:
-        """The index of the row of a checkpoint of the live line; None where it has none."""
-        order, rows = 2 * checkpoint.index, self._whole()
+        """Return the index of the row of a checkpoint of the live line; None if it has none."""
+        order, rows = 2 * checkpoint.index, self._complete_rows()
         at = bisect_left(rows, order, key=_order)
         while at < len(rows) and rows[at].order == order:
             if rows[at].checkpoint is checkpoint and rows[at].kind == "checkpoint":
@@ -429,8 +430,10 @@ class TimelineRows:
         return None
 
     def words_near(self, index: int, step: int) -> int | None:
-        """The index of the next message of the user on the live line before (`step` -1) or after (1) an index; None for none."""
-        rows = self._whole()
+        """Return the index of the next message of the user on the live line before (`step` -1) or after (1) an index; None if
+        there is none.
+        """
+        rows = self._complete_rows()
         while 0 <= (index := index + step) < len(rows):
             row = rows[index]
             if row.line is None and row.is_words:
@@ -442,11 +445,11 @@ class TimelineRows:
         self._last_found = index
 
     def index_of(self, key: Key) -> int | None:
-        """The index of the row with this key; None where there is none."""
-        rows, last = self._whole(), self._last_found
+        """Return the index of the row with this key; None if there is none."""
+        rows, last = self._complete_rows(), self._last_found
         if 0 <= last < len(rows) and rows[last].key == key:
             return last
-        # Where a key or a page went is near where one was before.
+        # The row is usually near the last one found, as keys and pages move by little.
         near = range(max(0, last - _NEAR), min(len(rows), last + _NEAR + 1))
         found = next((i for i in near if rows[i].key == key), None)
         if found is None:

@@ -1,7 +1,7 @@
-"""The timeline's tree: the checkpoints of the live line, and where world lines branch off from it and from one another.
+"""The timeline's tree: the checkpoints of the live line, and the places where world lines branch off from it and from one another.
 
-Which lines there are is decided in `world_lines`. Imports nothing of the wire, so that the widget can import it before the
-engine is loaded.
+`world_lines` decides which lines there are. This module imports nothing of the wire, so that the widget can import it before
+the engine is loaded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 TO_EARLIER = "to an earlier checkpoint"
 """The target of a D-Mail on a line whose checkpoints were renumbered since."""
 NOT_SENT = "not sent"
-"""How the target of a D-Mail begins that was not delivered."""
+"""The beginning of the target of a D-Mail that was not delivered."""
 LABEL_LIMIT = 200
-"""The most characters of a label that are kept; more never fit on the screen."""
+"""The largest number of characters of a label; more never fit on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
 Key = tuple[str, int]
 """The identity of a row, stable while rows are added and removed: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
@@ -37,7 +37,7 @@ _MOST_SAID = 1 << 16
 _TARGET = re.compile(r"(?:^|\n\n)To checkpoint \d+:\n\n")
 """The text that the program writes before each of several D-Mails (`prompts/dmail_of_several.md`)."""
 _LOOKED_AT = 20
-"""The first checkpoints of a line that its name is looked for in."""
+"""The number of first checkpoints of a line that are searched for its name."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +109,7 @@ class CheckpointNode:
 
     @property
     def is_summary(self) -> bool:
-        """Whether it is that of a summary, which replaced everything before."""
+        """Whether this is the checkpoint of a summary, which replaced everything before."""
         return self.kind in SUMMARIES
 
     @property
@@ -122,7 +122,7 @@ class CheckpointNode:
 
     @property
     def change_measured(self) -> bool:
-        """Whether `change` is made of figures of the server."""
+        """Whether `change` is computed from figures of the server."""
         if self.saved is not None:
             return self.saved_measured
         return self.measured and self.end_measured
@@ -133,7 +133,7 @@ class CheckpointNode:
         return ("checkpoint", self.key)
 
     def said_key(self, number: int) -> Key:
-        """The key by which a message of the user after this checkpoint is selected."""
+        """Return the key by which a message of the user after this checkpoint is selected."""
         return ("said", self.key * _MOST_SAID + number)
 
     def say(self, words: Sequence[str], *, carried: bool = False, at: int = -1) -> None:
@@ -179,12 +179,12 @@ class CheckpointNode:
         self.say(said[self.is_heading :])
 
     def touch(self) -> None:
-        """Raise the revision: something that is drawn has changed."""
+        """Increment the revision: something that is drawn has changed."""
         self.revision += 1
         self._search = ""
 
     def matches(self, needle: str) -> bool:
-        """Whether a text (in lower case) occurs in the label, a message, a tool, a target, the D-Mail or the summary."""
+        """Return whether a text (in lower case) occurs in the label, a message, a tool, a target, the D-Mail or the summary."""
         if not self._search:
             parts = [f"#{self.id}", self.words, self.bookmark, _KIND_WORDS.get(self.kind, "")]
             parts.append(self.text[:_TEXT_CHARS])
@@ -195,7 +195,7 @@ class CheckpointNode:
 
 
 def _renumbered(call: CallNode) -> CallNode:
-    """A call of a checkpoint that has another number now: the number that its D-Mail names is of the time before."""
+    """Return the call of a checkpoint that was renumbered: the number that its D-Mail names is from before."""
     if not call.card.is_letter or not call.target:
         return call
     is_unsent = call.target.startswith(NOT_SENT)
@@ -209,7 +209,7 @@ _KIND_WORDS = {"dmail": "D-Mail", "compaction": "Compacted", "summary": "Compact
 class WorldLineNode:
     """A world line that was left. `checkpoints` are its own, from where it branches off.
 
-    `parent` is the key of the checkpoint after which it branches off, or of a root where it shares no checkpoint with the live
+    `parent` is the key of the checkpoint after which it branches off, or of a root if it shares no checkpoint with the live
     line. A line that begins anew (after a compaction) has a `root` of its own.
     """
 
@@ -220,39 +220,39 @@ class WorldLineNode:
     parent: int = 0
     root: int = 0
     is_base: bool = False
-    """Whether a compaction replaced it whole; it is drawn below that."""
+    """Whether a compaction replaced the whole line, which is drawn below the compaction."""
     at_root: bool = False
-    """Whether it branches off before the first checkpoint."""
+    """Whether the line branches off before the first checkpoint."""
     tokens_before: int = 0
     text: str = ""
     from_id: int = -1
     to_id: int = -1
     by_user: bool = False
-    """Whether it was left by a D-Mail of the user."""
+    """Whether a D-Mail of the user left the line."""
     is_open: bool = False
     is_whole: bool = False
-    """Whether all of its steps are shown while it is unfolded."""
+    """Whether all steps of the line are shown while it is unfolded."""
 
     @property
     def mark(self) -> str:
-        """The key of the line's name among the bookmarks: made of where the line begins, as the line may still grow."""
+        """The key of the line's name among the bookmarks; it is made from the line's beginning, as the line may still grow."""
         return f"line:{self.checkpoints[0].uid}" if self.checkpoints else ""
 
     @property
     def own_words(self) -> str:
         """The line's default name: the user's message at its beginning, else the agent's D-Mail that left it, else its first step."""
         begun = self.checkpoints[:_LOOKED_AT]
-        # What a summary or a D-Mail brought along was said on another line, which is called by it.
+        # Messages that a summary or a D-Mail carried over belong to another line, which has its name from them.
         begun = [checkpoint for checkpoint in begun if not checkpoint.is_kept] or begun
         first = begun[0] if begun else None
         if first is not None and first.is_heading and first.words:
             return first.words
-        # The agent wrote its D-Mail on this line; the user's stands on the one that followed.
+        # The agent wrote its D-Mail on this line; the user's D-Mail is on the line that followed.
         if self.reason == "dmail" and self.text and not self.by_user:
             return self.text
         for checkpoint in begun:
             if checkpoint.kind == "dmail":
-                # Its text is also what the line is called that it left.
+                # A D-Mail's text is also the name of the line that it left.
                 own = [*checkpoint.said[checkpoint.n_carried :]]
                 own += [one.words for one in begun if one.is_heading and one.words]
                 return (*own, one_line(checkpoint.text)[:LABEL_LIMIT])[0]
@@ -273,7 +273,7 @@ class Future:
     """The checkpoints that a replay has not reached yet.
 
     Attributes:
-        checkpoints: its checkpoints.
+        checkpoints: the checkpoints, oldest first.
         awaited: the uid of the next D-Mail or compaction among them; empty for none.
     """
 
@@ -299,8 +299,8 @@ class Revert:
 class Tree:
     """The world lines as a tree: the checkpoints of each that no line before it has, and where it branches off.
 
-    The live line comes first, then the others, the one that was left last first. So the tree depends on the set of lines alone,
-    and not on the operations that made them.
+    The live line comes first, then the others, the one that was left last first. So the tree depends only on the set of
+    lines, and not on the operations that made them.
 
     Args:
         world_lines: the lines.
@@ -336,29 +336,29 @@ class Tree:
         return live[-1] if live else None
 
     def new_key(self) -> int:
-        """A key that no checkpoint has."""
+        """Return a key that no checkpoint has."""
         key = self._next_key
         self._next_key += 1
         return key
 
     def name_of(self, line: WorldLineNode) -> str:
-        """The name of a world line: the user's, else its own first words; empty where it has neither."""
+        """Return the name of a world line: the user's, else its own first words; empty if it has neither."""
         return self._marks.get(line.mark) or line.own_words
 
     def forks(self, key: int) -> list[WorldLineNode]:
-        """The lines that branch off after a checkpoint or root, by its key, oldest first."""
+        """Return the lines that branch off after a checkpoint or root, by its key, oldest first."""
         return self._forks.get(key, [])
 
     def base(self, checkpoint: CheckpointNode) -> WorldLineNode | None:
-        """The line that this compaction replaced whole; None where there is none."""
+        """Return the line that this compaction replaced completely; None if there is none."""
         return self._bases.get(checkpoint.key)
 
     def key_below(self, index: int) -> int:
-        """The parent key of lines that branch off before the live checkpoint at `index`."""
+        """Return the parent key of lines that branch off before the live checkpoint at `index`."""
         return self.live[index - 1].key if index > 0 else self.root
 
     def find_left(self, uid: str) -> CheckpointNode | None:
-        """The checkpoint with this uid on the line that was left last of those that have it; None where none has."""
+        """Return the checkpoint with this uid on the line that was left last among those that have it; None if none has."""
         replaced = self._all.replaced
         paths = [line.path for line in reversed(self._all.left.values())]
         for path in [*([replaced] if replaced is not None else []), *paths]:
@@ -368,11 +368,11 @@ class Tree:
         return None
 
     def before_now(self) -> list[CheckpointNode]:
-        """The checkpoints that compactions of the live line have replaced, oldest first."""
+        """Return the checkpoints that compactions of the live line have replaced, oldest first."""
         return self._all.before_now()
 
     def attach(self, edit: LineEdit[CheckpointNode]) -> WorldLineNode | None:
-        """Attach the line that a revert of the live line left; returns it, or None where it is no new one."""
+        """Attach the line that a revert of the live line left; return it, or None if it is not a new line."""
         left = self._all.left.get(edit.left)
         if left is None or edit.left in self.lines or not edit.gone:
             return None
@@ -388,7 +388,7 @@ class Tree:
         """Compute anew where every line branches off.
 
         Returns:
-            the first index of the live line at which other lines branch off than before.
+            the first index of the live line at which the branching lines changed.
         """
         before, lines, held = self._outline(), self.lines, self._held
         self._forks, self._bases, self.lines, self._held = {}, {}, {}, {}
@@ -406,7 +406,7 @@ class Tree:
         others = {key for key in {*before, *after} if before.get(key) != after.get(key)}
         held |= self._held
         places = [held[key].index for key in others if key in held and taken.is_live(held[key])]
-        # Something else that changed is within a line that may be attached anywhere.
+        # Another change is inside a line that may be attached anywhere.
         return min(places, default=len(self.live)) if len(places) == len(others) else 0
 
     def _hold(self, line: WorldLineNode, checkpoint: CheckpointNode) -> None:
@@ -429,7 +429,7 @@ class Tree:
             line.parent, line.at_root = _root(path.origin), True
         else:
             line.root = _root(path.origin)
-            # It was compacted from there.
+            # The line was compacted, so it may branch off from the compacted part.
             base = path.base
             while base is not None and not taken.has(base.points[-1]):
                 base = base.base
@@ -453,10 +453,10 @@ class Tree:
         if base.origin in taken.origins:
             return
         held = [one for one in reversed(self._all.left.values()) if base.begins(one.path)]
-        # Rather the line that ends there than one that went on.
+        # A line that ends there is preferred to one that continues.
         left = next((one for one in held if one.path.begins(base)), held[0] if held else None)
         if left is None:
-            # It has no number before the compaction has ended.
+            # The line has no number before the compaction has ended.
             line = WorldLineNode(0, "compaction", summary.at, list(base.points))
         else:
             line = self._drawn(left, list(left.path.points), lines.get(left.n))
@@ -474,21 +474,21 @@ class Tree:
         own: list[CheckpointNode],
         known: WorldLineNode | None = None,
     ) -> WorldLineNode:
-        """The `WorldLineNode` of a line that was left: the same object each time, since rows refer to it."""
+        """Return the `WorldLineNode` of a line that was left: the same object each time, since rows refer to it."""
         line = known or WorldLineNode(left.n, left.reason, left.at)
         line.checkpoints, line.reason, line.at = own, left.reason, left.at
         line.parent = line.root = 0
         line.is_base = line.at_root = False
-        # An undo, a redo and a jump say nothing of tokens.
+        # The events of an undo, a redo and a jump have no token figures.
         end = left.path.points[-1].tokens_end if left.path.points else 0
         line.tokens_before = left.tokens_before or end
-        # Of several D-Mails the words of the first.
+        # Only the text of the first of several D-Mails is shown.
         line.text = one_line(next(filter(None, _TARGET.split(left.text)), ""))[:LABEL_LIMIT]
         line.from_id, line.to_id, line.by_user = left.from_id, left.to_id, left.by_user
         return line
 
     def _outline(self) -> dict[int, list[tuple[object, ...]]]:
-        """For each key the lines that branch off there, as far as they determine the rows."""
+        """Return, for each key, the lines that branch off there, as far as they determine the rows."""
         found: dict[int, list[tuple[object, ...]]] = {}
         bases = ((key, [line]) for key, line in self._bases.items())
         for key, lines in (*self._forks.items(), *bases):
@@ -499,7 +499,7 @@ class Tree:
 
 
 def _root(origin: int) -> int:
-    """The key of the root with an origin; never 0, and no checkpoint's."""
+    """Return the key of the root with an origin; it is never 0, and no checkpoint's key."""
     return -1 - origin
 
 
@@ -512,16 +512,16 @@ class _Taken:
         self.origins = {live.origin}
 
     def is_live(self, checkpoint: CheckpointNode) -> bool:
-        """Whether a checkpoint is on the live line."""
+        """Return whether a checkpoint is on the live line."""
         live, index = self._live, checkpoint.index
         return index < len(live) and live[index] is checkpoint
 
     def has(self, checkpoint: CheckpointNode) -> bool:
-        """Whether a checkpoint was placed."""
+        """Return whether a checkpoint was placed."""
         return self.is_live(checkpoint) or checkpoint.key in self._keys
 
     def rest(self, path: Path[CheckpointNode]) -> list[CheckpointNode]:
-        """The checkpoints at the end of a line that were not placed yet."""
+        """Return the checkpoints at the end of a line that were not placed yet."""
         points = path.points
         count = len(points)
         while count and not self.has(points[count - 1]):

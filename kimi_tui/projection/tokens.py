@@ -32,7 +32,7 @@ from kimi_tui.wire.events import (
 
 
 class TokenFigure(NamedTuple):
-    """A number of tokens: `measured` where it is the server's figure, `fitted` where it is an estimate fitted to one."""
+    """A number of tokens: `measured` if it is the server's figure, `fitted` if it is an estimate fitted to one."""
 
     tokens: int
     measured: bool
@@ -40,7 +40,7 @@ class TokenFigure(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What an event changed.
+    """The changes by an event.
 
     Attributes:
         rows: the uids of checkpoints whose figures changed, a new one first.
@@ -55,7 +55,7 @@ UNCHANGED = Changed()
 
 
 def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
-    """Fit the estimate of a part to the server's figure of the whole.
+    """Fit the estimate of a part to the server's figure of the whole, and return it.
 
     Args:
         tokens: the estimate of the part.
@@ -73,7 +73,7 @@ class CheckpointTokens:
     def __init__(self) -> None:
         self._known: dict[str, TokenFigure] = {}
         self._ends: dict[str, TokenFigure] = {}
-        # What was estimated since the server's last figure, which was `_base`; 0 before the first.
+        # The estimates since the server's last figure, which is `_base` (0 before the first figure).
         self._guessed: dict[str, None] = {}
         self._guessed_ends: dict[str, None] = {}
         self._base = 0
@@ -81,30 +81,33 @@ class CheckpointTokens:
         self._is_step = False
         self._is_other_line = False
         self._summary = ""
-        # The D-Mail or compaction behind which nothing came yet; of a D-Mail at first what it leaves.
+        # The newest D-Mail or compaction that nothing has followed yet; `_leaves` is the figure of a D-Mail whose checkpoint
+        # has not come yet.
         self._end = ""
         self._leaves: int | None = None
         self._used = 0
-        # A record does not tell what was estimated before its first turn.
+        # A record does not contain the estimates before its first turn.
         self._estimated = True
 
     def get(self, uid: str) -> TokenFigure | None:
-        """The tokens before a checkpoint; None where no event reported them."""
+        """Return the tokens before a checkpoint; None if no event reported them."""
         return self._known.get(uid)
 
     def left_by(self, uid: str) -> TokenFigure | None:
-        """The tokens after the D-Mail or the compaction of a checkpoint, an estimate until the next answer; None for any other checkpoint."""
+        """Return the tokens after the D-Mail or the compaction of a checkpoint, an estimate until the next answer; None for
+        any other checkpoint.
+        """
         return self._ends.get(uid)
 
     def apply(self, event: Event) -> Changed:
-        """Take in an event."""
+        """Apply an event; return the figures that changed."""
         match event:
             case CheckpointCreated():
                 return self._created(event)
             case StatusUpdate():
                 return self._status(event)
             case ContextReverted():
-                self._cut(event)
+                self._reverted(event)
             case CompactionEnd(error=""):
                 self._ended(self._summary, event.tokens_after)
             case LineChanged(op=op) if op in SWITCHES:
@@ -113,10 +116,10 @@ class CheckpointTokens:
                 pass
         return UNCHANGED
 
-    def _cut(self, event: ContextReverted) -> None:
+    def _reverted(self, event: ContextReverted) -> None:
         cut = self._known.get(event.uid)
         if cut is not None and event.from_checkpoint >= event.checkpoint_id:
-            # What is not on the line any more keeps the figure it has.
+            # Checkpoints that left the line keep their figures.
             self._base = min(self._base, cut.tokens)
             there = (uid for uid in self._guessed if self._known[uid].tokens <= cut.tokens)
             self._guessed = dict.fromkeys(uid for uid in there if uid != event.uid)
@@ -124,7 +127,7 @@ class CheckpointTokens:
         if event.reason == "dmail":
             self._leaves = event.tokens_after
             if event.uid in self._known and event.from_checkpoint < event.checkpoint_id:
-                self._ended(event.uid, event.tokens_after)  # told behind its checkpoint
+                self._ended(event.uid, event.tokens_after)  # this event comes after its checkpoint
 
     def _ended(self, uid: str, tokens: int) -> None:
         self._leaves = None
@@ -133,7 +136,7 @@ class CheckpointTokens:
             self._guessed_ends[uid] = None
 
     def _created(self, event: CheckpointCreated) -> Changed:
-        # A turn's checkpoint stands before the user's message, so the last report is what was sent up to it.
+        # A turn's checkpoint precedes the user's message, so the last reported figure is that of the context before it.
         is_reported = event.kind == "user" and not event.was and not self._estimated
         measured = event.measured or is_reported
         figure = TokenFigure(event.tokens or self._used, measured)
@@ -175,7 +178,7 @@ class CheckpointTokens:
             self._known[self._newest] = TokenFigure(event.step_input, not event.estimated)
             changed = Changed((self._newest, *more.rows), more.ends)
         elif self._end and not self._is_step:
-            # Nothing was said behind it: this is what it left.
+            # No message followed it, so this figure is the tokens that it left.
             changed = Changed(ends=((self._end, event.used - self._ends[self._end].tokens),))
             self._ends[self._end] = TokenFigure(event.used, not event.estimated)
         if self._is_other_line or not event.estimated:
@@ -185,24 +188,23 @@ class CheckpointTokens:
         return changed
 
     def _fit(self, estimate: int, figure: int) -> Changed:
-        """Fit the estimates since the last figure of the server to its new one, for which the estimate was so many tokens."""
+        """Fit the estimates since the server's last figure to its new one; `estimate` is the estimate of the same context."""
         if not self._guessed and not self._guessed_ends:
             self._end = ""
             return UNCHANGED
         rows, ends = list[str](), list[tuple[str, int]]()
         for uid in self._guessed:
             tokens = self._known[uid].tokens
-            if self._base <= tokens:
-                self._known[uid] = TokenFigure(
-                    fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
-                )
-                rows.append(uid)
+            self._known[uid] = TokenFigure(
+                fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
+            )
+            rows.append(uid)
         for uid in self._guessed_ends:
             was = self._ends[uid].tokens
-            # The step that was answered is the first thing behind it.
+            # The answered step is the first thing after the checkpoint.
             is_same = uid == self._end
             now = figure if is_same else fitted(was, estimate, figure, self._base)
-            # An answer has told how the server counts: what is left of the estimate is the share of what was said since.
+            # The answer shows how the server counts; the remaining difference belongs to the messages since then.
             self._ends[uid] = TokenFigure(now, measured=True, fitted=not is_same)
             ends.append((uid, now - was))
         self._end = ""
@@ -218,10 +220,10 @@ class DMailCuts:
         self._is_sent = False
 
     def apply(self, event: Event) -> None:
-        """Take in an event."""
+        """Apply an event."""
         match event:
             case ContextReverted(reason="dmail", uid=uid):
-                # One at the end took nothing back, and may be told of behind its checkpoint.
+                # A D-Mail at the end removed nothing, and its event may come after its checkpoint.
                 has_arrived = uid == self._arrived and event.from_checkpoint < event.checkpoint_id
                 self.all.append((uid if has_arrived else "", event))
                 self._is_sent = not has_arrived
@@ -235,7 +237,7 @@ class DMailCuts:
 
 
 def saved_by(uid: str, cut: ContextReverted, figures: CheckpointTokens) -> int:
-    """The tokens that a D-Mail freed, by the server's next figure where there is one; 0 for one that only appended."""
+    """Return the tokens that a D-Mail freed, by the server's next figure if there is one; 0 for one that only appended."""
     left = figures.left_by(uid)
     if cut.from_checkpoint < cut.checkpoint_id:
         return 0
@@ -246,8 +248,8 @@ def saved_by(uid: str, cut: ContextReverted, figures: CheckpointTokens) -> int:
 class FreedTokens:
     """The tokens in the window before and after the newest revert or compaction; 0 and 0 after a switch to another line.
 
-    `serial` counts operations, to tell a new one from the one before.
-    `estimated` is true while `after` is not the server's figure.
+    `serial` is the number of operations so far, which distinguishes a new one from the one before. `estimated` is true while
+    `after` is not the server's figure.
     """
 
     reason: str = ""
@@ -258,10 +260,10 @@ class FreedTokens:
 
 
 _BYTES_OF_TOKEN = 4
-"""About as many bytes of UTF-8 make a token: four letters, or a little more than one sign of Chinese."""
+"""The approximate number of UTF-8 bytes per token: four letters, or a little more than one Chinese character."""
 _SEEN = 10
 _SEEN_OF_WINDOW = 400
-"""The gauge moves with an answer that streams by so many tokens, or by such a part of the window where that is more."""
+"""The gauge is updated while an answer streams after each such part of the window, or after a fixed number of tokens if that is more."""
 
 
 class GaugeModel:
@@ -277,15 +279,16 @@ class GaugeModel:
         self.status = StatusUpdate(used=0, limit=0, trigger=0)
         self.freed = FreedTokens()
         self._is_step = False
-        # Whether reports to come tell better what was left: not those behind what the user says, or of another line.
+        # Whether later reports give a better figure of the tokens left; reports after a message of the user, or of another
+        # line, do not.
         self._is_guess = False
         self._told: StatusUpdate | None = None
-        """The report that was there when the answer began that streams now."""
+        """The report before the answer that is streaming now."""
         self._streamed = 0.0
-        """About how many tokens have come of it."""
+        """The approximate number of tokens of that answer so far."""
 
     def apply(self, record: EventRecord) -> bool:
-        """Apply one event; returns whether the gauge may look different now."""
+        """Apply one event; return whether the gauge may look different now."""
         match record.event:
             case TextPart(text) | ThinkPart(text):
                 return self._stream(text)
@@ -305,20 +308,20 @@ class GaugeModel:
                 self._is_guess = self._is_guess and kind != "user"
                 return False
             case LineChanged(op="jump" | "undo" | "redo"):
-                # What the line that was left had lost says nothing of this one.
+                # The tokens freed on the line that was left do not concern this line.
                 self._is_guess = False
                 self.freed = FreedTokens(serial=self.freed.serial + 1)
             case ContextReverted() as event:
                 self._drop(event.reason, event.tokens_before, event.tokens_after)
             case CompactionEnd() as event if not event.error:
-                # The revert of a compaction was an event before, but did not say how far the window falls.
+                # The revert event of a compaction came before, without the final tokens of the window.
                 self._drop("compaction", event.tokens_before, event.tokens_after)
             case _:
                 return False
         return True
 
     def _stream(self, text: str) -> bool:
-        """Count more of an answer in; true where that is enough to be seen."""
+        """Count another piece of an answer; return whether the change is large enough to be visible."""
         if self._told is None:
             self._told, self._streamed = self.status, 0.0
         told = self._told
@@ -330,7 +333,7 @@ class GaugeModel:
         return True
 
     def _drop_streamed(self) -> bool:
-        """Go back to the report before an answer of which nothing stays."""
+        """Go back to the report before an answer of which nothing is kept."""
         told, self._told = self._told, None
         if told is None or told == self.status:
             return False
@@ -338,7 +341,7 @@ class GaugeModel:
         return True
 
     def _correct(self, status: StatusUpdate) -> None:
-        """Replace the estimate of `freed.after` by the server's next figure: that of the first request since."""
+        """Replace the estimate of `freed.after` by the server's next figure, which is that of the first request since."""
         if self._is_guess:
             sent = status.step_input if self._is_step else None
             after = status.used if sent is None else sent
@@ -352,7 +355,7 @@ class GaugeModel:
         if status.used <= 0:
             self.status = status._replace(used=after, estimated=True)
             return
-        # The next report splits anew; until then the system prompt keeps its size and the rest shrinks in proportion.
+        # The next report splits the figure anew; until then the system prompt keeps its size and the rest shrinks in proportion.
         system = min(status.system, after)
         rest = max(1, status.talk + status.tools)
         talk = (after - system) * status.talk // rest

@@ -1,4 +1,4 @@
-"""The reducer of tool calls, from the first piece of their arguments to their results: target, state, output, tokens."""
+"""The reducer of tool calls, from the first piece of their arguments to their results: it computes target, state, output and tokens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
 from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
@@ -20,21 +21,21 @@ from kimi_tui.wire.events import (
 )
 
 TARGET_LIMIT = 1_000
-"""The most characters of a target that are read: more never fit in a row."""
+"""The largest number of characters of a target: more never fit in a row."""
 
 
 def argument(arguments: str, key: str) -> str:
-    """The text of one argument, as far as it was received; empty where it is missing or no string."""
+    """Return the text of one argument, as far as it was received; empty if it is missing or no string."""
     return next(iter_arguments(arguments, key), "")
 
 
 def iter_arguments(arguments: str, key: str) -> Iterator[str]:
-    """Every string under this key, also of objects in a list, as far as they were received."""
+    """Yield every string under this key, including those in a list of objects, as far as they were received."""
     for found in _pattern(key).finditer(arguments[:65_536]):
-        yield _text_of(found[1])
+        yield _string_value(found[1])
 
 
-def _text_of(raw: str) -> str:
+def _string_value(raw: str) -> str:
     if "\\" not in raw:
         return raw
     try:
@@ -54,7 +55,7 @@ def _number(key: str) -> re.Pattern[str]:
 
 
 def target(card: Card, arguments: str, work_dir: str = "") -> str:
-    """The target of a call: a path, a command, a pattern; empty while it is not known.
+    """Return the target of a call: a path, a command, a pattern; empty while it is unknown.
 
     Args:
         card: the card of the tool.
@@ -79,7 +80,7 @@ def target(card: Card, arguments: str, work_dir: str = "") -> str:
 
 
 def _progress(key: str, arguments: str) -> str:
-    """How many entries of a list are done."""
+    """Return how many entries of a list are done, in words."""
     try:
         parsed: object = json.loads(arguments, strict=False)
     except (ValueError, RecursionError):
@@ -97,12 +98,12 @@ def _progress(key: str, arguments: str) -> str:
 
 
 def todo_summary(done: int, count: int) -> str:
-    """`1 of 3 done`."""
+    """Return `1 of 3 done`."""
     return f"{done} of {count} done" if count else "nothing to do"
 
 
 def changed_words(block: ToolBlock) -> str:
-    """`3 files changed, can be brought back`; empty where none did. After a compaction nothing is said of restoring."""
+    """Return `3 files changed, can be brought back`; empty if no file changed. After a compaction restoring is not mentioned."""
     if not block.n_changed:
         return ""
     files = "1 file" if block.n_changed == 1 else f"{block.n_changed:,} files"
@@ -112,20 +113,19 @@ def changed_words(block: ToolBlock) -> str:
         return f"{files} changed, can be brought back"
     if block.n_lost >= block.n_changed:
         return f"{files} changed, not to be brought back"
-    more = f" and {block.n_lost - len(block.lost):,} more" if block.n_lost > len(block.lost) else ""
-    named = f" ({', '.join(block.lost)}{more})" if block.lost else ""
+    named = f" ({some_of(block.lost, NAMED_LOST, block.n_lost)})" if block.lost else ""
     return f"{files} changed, {block.n_lost:,} of them{named} not to be brought back"
 
 
 NAMED = 8
-"""The most files that a command changed of which the paths are kept."""
+"""The largest number of paths that are kept of the files that a command changed."""
 NAMED_LOST = 3
-"""The same for files that cannot be restored."""
+"""The largest number of paths that are kept of the changed files that cannot be restored."""
 PATH_LIMIT = 200
 ARGUMENTS_LIMIT = 65_536
-"""The most characters of a call's arguments that are kept: only its target is read from them."""
+"""The largest number of characters of a call's arguments that are kept: only its target is read from them."""
 SURE_AFTER = 4_096
-"""Characters of arguments after which a target that is known is final."""
+"""Characters of arguments after which a known target is final."""
 
 
 class ToolCalls:
@@ -138,9 +138,9 @@ class ToolCalls:
         self._undelivered: list[ToolBlock] = []
         """The D-Mails of the running step, whose blocks are removed when they are delivered."""
         self._changed: dict[str, str] = {}
-        """Commands by which the user replaced those of calls."""
+        """Commands with which the user replaced those of calls, by the calls' keys."""
         self._own: set[str] = set()
-        """Commands that the user ran, outside of any step."""
+        """The keys of commands that the user ran, outside of any step."""
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
@@ -224,7 +224,7 @@ class ToolCalls:
         return self._list.touched(block)
 
     def changed(self, event: FilesChanged) -> Change:
-        """Set the files that a call changed, on its card, unless that has the diff. Older records name a step and no call."""
+        """Set the files that a call changed on its card, unless the card has a diff. Older records name a step and no call."""
         blocks = self._list.blocks
         for index in range(len(blocks) - 1, self._list.base - 1, -1):
             block = blocks[index]
@@ -270,13 +270,13 @@ class ToolCalls:
         return change
 
     def answered(self, event: ApprovalResolved) -> Change:
-        """Apply the answer to the pending approval (there is one at a time)."""
+        """Apply the answer to the pending approval (there is only one at a time)."""
         if self._dmails:
             change = self._dmails_become(*_dmail_state(event))
             self._dmails = []
             return change
         if event.answer == "no":
-            # Told by the result that follows.
+            # The result that follows shows the answer.
             return NOTHING
         for block in self._open.values():
             if block.state == "waiting":
@@ -287,7 +287,7 @@ class ToolCalls:
         return NOTHING
 
     def step_over(self) -> Change:
-        """End the step: its D-Mails that are still there were not delivered."""
+        """End the step: its remaining D-Mails were not delivered."""
         change = NOTHING
         for block in self._undelivered:
             if block.state == "done":
@@ -297,7 +297,7 @@ class ToolCalls:
         return change
 
     def dropped(self) -> None:
-        """Drop the calls that were being streamed: the attempt failed."""
+        """Drop the calls that were being streamed, as the attempt failed."""
         self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
 
     def stop(self) -> Change:
@@ -334,17 +334,17 @@ class ToolCalls:
                     block.touch()
                     change = Change(index)
                 if had_it:
-                    # No other one has it.
+                    # Only one card shows the tokens, and this was it.
                     break
                 wanted = None
         return change
 
 
 def _dmail_state(event: ApprovalResolved) -> tuple[ToolState, str]:
-    """The state of D-Mails after the user's answer, and the text that the user gave."""
+    """Return the state of D-Mails after the user's answer, and the text that the user gave."""
     if event.answer != "no":
         return "done", ""
-    # The turn was stopped while the question stood there.
+    # The turn was stopped while the question was pending.
     return (
         ("stopped", "") if event.feedback == "stopped" else ("rejected", one_line(event.feedback))
     )

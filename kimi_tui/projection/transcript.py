@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import (
     NOTHING,
@@ -75,7 +76,7 @@ from kimi_tui.wire.events import (
 _BACK = "brought back"
 _NAMED = 3
 _PATH_CHARS = 4_096
-"""The most characters of a path; a damaged record may have longer ones."""
+"""The largest number of characters of a path; a damaged record may have longer ones."""
 
 TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
@@ -136,7 +137,8 @@ class Reverts:
             keeps_words = bool(event.carried)
             carried = _carry_over(gone, event.checkpoint_id, pinned, keeps_words=keeps_words)
             if not any(isinstance(block, UserBlock) for block in carried.blocks):
-                # What was said is not among the blocks: a line that is only read begins with it.
+                # The user's messages are not among the blocks if the history of the line begins with the D-Mail, so the
+                # event's text is used.
                 carried = self._with_words(carried, event, at)
             number = carried.messages if edit is not None or not event.uid else blocks.number
             stays = [*carried.blocks, _dmail_block(event, carried, number, blocks.new_key(), at)]
@@ -194,7 +196,7 @@ class Reverts:
     def compacting(self, event: CompactionBegin, at: float) -> Change:
         """Add the card of a summary that is being written."""
         block = self._list.new(CompactionBlock, at)
-        # Its own checkpoint comes with the new line.
+        # The summary's own checkpoint comes with the new line.
         block.checkpoint, block.uid, block.number = None, "", 0
         block.tokens_before = event.tokens_before
         block.automatic = event.automatic
@@ -214,7 +216,7 @@ class Reverts:
         self._list.forget_point()
 
     def moved(self, event: CheckpointCreated) -> bool:
-        """Apply a renumbered checkpoint; returns False where it is itself that of the summary which the others follow."""
+        """Apply a renumbered checkpoint; return False if it is the checkpoint of the summary itself, which the others follow."""
         if self._summary is None:
             return False
         self._summary.moved[event.was] = event
@@ -264,7 +266,7 @@ class Reverts:
         card.below = frozenset(one.key for one in laid.kept)
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
         if isinstance(old, CompactionBlock):
-            # What was gained is what the summary gained, not what its other words did.
+            # The edit changed only the text: the saving is still that of the original summary.
             card.edited, card.automatic, card.below = True, old.automatic, old.below
             card.tokens_before = old.tokens_before
             card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
@@ -284,7 +286,7 @@ class Reverts:
         return None
 
     def switched(self, event: LineChanged, edit: LineEdit[Any] | None) -> Change:
-        """Replace the blocks by those of another line; ask for a rebuild where these are not known."""
+        """Replace the blocks by those of another line; ask for a rebuild if these are unknown."""
         if edit is None:
             is_of_files = event.op in ("undo", "redo") and not (event.to_line or event.from_line)
             return self._forget_files(event.uid) if is_of_files else NOTHING
@@ -334,7 +336,7 @@ class Reverts:
 
 
 def n_messages(blocks: Iterable[Block]) -> int:
-    """The number of messages of the conversation in these blocks; a call and its result are two."""
+    """Return the number of messages of the conversation in these blocks; a call and its result count as two."""
     found: set[tuple[str, int]] = set()
     results = 0
     for block in blocks:
@@ -345,7 +347,7 @@ def n_messages(blocks: Iterable[Block]) -> int:
 
 
 def _end_of_line(blocks: Sequence[Block], base: int) -> int:
-    """The index after the last block, from `base` on, that does not only report an undo, redo or jump."""
+    """Return the index after the last block, from `base` on, that does not only report an undo, redo or jump."""
     end = len(blocks)
     while end > base and isinstance(last := blocks[end - 1], MarkBlock) and last.passes:
         end -= 1
@@ -361,7 +363,7 @@ class _LeftBlocks:
 
 
 def _recalled(block: Block) -> Block:
-    """A copy of a D-Mail's tool call for the live line, on which it is again; the D-Mail's card keeps the original."""
+    """Return a copy of a D-Mail's tool call for the live line, to which it belongs again; the D-Mail's card keeps the original."""
     if isinstance(block, ToolBlock) and block.card.is_letter and block.state == "done":
         return copied(block, state="recalled")
     return block
@@ -381,7 +383,7 @@ def _is_from(block: Block, checkpoint: int) -> bool:
 def _dmail_block(
     event: ContextReverted, carried: CarriedOver, number: int, key: int, at: float
 ) -> DMailBlock:
-    """The card of a D-Mail that was delivered, as the message with index `number` after its checkpoint."""
+    """Return the card of a delivered D-Mail, which is the message with index `number` after its checkpoint."""
     folded = carried.folded
     tools = [block for block in folded if isinstance(block, ToolBlock) and not block.card.is_letter]
     edits: Counter[str] = Counter()
@@ -441,11 +443,11 @@ class RearrangedBlocks:
 def _rearrange(
     before: Sequence[Block], base: int, summary: SummaryPoint, numbers: Mapping[str, int]
 ) -> RearrangedBlocks:
-    """Divide the blocks of the line by what a summary does to them.
+    """Divide the blocks of the line into those before the summary's card, those after it, and removed ones.
 
     Args:
         before: all blocks, without the new card.
-        base: the index of the first one whose checkpoint can be rewound to.
+        base: the index of the first one to whose checkpoint a rewind is possible.
         summary: the summary's checkpoint and those after it.
         numbers: the checkpoints of the line so far, by uid.
     """
@@ -454,7 +456,7 @@ def _rearrange(
         moved[summary.checkpoint] = CheckpointCreated(
             summary.checkpoint, summary.uid, "summary", was=summary.was
         )
-    cut = _cut(before, base, summary, moved)
+    cut = _card_index(before, base, summary, moved)
     kept: list[Block] = []
     gone: list[Block] = []
     for index, block in enumerate(before[base:], base):
@@ -464,7 +466,7 @@ def _rearrange(
         if block.checkpoint is None and moved and not block.replaced:
             kept.append(block)
         elif event is not None and (not event.kept or block.number in event.kept):
-            # A copy: the line that was left keeps the block with its own number.
+            # The block is copied, as the line that was left keeps it with its own number.
             copy = copied(block)
             copy.checkpoint = event.id
             if block.uid == event.was:
@@ -472,7 +474,7 @@ def _rearrange(
             if event.kept:
                 copy.number = event.kept.index(block.number)
             if isinstance(copy, DMailBlock) and event.id != block.checkpoint:
-                # What it undid stays as far away as it was.
+                # The distance between the D-Mail and the checkpoint from which it came stays the same.
                 copy.from_checkpoint += event.id - (block.checkpoint or 0)
                 copy.is_moved = True
             if isinstance(copy, ToolBlock) and copy.card.is_letter and copy.target:
@@ -481,7 +483,7 @@ def _rearrange(
         else:
             gone.append(block)
     if summary.is_whole:
-        # They stay to be read, in their order.
+        # The replaced blocks stay readable, in their order.
         return RearrangedBlocks([*before[:cut], *gone], kept, ())
     if summary.was:
         return RearrangedBlocks(list(before[:cut]), kept, tuple(gone))
@@ -489,10 +491,10 @@ def _rearrange(
     return RearrangedBlocks([*before[:cut], *past], kept, ())
 
 
-def _cut(
+def _card_index(
     before: Sequence[Block], base: int, summary: SummaryPoint, moved: Mapping[int, object]
 ) -> int:
-    """The index of the card, or of the first block that is moved after it."""
+    """Return the index of the card, or of the first block that is moved after it."""
     for index in range(base, len(before)):
         block = before[index]
         if summary.was:
@@ -524,7 +526,7 @@ def _carry_over(
         gone: the dropped blocks, in order.
         checkpoint: the checkpoint of the D-Mail.
         pinned: the messages that are pinned, as `ContextReverted` names them.
-        keeps_words: whether the user's messages stay; kimi-cli drops them, so that the model is not sent them.
+        keeps_words: whether the user's messages stay; kimi-cli drops them, so the model does not get them.
     """
     stays: list[Block] = []
     folded: list[Block] = []
@@ -540,13 +542,13 @@ def _carry_over(
             stays.append(_moved(block, checkpoint, messages))
             messages += 1
         elif _is_pinned(block, pinned) and (
-            # What is only told of a message comes along with it.
+            # Blocks that only report about a message stay with it.
             (is_same := (block.uid, block.number) == group) or isinstance(block, _MESSAGES)
         ):
             if not is_same:
                 group, place = (block.uid, block.number), messages
                 messages += 1
-            # A call has its result behind it.
+            # A call is followed by its result.
             messages += isinstance(block, ToolBlock)
             kept = _moved(block, checkpoint, place)
             kept.pinned = True
@@ -557,7 +559,7 @@ def _carry_over(
 
 
 def _is_pinned(block: Block, pinned: Collection[str]) -> bool:
-    """Whether this block was pinned: a D-Mail's checkpoint may have other messages than the D-Mail."""
+    """Whether this block was pinned: a D-Mail's checkpoint may have messages other than the D-Mail."""
     if f"{block.uid}:{block.number}" in pinned:
         return True
     return block.uid in pinned and (block.pinned or not isinstance(block, DMailBlock))
@@ -589,7 +591,7 @@ class TranscriptModel:
         """The checkpoint of a turn whose message was not published yet."""
         self._pins: frozenset[tuple[str, int]] = frozenset()
         self._pause: ApprovalRequest | None = None
-        """What the program asks now, the turn being paused."""
+        """The pending question of the program while the turn is paused."""
         self.work_dir = work_dir
 
     @property
@@ -599,7 +601,7 @@ class TranscriptModel:
 
     @property
     def work_dir(self) -> str:
-        """Paths below it are shown relative to it."""
+        """The work folder; paths below it are shown relative to it."""
         return self._calls.work_dir
 
     @work_dir.setter
@@ -608,15 +610,15 @@ class TranscriptModel:
 
     @property
     def waiting(self) -> RetryBlock | None:
-        """The countdown to the next attempt of a model call; None where there is none."""
+        """The countdown to the next attempt of a model call; None if there is none."""
         return self._speech.waiting
 
     def find(self, block: Block) -> int | None:
-        """The index of a block; None where it is not there."""
+        """Return the index of a block; None if it is not in the list."""
         return self._list.at(block).first
 
     def dropped_by(self, checkpoint: int) -> range:
-        """The indices of the blocks that a rewind to a checkpoint would drop."""
+        """Return the indices of the blocks that a rewind to a checkpoint would drop."""
         return range(self._list.first_from(checkpoint), self._list.end)
 
     def apply(
@@ -625,7 +627,7 @@ class TranscriptModel:
         told: LinesChange | None = None,
         figures: CheckpointTokens | None = None,
     ) -> Change:
-        """Apply one event. Never raises on content.
+        """Apply one event; return what changed. Never raises on content.
 
         Args:
             record: the event.
@@ -677,7 +679,7 @@ class TranscriptModel:
                 self._calls.dropped()
                 return self._speech.retry(event, at)
             case StepInterrupted(failed=failed):
-                # What failed is said by the end of the turn.
+                # The end of the turn reports the failure.
                 return NOTHING if failed else self._speech.stopped(at)
             case ContextReverted():
                 return self._reverted(event, told, at)
@@ -733,7 +735,7 @@ class TranscriptModel:
         block.unfolded = not block.unfolded
         return self._list.touched(block)
 
-    # Turns and checkpoints
+    # -- turns and checkpoints
 
     def _turn_begin(self, event: TurnBegin, at: float) -> Change:
         self.streaming, self._has_switched = True, False
@@ -792,9 +794,13 @@ class TranscriptModel:
         checkpoint, tokens, estimated = found
         return self._calls.cost(checkpoint, tokens, estimated=estimated)
 
-    # What the user queued, and what they should know
+    # -- queued messages, files and notices
 
     def _queued(self, event: SteerQueued, at: float) -> Change:
+        waiting = self.blocks[self._list.end :]
+        is_told = any(isinstance(one, UserBlock) and one.steer == event.id for one in waiting)
+        if is_told or event.when != "now":
+            return NOTHING
         block = self._list.new(UserBlock, at)
         block.write(event.text)
         block.images = event.images
@@ -818,11 +824,12 @@ class TranscriptModel:
         taken.images = event.images
         taken.steer = event.id
         taken.number = event.number
-        # Of a turn that began with what had waited these are the words.
+        # This message began the turn, so no later user message claims the spare checkpoint.
         self._spare = None
         last = self._list.last
         if isinstance(last, UserBlock) and last.uid == taken.uid and last.number >= taken.number:
-            # Typed before what the user says now, and not taken up by the turn before: it stands there before it.
+            # The queued message is older than the user's present message and was not taken by the last turn, so it is
+            # inserted before it.
             last.number = taken.number + 1
             last.touch()
             return both(change, self._list.insert(self._list.end - 1, taken))
@@ -840,7 +847,8 @@ class TranscriptModel:
         return NOTHING
 
     def _notice(self, event: Notice, at: float) -> Change:
-        # What has a topic stands over the transcript until it is solved; the rest is also kept where it happened.
+        # A notice with a topic is shown above the transcript until it is solved; others are also kept at the place where they
+        # happened.
         if event.topic or event.solved or event.level == "info":
             return NOTHING
         notice = self._list.new(NoticeBlock, at)
@@ -850,7 +858,7 @@ class TranscriptModel:
         return both(self._speech.close(at), self._list.append(notice))
 
     def _paused(self, event: ApprovalResolved, at: float) -> Change:
-        """Add what the program asked, and what the user answered; nothing where the question was withdrawn."""
+        """Add the program's question and the user's answer; nothing if the question was withdrawn."""
         request, self._pause = self._pause, None
         if request is None or (event.answer == "no" and event.feedback == "stopped"):
             return NOTHING
@@ -869,7 +877,7 @@ class TranscriptModel:
         block.passes = self._has_switched
         return self._list.append(block)
 
-    # Other lines
+    # -- other lines
 
     def _reverted(self, event: ContextReverted, told: LinesChange, at: float) -> Change:
         change = self._speech.settle(at)
@@ -899,9 +907,9 @@ class TranscriptModel:
 
 
 def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[str]) -> str:
-    """`2 files brought back, 1 deleted (made.txt)`: the files that were deleted or left alone are named."""
+    """Return `2 files brought back, 1 deleted (made.txt)`: files that were deleted or left unchanged are named."""
     found = [
-        f"{len(paths):,} {became}{_named(paths) if became != _BACK else ''}"
+        f"{len(paths):,} {became}{_names_in_brackets(paths) if became != _BACK else ''}"
         for paths, became in ((restored, _BACK), (deleted, "deleted"), (left, "left alone"))
         if paths
     ]
@@ -911,13 +919,13 @@ def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[
     return ", ".join([f"{count} {'file' if count == '1' else 'files'} {became}", *found[1:]])
 
 
-def _named(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
-    return f" ({', '.join(shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
+def _names_in_brackets(paths: Sequence[str]) -> str:
+    shown = [shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED]]
+    return f" ({some_of(shown, _NAMED, len(paths))})"
 
 
 class OpenText:
-    """The block of text or reasoning that is being streamed: appends to it and closes it."""
+    """The block of text or reasoning that is being streamed; appends to it and closes it."""
 
     __slots__ = ("_list", "_retry")
 
@@ -927,7 +935,7 @@ class OpenText:
 
     @property
     def waiting(self) -> RetryBlock | None:
-        """The countdown to the next attempt; None where there is none."""
+        """The countdown to the next attempt; None if there is none."""
         return self._retry
 
     def add(self, kind: type[AgentBlock] | type[ThoughtBlock], text: str, at: float) -> Change:
@@ -941,7 +949,7 @@ class OpenText:
             last.touch()
             return both(change, Change(self._list.end - 1))
         if not text.strip():
-            # Many models begin with line ends; a block appears with the first word.
+            # Many models begin with line ends; the block is created with the first word.
             return change
         change = self.close(at, change)
         block = self._list.new(kind, at)
@@ -950,7 +958,7 @@ class OpenText:
         return both(change, self._list.append(block))
 
     def close(self, at: float, change: Change = NOTHING) -> Change:
-        """Close the open block: something else begins."""
+        """Close the open block, as something else begins."""
         last = self._list.last
         if isinstance(last, (AgentBlock, ThoughtBlock)) and last.open:
             last.open = False
@@ -966,7 +974,7 @@ class OpenText:
         return self.close(at, self.end_retry())
 
     def retry(self, event: StepRetry, at: float) -> Change:
-        """Remove what a failed model call had streamed, and add the countdown to the next attempt."""
+        """Remove the streamed text of a failed model call, and add the countdown to the next attempt."""
         change = both(self.drop_attempt(), self.end_retry())
         block = self._list.new(RetryBlock, at)
         block.reason = one_line(event.reason)
@@ -979,7 +987,7 @@ class OpenText:
         return both(change, self._list.append(block))
 
     def drop_attempt(self) -> Change:
-        """Remove what a failed model call had streamed: it is not in the context."""
+        """Remove the streamed text of a failed model call, which is not in the context."""
         blocks = self._list.blocks
         first = len(blocks)
         for index in range(len(blocks) - 1, -1, -1):
@@ -990,14 +998,14 @@ class OpenText:
         return Change(first)
 
     def end_retry(self) -> Change:
-        """Remove the countdown to a retry: the wait is over."""
+        """Remove the countdown to a retry, as the wait is over."""
         if self._retry is None:
             return NOTHING
         block, self._retry = self._retry, None
         return self._list.remove(block)
 
     def stopped(self, at: float, *, killed: bool = False) -> Change:
-        """Add a row that the turn was stopped, by the user or the end of the program (`killed`), unless a card says so already."""
+        """Add a row that the turn was stopped, by the user or by the end of the program (`killed`), unless a card says so already."""
         change = self.settle(at)
         self._list.attempt.clear()
         last = self._list.last
@@ -1027,7 +1035,7 @@ class StepTokens:
             is_step: whether a model call follows; usage figures after any other checkpoint belong to the last step.
 
         Returns:
-            the cost of the step before as (checkpoint, tokens, whether that is an estimate); None where there is none.
+            the cost of the previous step as (checkpoint, tokens, whether that is an estimate); None if there is none.
         """
         before = self._current
         self._current = checkpoint
@@ -1039,7 +1047,7 @@ class StepTokens:
         return None
 
     def status(self, event: StatusUpdate) -> tuple[int, int, bool] | None:
-        """Apply usage figures; returns the cost of a step as (checkpoint, tokens, whether that is an estimate), None where there is none."""
+        """Apply usage figures; return the cost of a step as (checkpoint, tokens, whether that is an estimate), None if there is none."""
         current = self._current
         if current is None or not self._is_step:
             return None

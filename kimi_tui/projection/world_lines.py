@@ -1,23 +1,18 @@
-"""The world lines of a session: which there are (`WorldLines`), and how two of them differ (`Comparison`).
+"""The world lines of a session: which there are (`WorldLines`), and what happens on the live one meanwhile.
 
 A world line is the list of its checkpoints from its beginning on. There is one live line; every line that was left stays, by
 its number. A D-Mail, a rewind and a clearing cut the live line, a compaction of all of it begins another one, and undo, redo
 and jumps make a left line live again. Models that hold more than checkpoints (blocks, rows, files) apply the `LineEdit` that
 each operation returns.
-
-Two lines are compared message by message from their fork on. Messages that occur exactly once on both sides anchor the
-alignment of the others (a patience diff), in O(n log n) time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
@@ -32,7 +27,9 @@ from kimi_tui.wire.events import (
 
 
 class CheckpointLike(Protocol):
-    """What the reducer needs of a view's checkpoint. Checkpoints are compared by identity: uids of imported lines may repeat."""
+    """The attributes that the reducer needs of a view's checkpoint. Checkpoints are compared by identity, as uids of imported
+    lines may repeat.
+    """
 
     @property
     def uid(self) -> str: ...
@@ -57,8 +54,8 @@ class Path(Generic[P]):
 
     Attributes:
         base: the path that the compaction at the line's beginning has replaced.
-        origin: a number for the beginning, equal for lines that begin alike: 0 for that of the session, another for each
-            compaction.
+        origin: a number for the beginning, equal for lines with the same beginning: 0 for that of the session, another for
+            each compaction.
     """
 
     points: list[P]
@@ -66,22 +63,22 @@ class Path(Generic[P]):
     origin: int = 0
 
     def begins(self, other: Path[P]) -> bool:
-        """Whether this path is a prefix of the other one, or the same."""
+        """Return whether this path is a prefix of the other one, or the same."""
         count = len(self.points)
         return 0 < count <= len(other.points) and other.points[count - 1] is self.points[-1]
 
 
 @dataclass(slots=True, eq=False)
 class LeftLine(Generic[P]):
-    """A line that was left, and the operation that left it last; undo and redo do not count where it is as it was.
+    """A line that was left, and the operation that left it last; an undo or redo that leaves it unchanged does not count.
 
     Attributes:
         n: its number.
         reason: the operation.
-        at: when, in seconds since 1970.
+        at: the time of the operation, in seconds since 1970.
         text: the D-Mail.
-        from_id: its newest checkpoint then, `to_id` the one that the operation went back to; -1 where that is not known.
-        by_user: whether it was left by a D-Mail of the user.
+        from_id: its newest checkpoint at that time; `to_id` is the checkpoint to which the operation went back; -1 if it is unknown.
+        by_user: whether a D-Mail of the user left it.
     """
 
     n: int
@@ -99,14 +96,14 @@ class LeftLine(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class LineEdit(Generic[P]):
-    """What an operation did to the live line.
+    """The change of the live line by an operation.
 
     Attributes:
         kept: the number of its first checkpoints that are kept.
         gone: the checkpoints after these.
-        left: the number of the line that holds all of it as it was; 0 where there is none.
-        back: the number of the left line that is live now, whole or up to `stop` (exclusive); 0 where none is.
-        is_known: false where the events do not determine what is live now.
+        left: the number of the line that holds the former live line; 0 if there is none.
+        back: the number of the left line that is live now, completely or up to `stop` (exclusive); 0 if none is.
+        is_known: false if the events do not determine the live line.
     """
 
     kept: int
@@ -124,7 +121,7 @@ class WorldLines(Generic[P]):
     Attributes:
         live: the live line.
         left: the others by number, in the order in which they were left.
-        replaced: the live line before a compaction that has not ended yet; None where none runs.
+        replaced: the live line before a compaction that has not ended yet; None if none is running.
         is_lost: whether an operation named a checkpoint or a line that is in no earlier event.
     """
 
@@ -135,7 +132,7 @@ class WorldLines(Generic[P]):
     _n_origins: int = 0
 
     def add(self, event: CheckpointCreated, point: P) -> bool:
-        """Append a checkpoint; returns whether a new line begins with it, which replaces one that was compacted."""
+        """Append a checkpoint; return whether it begins a new line that replaces a compacted one."""
         live = self.live
         is_new = event.kind in SUMMARIES and event.id == 0 and bool(live.points)
         if is_new:
@@ -146,7 +143,7 @@ class WorldLines(Generic[P]):
         return is_new
 
     def apply(self, event: Event, at: float) -> LineEdit[P] | None:
-        """Apply an operation and its time in seconds since 1970; returns None where the lines stay as they are."""
+        """Apply an operation and its time in seconds since 1970; return None if the lines stay unchanged."""
         match event:
             case ContextReverted():
                 return self._reverted(event, at)
@@ -158,7 +155,9 @@ class WorldLines(Generic[P]):
                 return None
 
     def find(self, uid: str, number: int) -> int | None:
-        """The index on the live line of the checkpoint with this uid, else of the one with this number; None where there is neither."""
+        """Return the index on the live line of the checkpoint with this uid, else of the one with this number; None if there
+        is neither.
+        """
         live = self.live.points
         guess = live[number] if 0 <= number < len(live) else None
         if guess is not None and guess.id == number and uid in ("", guess.uid):
@@ -172,7 +171,7 @@ class WorldLines(Generic[P]):
         return by_number
 
     def before_now(self) -> list[P]:
-        """The checkpoints that compactions of the live line have replaced, oldest first."""
+        """Return the checkpoints that compactions of the live line have replaced, oldest first."""
         found: list[P] = []
         base = self.live.base
         while base is not None:
@@ -182,7 +181,7 @@ class WorldLines(Generic[P]):
 
     def _reverted(self, event: ContextReverted, at: float) -> LineEdit[P] | None:
         if event.from_checkpoint < event.checkpoint_id and event.reason == "dmail":
-            # A D-Mail at the end, which undoes nothing.
+            # A D-Mail at the end reverts nothing.
             return None
         was = self.live
         place = 0 if event.reason == "clear" else self.find(event.uid, event.checkpoint_id)
@@ -191,7 +190,7 @@ class WorldLines(Generic[P]):
             return None
         if event.reason == "compaction":
             if place == 0:
-                # The checkpoint of the summary tells that all of it was replaced.
+                # The checkpoint of the summary tells that the whole line was replaced.
                 return None
             self.replaced = was
         left = self._leave(
@@ -208,7 +207,7 @@ class WorldLines(Generic[P]):
                 event.tokens_after,
             )
         )
-        # What is said after a clearing does not stand upon what was compacted before it.
+        # After a clear the conversation does not continue the parts that were compacted before it.
         base = None if event.reason == "clear" else was.base
         is_empty = event.reason == "jump" and place == 0
         self.live = Path([]) if is_empty else Path(was.points[:place], base, was.origin)
@@ -244,19 +243,19 @@ class WorldLines(Generic[P]):
         stop = None
         if event.uid:
             stop = next((i for i, point in enumerate(points) if point.uid == event.uid), None)
-        # Nothing stands upon what was compacted, where not even the summary is there.
+        # If not even the summary is on the new line, it does not continue the compacted parts.
         self.live = (
             Path([]) if stop == 0 else Path(points[:stop], target.path.base, target.path.origin)
         )
         mine, other = was.points, self.live.points
-        # A checkpoint has one past: where two lines share it, they share all that is before it.
+        # If two lines share a checkpoint, they share everything before it.
         both = range(min(len(mine), len(other)))
         kept = bisect_left(both, True, key=lambda place: mine[place] is not other[place])
         last = None if stop is None else points[stop]
         return LineEdit(kept, was.points[kept:], left, event.to_line, last)
 
     def _leave(self, line: LeftLine[P]) -> int:
-        """Store a line that is no longer live; returns the number of the line with exactly its checkpoints, 0 where there is none."""
+        """Store a line that is no longer live; return the number of the line with exactly its checkpoints, 0 if there is none."""
         known = self.left.get(line.n) or next(
             (
                 one
@@ -266,12 +265,13 @@ class WorldLines(Generic[P]):
             None,
         )
         if known is not None and line.path.begins(known.path):
-            # Nothing new: it is one that was left before, or the beginning of that.
+            # The line was left before, or is the beginning of one that was.
             self.left[known.n] = self.left.pop(known.n)
             if len(known.path.points) > len(line.path.points):
                 return 0
             if line.reason in ("undo", "redo") or not line.n:
-                # It is as it was when it was left before, for the reason that it was left for; so is one that a fork had.
+                # The line is unchanged since it was left before (or came from a fork), so it keeps the reason for which it
+                # was left then.
                 return known.n
             line.n = known.n
         elif not line.n or not line.path.points:
@@ -282,14 +282,14 @@ class WorldLines(Generic[P]):
 
 
 class LiveLineActivity(NamedTuple):
-    """What happened on the live line while another one is shown, for the banner.
+    """The events on the live line while another line is shown, for the banner.
 
     Attributes:
-        steps: of the newest turn.
+        steps: the number of steps of the newest turn.
         dmail: the checkpoint at which the newest D-Mail was delivered, -1 for none.
         saved: the tokens that it freed.
         compacted: whether the context was compacted.
-        ended: how the newest turn ended, empty while it has not.
+        ended: the way the newest turn ended; empty while it runs.
     """
 
     steps: int = 0
@@ -300,7 +300,7 @@ class LiveLineActivity(NamedTuple):
 
 
 def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
-    """The activity after one more event."""
+    """Return the activity after one more event."""
     match event:
         case TurnBegin():
             return news._replace(steps=0, ended="")
@@ -315,166 +315,3 @@ def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
             return news._replace(ended=reason)
         case _:
             return news
-
-
-MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
-
-
-@dataclass(frozen=True, slots=True)
-class WorldLineMessage:
-    """A message of a world line, whole. `uid` and `number` name it for `KimiSoul.carry` and `KimiSoul.pin`.
-
-    Attributes:
-        checkpoint_id: the checkpoint that it follows.
-        number: its index after that checkpoint, from 0.
-        kind: what it is; of a `tool` the text is the result, `name` and `target` are those of the call.
-        calls: the tools that an agent's message calls, each as name and target.
-        pinned: whether it is pinned, so that neither a compaction nor a D-Mail drops it.
-        display: what a tool's card shows besides its result, where it is recorded (in a comparison); of other messages
-            their images.
-        sent_from: of a D-Mail the checkpoint that it was sent from, and `saved` the tokens that it freed; -1 and 0 where
-            that is not known.
-        card: of the tool, where that is not known by its name and is recorded (in a comparison).
-    """
-
-    checkpoint_id: int
-    uid: str
-    number: int
-    kind: MessageKind
-    text: str
-    name: str = ""
-    target: str = ""
-    failed: bool = False
-    calls: tuple[tuple[str, str], ...] = ()
-    pinned: bool = False
-    display: tuple[DisplayBlock, ...] = ()
-    sent_from: int = -1
-    saved: int = 0
-    card: Card | None = None
-
-
-class Run(NamedTuple):
-    """Consecutive messages, `left[a:b]` and `right[c:d]`: `same` where they are equal, else without a counterpart."""
-
-    same: bool
-    a: int
-    b: int
-    c: int
-    d: int
-
-
-def runs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Run]:
-    """Align two sequences; returns runs that cover both from beginning to end."""
-    made: list[Run] = []
-    i = j = 0
-    for a, c in _pairs(left, right):
-        if (a, c) != (i, j):
-            made.append(Run(False, i, a, j, c))
-        last = made[-1] if made else None
-        if last is not None and last.same and (a, c) == (last.b, last.d):
-            made[-1] = last._replace(b=a + 1, d=c + 1)
-        else:
-            made.append(Run(True, a, a + 1, c, c + 1))
-        i, j = a + 1, c + 1
-    if i < len(left) or j < len(right):
-        made.append(Run(False, i, len(left), j, len(right)))
-    return made
-
-
-def _pairs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Index pairs of equal items, ascending on both sides."""
-    in_left, in_right = Counter(left), Counter(right)
-    place = {key: at for at, key in enumerate(right) if in_right[key] == 1}
-    unique = [(at, place[key]) for at, key in enumerate(left) if in_left[key] == 1 and key in place]
-    found: list[tuple[int, int]] = []
-    i = j = 0
-    for a, c in [*_rising(unique), (len(left), len(right))]:
-        # Between two anchors: what follows the one, then what precedes the other.
-        while i < a and j < c and left[i] == right[j]:
-            found.append((i, j))
-            i, j = i + 1, j + 1
-        before: list[tuple[int, int]] = []
-        x, y = a - 1, c - 1
-        while x >= i and y >= j and left[x] == right[y]:
-            before.append((x, y))
-            x, y = x - 1, y - 1
-        found += reversed(before)
-        if a < len(left) and c < len(right):
-            found.append((a, c))
-        i, j = a + 1, c + 1
-    return found
-
-
-def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest subsequence of pairs whose second numbers ascend; their first ones do already."""
-    ends: list[int] = []
-    holders: list[int] = []
-    before: list[int] = []
-    for index, (_, c) in enumerate(pairs):
-        length = bisect_left(ends, c)
-        before.append(holders[length - 1] if length else -1)
-        ends[length : length + 1] = [c]
-        holders[length : length + 1] = [index]
-    chosen: list[tuple[int, int]] = []
-    at = holders[-1] if holders else -1
-    while at >= 0:
-        chosen.append(pairs[at])
-        at = before[at]
-    return chosen[::-1]
-
-
-Side = Literal["other", "live"]
-"""The line that was left, and the live one."""
-
-
-class ComparisonEntry(NamedTuple):
-    """A message of one side. `same` is true where it is aligned with an equal one of the other side."""
-
-    message: WorldLineMessage
-    same: bool
-
-
-class Comparison:
-    """The aligned messages of two world lines.
-
-    Args:
-        other: the messages of the line that was left.
-        live: those of the live line.
-
-    Attributes:
-        runs: the alignment, from the beginning.
-        sides: the messages that are shown, by side.
-        unfolded: the messages that are shown whole, each as side and index.
-    """
-
-    def __init__(self, other: Sequence[WorldLineMessage], live: Sequence[WorldLineMessage]) -> None:
-        left, right = _shown(other), _shown(live)
-        self.runs = runs([_key(one) for one in left], [_key(one) for one in right])
-        same = [run for run in self.runs if run.same]
-        same_left = {i for run in same for i in range(run.a, run.b)}
-        same_right = {i for run in same for i in range(run.c, run.d)}
-        self.sides: dict[Side, list[ComparisonEntry]] = {
-            "other": [ComparisonEntry(one, i in same_left) for i, one in enumerate(left)],
-            "live": [ComparisonEntry(one, i in same_right) for i, one in enumerate(right)],
-        }
-        self.unfolded: set[tuple[Side, int]] = set()
-
-    def next_difference(self, side: Side, current: int) -> int | None:
-        """The index of the next message of a side without a counterpart, wrapping around; None where there is none."""
-        entries = self.sides[side]
-        order = [*range(current + 1, len(entries)), *range(current + 1)]
-        return next((i for i in order if not entries[i].same), None)
-
-
-def _shown(messages: Sequence[WorldLineMessage]) -> list[WorldLineMessage]:
-    """The messages without reminders, and without those of the agent that have no text (calls are shown with their results)."""
-    return [
-        one
-        for one in messages
-        if one.kind != "reminder" and (one.text.strip() or one.kind != "agent")
-    ]
-
-
-def _key(message: WorldLineMessage) -> Hashable:
-    images = tuple(shown.sha256 for shown in message.display if isinstance(shown, ImageBlock))
-    return message.kind, message.name, message.target, message.text, images

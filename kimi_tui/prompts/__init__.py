@@ -16,28 +16,28 @@ CHECKPOINT_MARKER = re.compile(r"\s*<system>CHECKPOINT (\d{1,9})</system>\s*")
 COMPACTION_START = (
     "<system>Previous context has been compacted. Here is the compaction output:</system>"
 )
-"""How the user message begins that stands for everything a compaction took."""
+"""The beginning of the user message that stands for everything a compaction took."""
 
 INTERRUPTED = "The user stopped this call before it ended. It may have taken effect in part: look before you rely on it."
 """The result of a tool call that the user stopped."""
 NOT_BEGUN = "Not run: the user stopped the agent before this call began."
-"""The result of one that had not begun by then."""
+"""The result of a tool call that had not begun when the user stopped."""
 
 
 @cache
 def _template(name: str) -> Template:
-    # Imported with the first prompt: a list of sessions needs none.
+    # This is imported with the first prompt: a list of sessions needs none.
     from importlib.resources import files
 
     return Template(files("kimi_tui.prompts").joinpath(f"{name}.md").read_text(encoding="utf-8"))
 
 
 def prompt(name: str, **values: str) -> str:
-    """One prompt, ready to be sent.
+    """Return one prompt, ready to be sent.
 
     Args:
         name: the file's name without `.md`.
-        values: what stands in each place of the file.
+        values: the text for each place of the file.
 
     Returns:
         The text without blanks at its ends.

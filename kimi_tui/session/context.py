@@ -743,7 +743,7 @@ class Context:
 
 
 def _is_long(additions: Sequence[Addition]) -> bool:
-    """Whether encoding these records takes longer than the event loop may be blocked."""
+    """Return whether encoding these records takes longer than the event loop may be blocked."""
     from kimi_tui.llm.message import Message
 
     return any(isinstance(one, Message) and one.is_long for one in additions)

@@ -239,7 +239,7 @@ class ContextFile:
                 self._failed(_DOING, error)
 
     def is_foreign(self) -> bool:
-        """Whether another program changed the file: it is another file, or longer or shorter than ours."""
+        """Return whether another program changed the file: it is another file, or longer or shorter than ours."""
         try:
             status = self.storage.stat(self.path)
         except OSError:

@@ -141,12 +141,12 @@ class ContextIndex:
         return None
 
     def is_estimated_before(self, offset: int) -> bool:
-        """Whether the last usage before an offset is an estimate; False if there is none."""
+        """Return whether the last usage before an offset is an estimate; False if there is none."""
         place = bisect_left(self._usage_starts, offset) - 1
         return place >= 0 and bool(self._usage_estimated[place])
 
     def is_estimated_behind(self, offset: int) -> bool:
-        """Whether the first usage from an offset on is an estimate; False if there is none."""
+        """Return whether the first usage from an offset on is an estimate; False if there is none."""
         place = bisect_left(self._usage_starts, offset)
         return place < len(self._usage_estimated) and bool(self._usage_estimated[place])
 
@@ -177,16 +177,16 @@ class ContextIndex:
         return sum(self._image_tokens[first:last])
 
     def has_call(self, name: str, first: int = 0) -> bool:
-        """Whether any message from `first` on calls the tool with this name."""
+        """Return whether any message from `first` on calls the tool with this name."""
         callers = self._callers.get(name)
         return bool(callers) and callers[-1] >= first
 
     def is_marker(self, index: int) -> bool:
-        """Whether a message only names a checkpoint."""
+        """Return whether a message only names a checkpoint."""
         return self._kinds[index] == MessageKind.MARKER
 
     def is_result(self, index: int) -> bool:
-        """Whether a message is the result of a tool call."""
+        """Return whether a message is the result of a tool call."""
         return self._kinds[index] in (MessageKind.RESULT, MessageKind.FAILED)
 
     def add(self, lines: Iterable[AddedLine]) -> None:

@@ -62,7 +62,7 @@ class ImageStore:
         """
         path = self._folder / _reference(image)
         try:
-            if _read(path) == image.data:
+            if _stored_bytes(path) == image.data:
                 return
             if path.parent.is_symlink():
                 raise NotARegularFile(errno.ELOOP, "its folder is a link", str(path.parent))
@@ -79,7 +79,7 @@ class ImageStore:
         found = _REFERENCE.fullmatch(url)
         if found is None:
             return None
-        data = _read(self._folder / url)
+        data = _stored_bytes(self._folder / url)
         if hashlib.sha256(data).hexdigest() != found[1] or not is_image(data[:16]):
             return None
         return Image(f"image/{found[2]}", data, 0, 0, "")
@@ -153,7 +153,7 @@ class ImageStore:
         return self._types[key]
 
 
-def _read(path: Path) -> bytes:
+def _stored_bytes(path: Path) -> bytes:
     """Read a stored file; return nothing if there is no file that could have been stored."""
     try:
         return read_regular(path, MAX_BYTES)

@@ -137,7 +137,7 @@ def time_of(status: os.stat_result) -> float:
 
 
 def records_a_turn(path: Path) -> bool:
-    """Whether the user ever sent a message, by the beginning of a session's record; True if that cannot be read."""
+    """Return whether the user ever sent a message, by the beginning of a session's record; True if that cannot be read."""
     try:
         with open(open_regular(path), "rb", buffering=0) as file:
             return b'"TurnBegin"' in file.read(_EXCERPT_BYTES)

@@ -42,7 +42,7 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionState:
+class SessionMetadata:
     """A session's title, whether it is archived, and other stored facts.
 
     `folder_inode` is the inode of the work folder when the session was last open, 0 if it is unknown; `moved_from` is the
@@ -70,12 +70,12 @@ class Marks:
     other: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def read_state(folder: Path) -> SessionState:
+def read_state(folder: Path) -> SessionMetadata:
     """Read the state of a session; defaults if it is missing or damaged."""
-    record = _read(folder / STATE_NAME)
+    record = _stored_object(folder / STATE_NAME)
     kept = lenient_json.mapping(record.pop("summary", None))
     size = count_of(kept.get("size"))
-    return SessionState(
+    return SessionMetadata(
         title=lenient_json.text(record.pop("custom_title", None)),
         archived=record.pop("archived", None) is True,
         work_dir=lenient_json.text(record.pop("work_dir", None)),
@@ -93,7 +93,7 @@ def read_state(folder: Path) -> SessionState:
     )
 
 
-def write_state(storage: Storage, folder: Path, state: SessionState) -> None:
+def write_state(storage: Storage, folder: Path, state: SessionMetadata) -> None:
     """Write the whole state.
 
     Raises:
@@ -133,7 +133,7 @@ def folder_inode(folder: Path) -> int:
 
 def read_marks(folder: Path) -> Marks:
     """Read the bookmarks and pins of a session; none if the file is missing or damaged."""
-    record = _read(folder / MARKS_NAME)
+    record = _stored_object(folder / MARKS_NAME)
     names = lenient_json.mapping(record.pop("bookmarks", None))
     pairs: set[tuple[str, int]] = set()
     for item in lenient_json.listing(record.pop("pins", None)):
@@ -161,7 +161,7 @@ def write_marks(storage: Storage, folder: Path, marks: Marks) -> None:
     _write(storage, folder / MARKS_NAME, record)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _stored_object(path: Path) -> dict[str, Any]:
     try:
         data = read_regular(path, MAX_SIDE_FILE_BYTES)
     except OSError:

@@ -26,7 +26,7 @@ _READ_BYTES = 8 << 20
 
 
 def history_file(data_dir: Path, work_dir: Path) -> Path:
-    """The path of the history file of a work folder."""
+    """Return the path of the history file of a work folder."""
     name = hashlib.md5(str(work_dir).encode("utf-8", "surrogateescape"), usedforsecurity=False)
     return data_dir / "history" / f"{name.hexdigest()}.jsonl"
 

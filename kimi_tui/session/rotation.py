@@ -220,7 +220,7 @@ class PrefixFile:
     held_by: int | None
 
     def still_there(self, storage: Storage) -> bool:
-        """Whether the file is unchanged."""
+        """Return whether the file is unchanged."""
         try:
             status = storage.stat(self.path)
         except OSError:

@@ -146,7 +146,7 @@ def marker_text(checkpoint_id: int) -> str:
 
 
 def is_marker(record: dict[str, Any]) -> bool:
-    """Whether a record is the message that names a checkpoint."""
+    """Return whether a record is the message that names a checkpoint."""
     content = record.get("content")
     return (
         record.get("role") == "user"
@@ -199,7 +199,7 @@ def message_of(record: dict[str, Any]) -> Message | None:
 
 
 def is_message(record: dict[str, Any]) -> bool:
-    """Whether `message_of` will find a message; fast for the usual shapes."""
+    """Return whether `message_of` will find a message; fast for the usual shapes."""
     if isinstance(record.get("content"), str) and record.keys() <= _PLAIN_KEYS:
         call_id = record.get("tool_call_id")
         return call_id is None or isinstance(call_id, str)

@@ -23,7 +23,7 @@ from kimi_tui.session.lock import LOCK_NAME, SessionLock
 from kimi_tui.session.metadata import (
     STATE_NAME,
     Marks,
-    SessionState,
+    SessionMetadata,
     SessionSummary,
     folder_inode,
     read_marks,
@@ -58,7 +58,7 @@ class Session:
         self.lock = SessionLock(folder)
         self.context = Context(folder, self.storage, self._make_folder)
         self.record = JsonlLog(folder / RECORD_NAME, self.storage)
-        self.state = SessionState(work_dir=str(work_dir))
+        self.state = SessionMetadata(work_dir=str(work_dir))
         self.marks = Marks()
         self.report: OpeningReport | None = None
         self.notes: list[str] = []
@@ -138,7 +138,7 @@ class Session:
                     self._write_state(self.state)
         return self.report
 
-    def _read_state(self) -> SessionState:
+    def _read_state(self) -> SessionMetadata:
         state = read_state(self.dir)
         if state.work_dir in ("", str(self.work_dir)) and (inode := folder_inode(self.work_dir)):
             # The inode is written with the next change: merely reading a session leaves its files unchanged.
@@ -299,7 +299,7 @@ class Session:
             self.dir.rmdir()
             self.dir.parent.rmdir()
 
-    def _write_state(self, state: SessionState) -> None:
+    def _write_state(self, state: SessionMetadata) -> None:
         try:
             write_state(self.storage, self.dir, state)
         except OSError as error:

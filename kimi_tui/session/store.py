@@ -132,7 +132,7 @@ class SessionStore:
         return self._session(folder, work_dir or Path.cwd())
 
     def is_of(self, folder: Path, work_dir: str) -> bool:
-        """Whether a session's folder is in the bucket of a work folder; the session's own note is not proof."""
+        """Return whether a session's folder is in the bucket of a work folder; the session's own note is not proof."""
         return bool(work_dir) and self.bucket(Path(work_dir)) == folder.parent
 
     def take_over(self, session: Session, name: str, *more: str) -> bool:
@@ -299,7 +299,7 @@ class SessionStore:
 
 
 def _holds_session(folder: Path) -> bool:
-    """Whether a folder has a live line, or a line that was left: the newest of those becomes live when the session is opened."""
+    """Return whether a folder has a live line, or a line that was left: the newest of those becomes live when the session is opened."""
     return os.path.lexists(folder / LIVE_NAME) or bool(stored_world_lines(folder))
 
 

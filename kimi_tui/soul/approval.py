@@ -33,7 +33,7 @@ from kimi_tui.wire.queue import Wire
 log = logging.getLogger(__name__)
 
 MOST_LINES = 100_000
-"""The most lines of the diff in a request: nobody reads more, and each takes memory until there is an answer."""
+"""Maximum lines of the diff in a request. Nobody reads more, and each takes memory until the request is answered."""
 _TOO_LONG = f"The user cannot be asked about a change of more than {MOST_LINES:,} lines: make it in parts, or with a command."
 
 
@@ -60,7 +60,7 @@ class _PendingQuestion:
     tool: str
     id: str = field(default_factory=lambda: str(uuid4()))
     changed_first: str = ""
-    """The words that a yes to a plan which the user changed comes to, as they are shown."""
+    """The answer that a yes to a plan which the user changed stands for, in the words shown; empty without a plan."""
     decision: asyncio.Future[_Decision] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -79,16 +79,19 @@ class Approval:
         self._mode: Mode = mode
         self._before_plan: Mode = "ask"
         self._allowed: dict[str, str] = {}
-        """What was allowed for the session, with the words of that answer."""
+        """The permissions given for the session: their keys, with the words of the answers that gave them."""
         self._turns = asyncio.Lock()
-        """Held by the question on the screen; the others wait for it in the order in which they came."""
+        """The question on the screen holds this lock; the others wait for it in the order in which they came."""
         self._shown: _PendingQuestion | None = None
         self._closed = False
 
     @property
     def mode(self) -> Mode:
-        """The approval mode: ask for everything; for all but edits in the work folder; for all but these and sandboxed
-        commands; only for what is protected; or plan mode, in which nothing may be changed."""
+        """Return the approval mode.
+
+        The modes ask for everything; for all but edits in the work folder; for all but these and sandboxed commands; or only
+        for what is protected. In plan mode nothing may be changed.
+        """
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
@@ -107,15 +110,15 @@ class Approval:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The permissions given for the session, each in the words of the answer that gave it."""
+        """Return the permissions given for the session, each in the words of the answer that gave it."""
         return tuple(self._allowed.values())
 
     def allows(self, key: str) -> bool:
-        """Whether something was allowed for the session under this key."""
+        """Return whether the action of this key was allowed for the session."""
         return key in self._allowed
 
     def allow(self, key: str, words: str) -> None:
-        """Allow something for the session; `words` are those of `allowed`."""
+        """Allow the actions of this key for the session; `allowed` shows the permission as `words`."""
         self._allowed[key] = words
 
     def revoke(self, words: str) -> None:
@@ -151,7 +154,7 @@ class Approval:
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
         if self._mode == "plan" and ask.asks.is_change:
-            # The mode was changed while the question stood.
+            # The user changed the mode while the question was shown.
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         return decision.feedback
 
@@ -213,7 +216,7 @@ class Approval:
             else:
                 answer = "once"
         if shown.ask.asks.kind == "plan" and answer != "no":
-            # What the plan was presented with is what holds from the yes on, before the agent goes on.
+            # The mode that the user was offered with the plan holds from the yes on, before the agent goes on.
             agreed = feedback
             if agreed not in shown.ask.options:
                 agreed = shown.changed_first
@@ -229,7 +232,7 @@ class Approval:
             self._shown.decision.cancel()
 
     def _needs_approval(self, ask: ApprovalQuestion) -> bool:
-        """Whether the user must be asked: neither the mode nor a permission for the session allows it already."""
+        """Return whether the user must be asked: neither the mode nor a permission for the session allows the action already."""
         if ask.protected:
             return True
         if ask.sandboxed and self._mode in ("sandboxed", "plan"):
@@ -239,9 +242,9 @@ class Approval:
         return self._mode not in ask.asks.unasked
 
     def _changed_first(self, ask: ApprovalQuestion) -> str:
-        """The words that a yes to a plan which the user changed comes to.
+        """Return the answer that a yes to a plan which the user changed stands for.
 
-        They have chosen none of what was offered: that is the mode before, and none that asks for less than what is offered.
+        They have chosen none of the offered modes. So this is the mode of before, or the laxest offered one that asks more.
         """
         modes = get_args(Mode)
         laxest = modes.index(self._before_plan)
@@ -249,7 +252,7 @@ class Approval:
         return max(allowed, key=lambda words: modes.index(MODE_AFTER[words]))
 
     async def _put(self, waiting: _PendingQuestion) -> _Decision:
-        """Show one question until it is answered; not at all where it needs no approval any more."""
+        """Show one question until it is answered; show nothing if it needs no approval any more."""
         ask, where = waiting.ask, waiting.ask.where
         try:
             display: tuple[DisplayBlock, ...] = ()
@@ -263,7 +266,7 @@ class Approval:
                 raise asyncio.CancelledError
             self._shown = waiting
             if ask.asks.kind == "plan":
-                # A change of mode meanwhile changes nothing of what stands there.
+                # A change of mode while the question is shown does not change what the question offers.
                 waiting.changed_first = self._changed_first(ask)
                 where = f"if you change it: {waiting.changed_first.removeprefix(YES_AND)}"
             self._wire.publish(
@@ -282,7 +285,7 @@ class Approval:
                     words_offer=ask.words_offer,
                     no_offer=ask.no_offer,
                     checkpoint_id=ask.checkpoint_id,
-                    # A no to what no tool call asks for does not end the turn.
+                    # A no to a question that no tool call asks does not end the turn.
                     stops=bool(waiting.key) and ask.asks.stops,
                     changeable=ask.changeable,
                 )
@@ -295,7 +298,7 @@ class Approval:
         except ToolProblem:
             raise
         except Exception as error:
-            # Whoever asked is told no, and the next question is put all the same.
+            # The caller gets the error as a no, and the next question is shown all the same.
             log.exception("a question could not be put")
             raise QuestionNotShown(waiting.tool, error) from error
         finally:

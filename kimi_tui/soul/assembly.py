@@ -24,6 +24,7 @@ from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
 from kimi_tui.soul.file_history import FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
+from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
@@ -52,6 +53,7 @@ async def open_soul(
     follow_files: bool = True,
     prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
+    inbox: Inbox | None = None,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -71,13 +73,14 @@ async def open_soul(
         follow_files: whether the files are scanned at once; else only when first needed.
         prices: prices by model.
         seeing: the names of configured models that take images.
+        inbox: what was said before the session was open; None for nothing.
 
     Raises:
         SessionLocked: another process has the session open.
         StorageTrouble: it cannot be opened at all.
     """
     limits = limits or LoopLimits()
-    # A copy: tools read it in threads, and what else becomes of the variables is not their business.
+    # The variables are copied: tools read them in threads, and must not see later changes.
     environ = dict(os.environ if environ is None else environ)
     tools = toolset or default_toolset()
     if not limits.dmail.enabled:
@@ -148,6 +151,7 @@ async def open_soul(
             environ=environ,
             history=history,
             seeing=seeing,
+            inbox=inbox,
         )
         files.reads_only = lambda: soul.mode == "plan"
         if follow_files:
@@ -162,13 +166,13 @@ async def open_soul(
 async def _sandbox(
     settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
 ) -> tuple[Sandbox | None, str]:
-    """The sandbox of this machine, and why commands have none; empty where they have it."""
+    """Return the sandbox of this machine, and why commands have none (empty if they have it)."""
     if settings is None:
         return None, "This session has no sandbox."
     found = None
     try:
         found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
-        # In a folder where there can be none the mode would promise what does not hold.
+        # In a folder where no sandbox is possible the mode would promise protection that does not exist.
         await asyncio.to_thread(found.policy_for, work_dir)
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
@@ -176,7 +180,7 @@ async def _sandbox(
 
 
 def _publish_disk_troubles(context: Context, wire: Wire) -> None:
-    """Publish when the disk begins to refuse what is said, and when all of it is saved again."""
+    """Publish a notice when the disk begins to refuse writes, and another when everything is saved again."""
 
     def on_trouble(trouble: StorageTrouble | None) -> None:
         if trouble is None:

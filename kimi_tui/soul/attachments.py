@@ -1,9 +1,9 @@
-"""Attachments: files and folders that the user names with `@` in a message, read by the tools' rules and added to it.
+"""Attachments: files and folders that the user names with `@` in a message; they are read by the tools' rules and added to the message.
 
-`@app.py`, `@app.py#10-40` for these lines, `@src/` for a listing, `@"a name.txt"` with blanks. Where a tool would have to
-ask first (secrets, places outside the work folder), nothing is read, and the attachment says so. A large file is named and
-not read; an image is attached as one. API keys in a file are counted for the user, and left out where the user is asked about
-results with keys.
+`@app.py`, `@app.py#10-40` for these lines, `@src/` for a listing, `@"a name.txt"` with blanks. If a tool would have to ask
+first (secrets, places outside the work folder), nothing is read, and the attachment says so. A large file is named but not
+read; an image is attached as an image. API keys in a file are counted for the user, and removed if the configuration asks
+about results with keys.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
 from kimi_tui.tools.text import format_size
 
 MOST = 20
-"""The most files and folders that are attached to one message; further names stay text."""
+"""The largest number of files and folders that are attached to one message; further names stay text."""
 READ_BYTES = 64 * 1024
-"""The largest file that is attached whole."""
+"""Bytes of the largest file that is attached completely."""
 ALL_BYTES = 256 * 1024
 _PATIENCE_S = 5.0
 _MENTION = re.compile(r'(?<![^\s(\[{])@(?:"((?:[^"\\\n]|\\.)+)"([#:]\d+(?:-\d+)?)?|([^\s"]+))')
 _LINES = re.compile(r"(?:#|:)(\d{1,9})(?:-(\d{1,9}))?(?::\d{1,9})?$")
-"""`#10-40`, and as compilers and editors name a place: `:10-40`, `:10`, `:10:4` (the line, and a column that is left out)."""
+"""Matches a line range: `#10-40`, or a place as compilers and editors write it: `:10-40`, `:10`, `:10:4` (the line, and a
+column that is ignored).
+"""
 _FILE_ENDING = re.compile(
     r"\.(?:adoc|ba[st]h?|cc|cfg|clj|conf|cpp|cs|csproj|cxx|dart|env|erl|exs?|fish|gd|go|gradle|graphql|hp?p?|hs|ini"
     r"|ipynb|java|jl|jsx|kts?|less|lock|log|lua|mdx?|mjs|ml|nix|patch|php|pl|proto|ps1|pyi?|r|rb|rs|rst|s[ac]ss|scala"
     r"|sh|sql|svelte|swift|tcss|tex|tf|toml|tsx?|vim|vue|ya?ml|zig|zsh)$"
 )
-"""What the system's list of media types may not have."""
+"""Endings of text files that the system's list of media types may lack."""
 _TRAILING = ".,;:!?)]}'\""
 Attached = TextPart | Image
 
 
 class Mention(NamedTuple):
-    """A path as it was written behind `@`, and the lines that were asked for; 0 for none."""
+    """A path as it was written after `@`, and the requested lines; 0 for none."""
 
     path: str
     first: int = 0
@@ -61,11 +63,11 @@ class Mention(NamedTuple):
 
 
 class Attachments:
-    """Makes a user message of a text, with the files and images that it names.
+    """Makes a user message from a text, with the files and images that it names.
 
     Args:
-        runtime: what tools run with; the memory of its conversation notes the versions of attached files.
-        seeing: the names of configured models that take images.
+        runtime: the tools' runtime; the memory of its conversation notes the versions of attached files.
+        seeing: the names of configured models that accept images.
     """
 
     def __init__(self, runtime: ToolRuntime, seeing: Sequence[str]) -> None:
@@ -74,10 +76,10 @@ class Attachments:
         self._seeing = seeing
 
     async def check_and_store(self, text: str, images: Sequence[Image]) -> None:
-        """Check before a turn begins that the model takes the images of a message, and store those that were pasted.
+        """Check before a turn that the model accepts the images of a message, and store the pasted ones.
 
         Raises:
-            ModelCannotSee: the message has images, or names some.
+            ModelCannotSee: the message has or names images, and the model accepts none.
             StorageTrouble: the disk refused.
         """
         if not images and "@" not in text:
@@ -88,7 +90,7 @@ class Attachments:
         await self._store(images)
 
     async def user_message(self, text: str, images: Sequence[Image] = ()) -> Message:
-        """The user message of a text and images, with the files and images attached that the text names.
+        """Return the user message of a text and images, with the files and images attached that the text names.
 
         Raises:
             StorageTrouble: the disk refused an image.
@@ -122,7 +124,7 @@ class Attachments:
         return image_part(image, attached=True)
 
     async def _names_images(self, text: str) -> bool:
-        # What is refused afterwards, the agent has not seen.
+        # The agent does not see the files of a refused message, so their versions are noted in a throw-away object.
         forgotten = FileVersions({})
         named = await self._named_in(text, forgotten, sees=True)
         return any(isinstance(one, Image) for one in named)
@@ -159,11 +161,11 @@ class Attachments:
                 if part is not None or mention in seen:
                     break
             else:
-                # The list of media types is read with the first one.
+                # The list of media types is loaded on first use, so this runs in a thread.
                 path = await asyncio.to_thread(_missing_file, written)
                 if path and path not in missing:
                     missing.add(path)
-                    # First: of many the last are only counted on the screen.
+                    # The part goes first, because the last of many parts are only counted on the screen.
                     label = f"{path}: no such file"
                     parts.insert(0, _part(path, "There is no such file.", "", label))
                 continue
@@ -173,7 +175,7 @@ class Attachments:
                 left -= len(part.text) if isinstance(part, TextPart) else 0
 
     async def _attached(self, mention: Mention, env: ToolEnv, left: int) -> Attached | None:
-        """What is attached for it; None where there is no such file."""
+        """Return the attachment of a mention; None if there is no such file."""
         try:
             target = await asyncio.to_thread(locate, mention.path, env.work_dir, env.environ)
             found = await asyncio.to_thread(os.stat, target.real)
@@ -194,7 +196,7 @@ class Attachments:
             if is_folder:
                 outcome = await Glob().run(GlobParams(pattern="*", directory=mention.path), env)
             else:
-                outcome = await _read(mention, env)
+                outcome = await _read_mention(mention, env)
         except ToolRejected as no:
             why = no.feedback if target.inside else "it is outside the work folder"
             facts = f"Not attached: {why}. Reading it yourself asks the user."
@@ -208,7 +210,7 @@ class Attachments:
             return _part(mention.path, outcome.message, "", label)
         facts, output, brief = outcome.message, outcome.output, outcome.brief
         if is_folder:
-            # The user named the folder, and looked for nothing.
+            # The user named the folder and did not search, so the brief fact speaks of entries.
             brief = brief.replace(" matches", " entries").replace("no match", "nothing in it")
         label = f"{shown} {brief}"
         if keys := await asyncio.to_thread(find_keys, output):
@@ -220,7 +222,7 @@ class Attachments:
 
 
 def readings(found: re.Match[str]) -> Iterator[Mention]:
-    """The possible meanings of a mention, likeliest first: text may follow the name, and a name may end like a line range."""
+    """Yield the possible meanings of a mention, the likeliest first: text may follow the name, and a name may end like a line range."""
     quoted, lines, plain = found.groups()
     if quoted is not None:
         yield _with_lines(re.sub(r"\\(.)", r"\1", quoted), _LINES.match(lines or ""))
@@ -235,7 +237,7 @@ def readings(found: re.Match[str]) -> Iterator[Mention]:
 
 
 def _missing_file(written: re.Match[str]) -> str:
-    """The path of what is not there and was most likely meant as a file; empty for a decorator, a package, a person."""
+    """Return the path of a missing file that was probably meant as a file; empty for a decorator, a package, a person."""
     for path, _, _ in readings(written):
         name = path.rpartition("/")[2].lower()
         is_file = _FILE_ENDING.search(name) or guess_type(name, strict=False)[0]
@@ -252,7 +254,7 @@ def _with_lines(path: str, lines: re.Match[str] | None) -> Mention:
 
 
 def _holds_image(target: ResolvedPath) -> bool:
-    """Whether a file is an image by its first bytes; whether it may be read at all is asked afterwards."""
+    """Return whether a file is an image by its first bytes; the permission to read it is checked afterwards."""
     try:
         descriptor, _ = open_for_reading(target)
     except (ToolProblem, OSError):
@@ -265,7 +267,7 @@ def _holds_image(target: ResolvedPath) -> bool:
         os.close(descriptor)
 
 
-async def _read(mention: Mention, env: ToolEnv) -> ToolOutcome:
+async def _read_mention(mention: Mention, env: ToolEnv) -> ToolOutcome:
     n_lines = min(MAX_LINES, mention.last - mention.first + 1) if mention.first else MAX_LINES
     return await ReadFile().run(
         ReadFileParams(path=mention.path, line_offset=mention.first or 1, n_lines=n_lines), env
@@ -278,7 +280,7 @@ def _part(path: str, facts: str, output: str, label: str) -> TextPart:
 
 
 class _Refusal:
-    """Nobody is asked: what would have to be is not read."""
+    """An approver that refuses every question: a file that would need approval is not read."""
 
     async def ask(self, ask: ApprovalQuestion) -> str:
         raise ToolRejected("it may hold secrets" if ask.protected else "it may be a file elsewhere")

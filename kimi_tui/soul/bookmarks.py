@@ -47,9 +47,9 @@ class UserMarks:
 
     @property
     def bookmarks(self) -> Mapping[str, str]:
-        """Names by the uids that checkpoints have now (and by the first ones of those that are renumbered)."""
+        """Return the names of bookmarks by the present uids of their checkpoints (and by the first uids of renumbered ones)."""
         names = dict(self._session.marks.bookmarks)
-        # Of ten thousands of checkpoints, most have none.
+        # A session may have ten thousands of checkpoints, most of them without a name.
         for point in self._session.context.checkpoints if names else ():
             if point.was and point.was in names:
                 names.setdefault(point.uid, names[point.was])
@@ -57,7 +57,7 @@ class UserMarks:
 
     @property
     def pins(self) -> frozenset[Pin]:
-        """Pinned messages, by the uids that checkpoints have now, and by the first ones of renumbered checkpoints."""
+        """Return the pinned messages, by the present uids of checkpoints, and by the first uids of renumbered checkpoints."""
         pins = self._session.marks.pins
         if not pins:
             return pins
@@ -94,7 +94,7 @@ class UserMarks:
         self.publish()
 
     async def pin_all(self, pins: Iterable[Pin]) -> None:
-        """Pin messages that are about to stand behind a checkpoint of that name.
+        """Pin messages whose checkpoint, named in each pin, is about to be made.
 
         Raises:
             StorageTrouble: it could not be written.
@@ -104,7 +104,7 @@ class UserMarks:
         self.publish()
 
     def pinned_places(self, first: int = 0) -> frozenset[int]:
-        """Which messages of the live world line from number `first` on are pinned. Reads messages where any is."""
+        """Return the places of pinned messages of the live world line, from `first` on. Reads messages if there are pins."""
         context, wanted = self._session.context, dict[str, set[int]]()
         for uid, number in self._session.marks.pins:
             wanted.setdefault(uid, set()).add(number)
@@ -132,12 +132,12 @@ class UserMarks:
 
 
 def root_of(point: Checkpoint) -> str:
-    """The name that a checkpoint had first, before any compaction renumbered it."""
+    """Return the uid that a checkpoint had first, before any compaction renumbered it."""
     return point.was or point.uid
 
 
 def whole_groups(messages: Sequence[Message], places: Collection[int]) -> list[int]:
-    """The places of messages together with those of the same tool calls: an answer with all results of its calls.
+    """Return the places of messages together with those of the same tool calls: an answer with all results of its calls.
 
     Messages of the program in `ASIDES` are left out.
     """

@@ -31,13 +31,13 @@ class CheckpointRow:
     """One checkpoint.
 
     Attributes:
-        world_line: The line it is listed on; 0 is the live one.
-        at: When it was made, ISO 8601; empty where that is not known.
-        tokens: What was sent there; `estimated` where that is not the server's own figure.
+        world_line: The number of the line that lists the checkpoint; 0 is the live one.
+        at: When the checkpoint was made, ISO 8601; empty if unknown.
+        tokens: The tokens sent there; `estimated` is true if that is not the server's own figure.
         tokens_change: What the next checkpoint (the end of the world line for the last) has more, `change_estimated`
             where either is an estimate.
         files_changed: How many files its step changed.
-        bookmark: The user's name for it, or nothing.
+        bookmark: The user's name for the checkpoint; empty without one.
         said: Where this is not the checkpoint itself but a message of the user that stands behind it: which of them.
     """
 
@@ -57,7 +57,7 @@ class CheckpointRow:
 
 
 def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRow]:
-    """The checkpoints of a world line, oldest first. Reads files: call it in a thread.
+    """Return the checkpoints of a world line, oldest first. Reads files: call it in a thread.
 
     Args:
         session: open; its record must be written out.
@@ -88,7 +88,7 @@ class ShownLine(NamedTuple):
 
 
 def shown_timeline(session: Session) -> TimelineModel:
-    """The timeline of a session, as the screen has it. Reads files: call it in a thread."""
+    """Return the timeline of a session, as the screen has it. Reads files: call it in a thread."""
     model = _timeline(session_history(session))
     marks = ev.MarksChanged(tuple(session.marks.bookmarks.items()))
     model.apply(EventRecord(0, 0.0, marks))
@@ -96,14 +96,14 @@ def shown_timeline(session: Session) -> TimelineModel:
 
 
 def tokens_now(session: Session, model: TimelineModel) -> int:
-    """What the window holds, as the gauge shows it. Reads files: call it in a thread."""
+    """Return the tokens that the window holds, as the gauge shows them. Reads files: call it in a thread."""
     line = session.context.world_line
     is_told = model.used and model.used_is_told
     return model.used if is_told else WorldLineTokens(line).before(line.index.size).tokens
 
 
 def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[int, ShownLine]:
-    """Each world line that was left, by number, as far as the timeline knows it. Reads files: call it in a thread."""
+    """Return each world line that was left, by number, as far as the timeline knows it. Reads files: call it in a thread."""
     model = model or shown_timeline(session)
     drawn = model.tree.lines
     return {
@@ -125,7 +125,7 @@ def checkpoint_rows(
     bookmarks: Mapping[str, str] = MappingProxyType({}),
     shown: Mapping[str, CheckpointNode] = MappingProxyType({}),
 ) -> list[CheckpointRow]:
-    """Every checkpoint of a world line and every message of the user, oldest first, shared ones included.
+    """Return every checkpoint of a world line and every message of the user, oldest first, shared ones included.
 
     Args:
         line: the world line.
@@ -176,7 +176,10 @@ def checkpoint_rows(
 
 
 def _with_said(row: CheckpointRow, part: Segment) -> list[CheckpointRow]:
-    """A checkpoint's row between what the user said before its D-Mail and after it, beside what it began with."""
+    """Return a checkpoint's row between rows for the user's messages before and after its D-Mail.
+
+    The message that the checkpoint began with has no row of its own.
+    """
     said = [
         replace(
             row, kind="user", label=label_of_message(m), tokens_change=0, files_changed=0, said=n
@@ -197,7 +200,7 @@ def _timeline(records: Iterable[EventRecord]) -> TimelineModel:
 
 
 def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
-    """What began there; of a step, how it ended where it did not end well."""
+    """Return what began at the checkpoint; of a step that did not end well, how it ended."""
     kind = part.kind
     if kind != "step":
         return kind
@@ -219,7 +222,7 @@ def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
 
 
 def _dmail_calls(known: CheckpointNode | None) -> str:
-    """Of a step that called for D-Mails: each with its target, and whether it was sent."""
+    """Describe the D-Mails that a step called for: each with its target, and whether it was sent."""
     calls = known.calls or () if known is not None else ()
     if not any(call.card.is_letter for call in calls):
         return ""
@@ -232,7 +235,7 @@ def _dmail_calls(known: CheckpointNode | None) -> str:
 
 
 def _label(recorded: Sequence[EventRecord]) -> str:
-    """The label of a step that left no message: the error that ended it."""
+    """Return the label of a step that left no message: the error that ended it."""
     errors = (r.event.error for r in recorded if isinstance(r.event, ev.TurnEnd))
     return label_of(next((error for error in errors if error), ""))
 
@@ -248,7 +251,7 @@ def _at(recorded: Sequence[EventRecord]) -> str:
 
 
 def files_by_checkpoint(records: Iterable[EventRecord]) -> dict[str, set[str]]:
-    """The files that were seen to change in each step, commands' changes included, by the uid of its checkpoint."""
+    """Return the files that were seen to change in each step, commands' changes included, by the uid of its checkpoint."""
     found: dict[str, set[str]] = {}
     for record in records:
         if isinstance(record.event, ev.FilesChanged):
@@ -257,7 +260,7 @@ def files_by_checkpoint(records: Iterable[EventRecord]) -> dict[str, set[str]]:
 
 
 def _files(part: Segment, recorded: Sequence[EventRecord], seen: Collection[str]) -> set[str]:
-    """The files that the step changed: what was seen and what its results show, else what its messages tell."""
+    """Return the files that the step changed: those seen to change and those in its results, else those that its messages tell."""
     shown = {
         block.path
         for record in recorded

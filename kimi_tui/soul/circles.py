@@ -1,6 +1,6 @@
 """`Circles`: notices within a turn that the agent goes in circles, by its calls with their results and by its D-Mails.
 
-It only notices and says so in a sentence; the loop asks the user how the turn goes on.
+It only reports the circle in a sentence; the loop asks the user how the turn continues.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.shell import STILL_RUNS
 
 _CALL_CHARS = 500
-"""The most characters of a call's arguments that are shown in the question."""
+"""The largest number of characters of a call's arguments in the question."""
 _MESSAGE_CHARS = 2_000
 _NUMBERS = re.compile(r"[0-9]+")
 
 
 class Circles:
-    """What a turn has done so far, as far as it can be seen to repeat.
+    """The actions of a turn so far, for recognising repetition.
 
     Args:
-        same_calls: so many equal calls in a row, with equal results, are a circle; 0 for never.
-        same_dmails: so many D-Mails without a new tool result between them, or two in a row with the same words, are one; 0
-            for never.
+        same_calls: the number of equal calls in a row, with equal results, that are a circle; 0 for never.
+        same_dmails: the number of D-Mails without a new tool result between them that are a circle, as are two in a row with
+            the same text; 0 for never.
     """
 
     def __init__(self, same_calls: int, same_dmails: int) -> None:
@@ -39,7 +39,7 @@ class Circles:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a turn: nothing has been done in it."""
+        """Start a turn with nothing counted."""
         self._seen: set[bytes] = set()
         """Digests of the calls with results of this turn."""
         self._last = b""
@@ -48,7 +48,7 @@ class Circles:
         self._last_dmail: tuple[str, ...] = ()
 
     def interrupted(self) -> None:
-        """Note that the user said something, or that the turn goes on although it was a circle: count anew."""
+        """Start counting anew: the user sent a message, or chose to continue in spite of a circle."""
         self._last, self._n_same = b"", 0
         self._n_dmails, self._last_dmail = 0, ()
 
@@ -56,7 +56,7 @@ class Circles:
         """Note the calls of a step, in order.
 
         Returns:
-            where they are a circle what has happened, and the call; else None.
+            for a circle, a sentence about it and the call; else None.
         """
         slices = TimeSlices()
         for each in done:
@@ -64,7 +64,7 @@ class Circles:
             if each.call.name == DMAIL_TOOL:
                 continue
             if each.outcome.brief == STILL_RUNS:
-                # Reading a running command again is how it is waited for.
+                # Reading the output of a running command repeatedly is the way to wait for it.
                 self._last, self._n_same = b"", 0
                 continue
             digest = _digest(each.call, each.outcome)
@@ -80,7 +80,7 @@ class Circles:
         return text, _shown(call)
 
     def before_dmails(self, mails: Sequence[DMail]) -> tuple[str, str] | None:
-        """Note the D-Mails of a step, before they go. See `after_calls`, which is told of the same step before."""
+        """Note the D-Mails of a step before they are sent; returns as `after_calls`, which must have got the same step before."""
         texts = tuple(mail.message.strip() for mail in mails)
         is_same, self._last_dmail = texts == self._last_dmail, texts
         self._n_dmails += 1
@@ -95,14 +95,14 @@ class Circles:
 
 
 def _shown(call: Call) -> str:
-    """A call as its card shows it where it has one argument, else with all of them as they were sent."""
+    """Return a call as its card shows it if it has one argument, else with all arguments as they were sent."""
     given = [*call_arguments(call.arguments).values()]
     only = given[0] if len(given) == 1 and isinstance(given[0], str) else call.arguments
     return f"{call.name} {one_line(only[:_CALL_CHARS])}"
 
 
 def _digest(call: Call, outcome: ToolOutcome) -> bytes:
-    """What equals that of another call where name, arguments and result are the same; for how long it ran does not count."""
+    """Return a digest that is equal for calls with the same name, arguments and result; the running time does not count."""
     said = _NUMBERS.sub("", outcome.message[:_MESSAGE_CHARS])
     digest = blake2b(digest_size=16)
     for text in (call.name, call.arguments, outcome.brief, said, outcome.output):

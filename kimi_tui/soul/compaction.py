@@ -2,15 +2,15 @@
 
 Three steps, each of which leaves the context as it was if it fails or is stopped:
 
-1. a strategy (`Compaction`; `SimpleCompaction` is the default) plans what is summarised and what stays word for word,
-   of which less stays where it would not fit the window beside a summary;
-2. the strategy has the summary written, from the conversation as one text (`conversation_text`), cut to what the
-   model can take;
-3. `Compactor` puts the summary in the place of the part, in one operation on the context, and publishes the new world
-   line. The one before stays whole, so that undo brings it back.
+1. a strategy (`Compaction`; `SimpleCompaction` is the default) plans which messages are summarised and which stay word for
+word; fewer stay if they would not fit the window beside a summary;
+2. the strategy has the summary written, from the conversation as one text (`conversation_text`), shortened to the model's
+window;
+3. `Compactor` replaces the part by the summary, in one operation on the context, and publishes the new world line. The former
+line is kept completely, so that undo brings it back.
 
-What stays word for word keeps its checkpoints, renumbered behind the summary, with token figures for what precedes them
-now. Where only some of the messages behind a checkpoint stay, they get one of their own.
+Messages that stay keep their checkpoints, renumbered after the summary, with token figures for the new context before them.
+If only some of the messages after a checkpoint stay, they get a checkpoint of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -31,7 +32,7 @@ from kimi_tui.llm.message import ContentPart, Message, TextPart
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
-    StreamItem,
+    PromptRead,
     TextDelta,
     ToolSpec,
     Usage,
@@ -75,27 +76,27 @@ from kimi_tui.wire.events import CheckpointCreated, CheckpointKind, CompactionBe
 log = logging.getLogger(__name__)
 
 EDITED = "edit"
-"""The journal's word for a compaction that only edited the summary's text."""
+"""The journal's word for an operation that only edited the text of a summary."""
 _MAX_IMAGES = 8
 _PUBLISHED_AT_ONCE = 100
 _SMALLER = 0.6
 _TRIES = 4
-# What is left of the context, above which a compaction was not worth its price.
+# A compaction that leaves more than this share of the context is not worth its price.
 _WORTH_IT = 0.9
 _SUMMARY_SHARE = 8
 _LEAST_SUMMARY_TOKENS = 150
 _CUT_SUMMARY_AT = 1.5
-"""How much longer than asked for a summary may get in a small window, before its stream is ended."""
+"""The factor by which a summary in a small window may exceed the requested length before its stream is ended."""
 _WORDS_A_TOKEN = 0.6
 _LEAD_TOKENS = message_tokens(summary_message(""))
 
 AskModel = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Completion]]
-"""Asks the model once, with retries: system prompt, tools, history."""
+"""Asks the model once, with retries; its arguments are system prompt, tools and history."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What a compaction would do: `old` becomes the summary, `kept` follows it word for word.
+    """The plan of a compaction: `old` becomes the summary, and `kept` follows it word for word.
 
     `pinned` are the places in `kept` that the user pinned.
     """
@@ -107,7 +108,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The new beginning of the context: the summary's message, then what was kept."""
+    """The new beginning of the context: the summary's message, then the kept messages."""
 
     summary: str
     messages: tuple[Message, ...]
@@ -117,20 +118,20 @@ class Compacted:
 
 
 class Compaction(Protocol):
-    """The protocol of a compaction strategy: plans what is summarised, and has the summary written."""
+    """The protocol of a compaction strategy: it plans which messages are summarised, and has the summary written."""
 
     def plan(
         self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
     ) -> CompactionPlan:
-        """Settle what goes and what stays.
+        """Decide which messages are replaced and which stay.
 
         Args:
             messages: the whole context.
-            turn: what the user said in the running turn; it always stays.
-            pinned: the places of messages that the user pinned; they stay too.
+            turn: the user's messages in the running turn, which always stay.
+            pinned: the places of messages that the user pinned, which stay too.
 
         Raises:
-            NothingToCompact: no older part is there.
+            NothingToCompact: there is no older part.
         """
         ...
 
@@ -146,25 +147,25 @@ class Compaction(Protocol):
         """Have the summary written.
 
         Args:
-            plan: from `plan`.
+            plan: the result of `plan`.
             provider: the model in use.
-            ask: how to ask it.
-            instructions: what the user wants kept, may be empty.
-            budget: how many (estimated) tokens the request may have.
+            ask: the function that asks it.
+            instructions: the user's wishes for the summary; may be empty.
+            budget: the largest number of (estimated) tokens of the request.
 
         Raises:
             CompactionFailed: the model gave no summary.
-            LLMError: it could not be asked.
+            LLMError: the model could not be asked.
         """
         ...
 
 
 class SimpleCompaction:
-    """Keeps the last real messages and the running turn's words, and has the rest summarised in one call.
+    """Keeps the last real messages and the user's messages of the running turn, and has the rest summarised in one call.
 
     Args:
-        max_preserved_messages: how many messages that the user or the model said stay word for word, with all that
-            follows the first of them (the results of its calls, and steers).
+        max_preserved_messages: the number of messages of the user or the model that stay word for word, with everything that
+            follows the first of them (the results of its calls, and queued messages).
     """
 
     def __init__(self, max_preserved_messages: int = 2) -> None:
@@ -173,10 +174,10 @@ class SimpleCompaction:
     def plan(
         self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
     ) -> CompactionPlan:
-        """Settle what goes and what stays.
+        """Decide which messages are replaced and which stay.
 
         Raises:
-            NothingToCompact: no older part is there.
+            NothingToCompact: there is no older part.
         """
         cut = _cut_before_last(messages, self._max_preserved)
         places = [*_places_of(turn, messages), *whole_groups(messages, pinned)]
@@ -202,7 +203,7 @@ class SimpleCompaction:
 
         Raises:
             CompactionFailed: the model gave no summary.
-            LLMError: it could not be asked.
+            LLMError: the model could not be asked.
         """
         wanted = instructions.strip()
         focus = prompt("compaction_focus", INSTRUCTIONS=wanted) if wanted else ""
@@ -213,7 +214,7 @@ class SimpleCompaction:
         task = "\n\n".join(part for part in (ask_for, focus) if part)
         with_images = "image_in" in provider.info.capabilities
         room = budget - estimate(task) - estimate(system)
-        # Reading through, and counting, hundreds of thousands of characters would hold up the event loop.
+        # Reading and counting hundreds of thousands of characters would block the event loop.
         images = await asyncio.to_thread(_images, plan.old, room // 2) if with_images else []
         shown = message_tokens(Message(role="user", content=images))
         text = await asyncio.to_thread(conversation_text, plan.old, room - shown)
@@ -238,24 +239,24 @@ class SimpleCompaction:
 
 
 def summary_tokens(window: int) -> int:
-    """The tokens that a summary may take in a window that is small; 0 for no such limit."""
+    """Return the tokens that a summary may take in a small window; 0 for no such limit."""
     if not 0 < window < LEAN_BELOW:
         return 0
     return max(_LEAST_SUMMARY_TOKENS, window // _SUMMARY_SHARE)
 
 
 COMPACTIONS: dict[str, Callable[[], Compaction]] = {"simple": SimpleCompaction}
-"""The strategies that come with the program, by the names that the configuration uses."""
+"""The built-in strategies, by their names in the configuration."""
 
 
 def compaction_named(name: str) -> Compaction:
-    """A strategy by its name: one of `COMPACTIONS`, or `package.module:Class` of the user's own Python.
+    """Return a strategy by its name: one of `COMPACTIONS`, or `package.module:Class` of the user's own Python.
 
-    The class is made without arguments. Imports, so call it in a thread; the configuration is the user's own file, and
-    what it names runs as the program itself does.
+    The class is instantiated without arguments. The import takes time, so call it in a thread. The configuration is the
+    user's own file, so the class runs with the rights of the program.
 
     Raises:
-        UnknownCompaction: there is none of that name, or it is none.
+        UnknownCompaction: no strategy has that name, or the class is not a strategy.
     """
     known = COMPACTIONS.get(name)
     if known is not None:
@@ -275,7 +276,7 @@ def compaction_named(name: str) -> Compaction:
 
 
 def has_work(messages: Sequence[Message], old: range, stay: Collection[int]) -> bool:
-    """Whether anything but bookkeeping and summaries would go into a summary of `old`; reads no more than it takes."""
+    """Return whether a summary of `old` would replace anything but bookkeeping and summaries; it reads no more than necessary."""
     kept, bare = set(stay), ("marker", "reminder", "compaction")
     return any(place not in kept and internal_kind(messages[place]) not in bare for place in old)
 
@@ -287,18 +288,18 @@ def plan_with(
     pinned: Collection[int],
     tail: range = range(0),
 ) -> CompactionPlan | None:
-    """The plan that summarises the messages of `old`; None where that would gain nothing.
+    """Return the plan that summarises the messages of `old`; None if that would gain nothing.
 
     Args:
         messages: the whole context.
-        old: which of them the summary replaces.
-        stay: places among those whose messages stay all the same.
+        old: the places of the messages that the summary replaces.
+        stay: places in `old` whose messages stay.
         pinned: the places that the user pinned.
-        tail: which follow as they are.
+        tail: the places of the messages that follow unchanged.
     """
     if not has_work(messages, old, stay):
         return None
-    # Markers would name checkpoints that no longer exist, reminders have done their work.
+    # Markers would name checkpoints that no longer exist, and reminders have served their purpose.
     late = [place for place in tail if internal_kind(messages[place]) not in ("marker", "reminder")]
     places = [*stay, *late]
     return CompactionPlan(
@@ -309,7 +310,7 @@ def plan_with(
 
 
 def _cut_before_last(messages: Sequence[Message], count: int) -> int:
-    """Where the last `count` messages that the user or the model said begin, with all that follows them."""
+    """Return the place where the last `count` messages of the user or the model begin, with everything that follows them."""
     if not count:
         return len(messages)
     seen = 0
@@ -323,7 +324,7 @@ def _cut_before_last(messages: Sequence[Message], count: int) -> int:
 
 
 def _places_of(turn: Sequence[Message], messages: Sequence[Message]) -> list[int]:
-    """Where the words of the running turn stand; the same words of an earlier turn are others."""
+    """Return the places of the running turn's messages; equal messages of an earlier turn do not count."""
     places: list[int] = []
     end = len(messages)
     for words in reversed(turn):
@@ -336,7 +337,7 @@ def _places_of(turn: Sequence[Message], messages: Sequence[Message]) -> list[int
 
 
 def _images(messages: Sequence[Message], room: int) -> list[ContentPart]:
-    """The newest images, in their order, as many as that many tokens allow."""
+    """Return the newest images, in their order, that fit in that many tokens."""
     found: list[ContentPart] = []
     for part in reversed([part for message in messages for part in message.images]):
         room -= message_tokens(Message(role="user", content=[part]))
@@ -348,12 +349,12 @@ def _images(messages: Sequence[Message], room: int) -> list[ContentPart]:
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """What a compaction puts where.
+    """The replacement that a compaction makes.
 
     Attributes:
-        said: the summary's message, and what else a strategy makes up.
-        kept: the places of the messages that stay, where those at `answered` are no longer followed by what came of them.
-        freed_tokens: the estimated size of what goes; `said_tokens` that of `said`.
+        said: the summary's message, and other messages that a strategy adds.
+        kept: the places of the messages that stay; those at `answered` are no longer followed by their answers.
+        freed_tokens: the estimated tokens of the removed messages; `said_tokens` those of `said`.
     """
 
     said: tuple[Message, ...]
@@ -365,9 +366,10 @@ class _Replacement:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpan:
-    """What a compaction summarises: the live world line from before `start` to before `until`.
+    """The part that a compaction summarises: the live world line from before `start` to before `until`.
 
-    None is its beginning or end. With one of them the compaction is partial: of what precedes or follows a checkpoint.
+    None means the beginning or end of the line. With one of the two the compaction is partial: it summarises the part before
+    or after a checkpoint.
     """
 
     start: Checkpoint | None = None
@@ -375,7 +377,7 @@ class CompactionSpan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the world line."""
+        """Whether the span is the whole world line."""
         return self.start is None and self.until is None
 
 
@@ -386,7 +388,7 @@ _UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint"
 
 
 def advice_when_full(conversation: Conversation) -> str:
-    """The advice in the error about a full window; it names a rewind only where there is a checkpoint to go back to."""
+    """Return the advice in the error about a full window; it names a rewind only if there is a checkpoint to go back to."""
     is_bare = conversation.begins_with_summary and len(conversation.context.checkpoints) < 2
     info = conversation.model.info()
     larger = larger_words(info) if info is not None and info.window < LEAN_BELOW else ""
@@ -394,7 +396,7 @@ def advice_when_full(conversation: Conversation) -> str:
 
 
 def figures_when_full(conversation: Conversation, window: int) -> str:
-    """What a request takes of the window, and what that is made of: `about 5,235 of 2,048 tokens (system prompt 1,104, …)`."""
+    """Return the tokens of a request and their parts in words: `about 5,235 of 2,048 tokens (system prompt 1,104, …)`."""
     used, fixed = conversation.meter.used, conversation.fixed_tokens
     parts = [f"system prompt {fixed['prompt']:,}", f"tools {fixed['tools']:,}"]
     parts = [
@@ -404,12 +406,8 @@ def figures_when_full(conversation: Conversation, window: int) -> str:
     return f"about {used:,} of {window:,} tokens ({', '.join(parts)})"
 
 
-class _SaidEnough(Exception):
-    """A summary has got much longer than was asked for."""
-
-
 def _at_sentence_end(text: str) -> str:
-    """A text that was cut anywhere, without its last sentence where that is not whole."""
+    """Return a text that was cut anywhere without its last incomplete sentence."""
     end = max(text.rfind("\n"), text.rfind(". ") + 1)
     return f"{text[:end] if end > len(text) // 2 else text} …"
 
@@ -419,7 +417,7 @@ class Compactor:
 
     Args:
         conversation: the live conversation.
-        marks: the pins, whose messages stay in any case.
+        marks: the pins, whose messages always stay.
         compaction: the strategy.
     """
 
@@ -433,7 +431,7 @@ class Compactor:
         self._marks = marks
         self._compaction = compaction
         self._applied = False
-        # The estimated size of the last request.
+        # This is the estimated size of the last request in tokens.
         self._asked = 0
 
     async def compact(
@@ -447,23 +445,23 @@ class Compactor:
         step: int = 0,
         span: CompactionSpan = WHOLE,
     ) -> None:
-        """Summarise the older part of the context, or exactly the part that is named.
+        """Summarise the older part of the context, or exactly the named part.
 
         Args:
             provider: the model in use.
-            automatic: because the context is nearly full, not at the user's request.
-            instructions: what the user wants kept.
-            turn: what the user said in the running turn.
+            automatic: whether the reason is that the context is nearly full, and not the user's request.
+            instructions: the user's wishes for the summary.
+            turn: the user's messages in the running turn.
             refused: the server has just refused the context as too long.
             step: the running step's number, for events.
-            span: the part; `WHOLE` stands for the part that is older.
+            span: the part; `WHOLE` stands for the older part.
 
         Raises:
             NothingToCompact: no older part is there.
-            CompactionFailed: there is no summary; the context is as it was.
-            asyncio.CancelledError: stopped; the context is as it was.
+            CompactionFailed: there is no summary; the context is unchanged.
+            asyncio.CancelledError: stopped; the context is unchanged.
         """
-        # Reads the whole context.
+        # This reads the whole context, so it runs in a thread.
         messages = await asyncio.to_thread(list, self._conversation.context.messages)
         try:
             await self._compact(
@@ -477,7 +475,8 @@ class Compactor:
                 span=span,
             )
         finally:
-            # Nobody else holds those that went: the variables of `_compact`, a function for that reason, have ended with it.
+            # These are the last references to the removed messages: the variables of `_compact` have ended with it, which is
+            # why it is a function.
             await clear_in_slices(messages)
 
     async def _compact(
@@ -514,7 +513,7 @@ class Compactor:
         except Exception as error:
             if self._applied:
                 raise
-            # A strategy of the user's own may fail in any way.
+            # A strategy of the user's own may raise any exception.
             log.exception("a compaction failed")
             message = (
                 f"The conversation was not compacted: {type(error).__name__} in the compaction."
@@ -529,12 +528,12 @@ class Compactor:
         turn: Sequence[Message],
         span: CompactionSpan,
     ) -> _Replacement:
-        """What the compaction puts where, and its price. Reads the whole context: call it in a thread."""
+        """Compute the replacement that the compaction makes, and its price. It reads the whole context, so call it in a thread."""
         places = {id(message): place for place, message in enumerate(messages)}
         first = span.start.message_index if span.start is not None else 0
         end = span.until.message_index if span.until is not None else len(messages)
         kept = {place for m in compacted.messages if (place := places.get(id(m))) is not None}
-        # What was pinned while the summary was written stays too.
+        # Messages that were pinned while the summary was written stay too.
         pinned = whole_groups(messages, self._marks.pinned_places())
         kept.update(place for place in pinned if first <= place < end)
         said = tuple(m for m in compacted.messages if id(m) not in places)
@@ -558,19 +557,19 @@ class Compactor:
         )
 
     def _check_worth(self, part: _Replacement, window: int) -> None:
-        """Refuse a compaction that frees nothing, or next to nothing of a context that is still too full then.
+        """Refuse a compaction that frees nothing, or next to nothing although the context stays too full.
 
         Args:
-            part: what it would do.
-            window: the model's, where the compaction is to make room in it; else 0.
+            part: the planned replacement.
+            window: the model's window if the compaction must make room in it; else 0.
 
         Raises:
-            CompactionFailed: it is such a one.
+            CompactionFailed: the compaction is refused.
         """
         meter = self._conversation.meter
         before = meter.estimate()
         after = before - meter.scale.corrected(part.freed_tokens - part.said_tokens)
-        # The few words that the program puts before every summary decide nothing.
+        # The program's introduction before every summary does not count in the comparison.
         if after - _LEAD_TOKENS >= before:
             raise CompactionFailed(
                 "The summary takes as many tokens as what it stands for, so nothing would be freed.",
@@ -616,17 +615,17 @@ class Compactor:
         pinned: Collection[int],
         window: int,
     ) -> CompactionPlan | None:
-        """A plan after which less stays word for word, where what stays of `plan` would not fit the window beside a summary.
+        """Return a plan that keeps fewer messages word for word, if those that `plan` keeps would not fit the window beside a summary.
 
         Args:
-            plan: the strategy's; None where it found nothing to compact.
+            plan: the strategy's plan; None if it found nothing to compact.
             messages: the whole context.
-            turn: what the user said in the running turn; it stays in any case.
-            pinned: the places of messages that the user pinned; they stay too.
-            window: the model's, in tokens.
+            turn: the user's messages in the running turn, which always stay.
+            pinned: the places of messages that the user pinned, which stay too.
+            window: the model's window in tokens.
 
         Returns:
-            None where what stays of `plan` fits, or there is no plan of which it does.
+            None if the messages that `plan` keeps fit, or if no plan exists whose messages do.
         """
         meter = self._conversation.meter
         trigger = self._conversation.limits.compaction_trigger(window)
@@ -648,7 +647,7 @@ class Compactor:
         return None
 
     def has_work(self, span: CompactionSpan) -> bool:
-        """Whether there is anything to summarise in a part of the conversation."""
+        """Return whether there is anything to summarise in a part of the conversation."""
         messages = self._conversation.context.messages
         old, stay, _ = self._part(messages, span)
         return has_work(messages, old, stay)
@@ -656,7 +655,7 @@ class Compactor:
     def _part(
         self, messages: Sequence[Message], span: CompactionSpan
     ) -> tuple[range, list[int], Collection[int]]:
-        """The places that a summary of a part replaces, those among them that stay all the same, and the pinned ones."""
+        """Return the places that a summary of a part replaces, those among them that stay, and the pinned ones."""
         first = span.start.message_index if span.start is not None else 0
         end = span.until.message_index if span.until is not None else len(messages)
         pinned = self._marks.pinned_places()
@@ -664,12 +663,12 @@ class Compactor:
         return range(first, end), stay, pinned
 
     def _failed(self, before: int, error: str) -> None:
-        # Stopped while it was being applied: it has happened, and was published.
+        # If the compaction was stopped while it was applied, it has happened and was published.
         if not self._applied:
             self._conversation.wire.publish(CompactionEnd(before, before, error=error))
 
     def _budget(self, provider: ChatProvider, before: int, refused: bool) -> int:
-        """Estimated tokens that the request may have: with room for the summary, and less than what was refused."""
+        """Return the estimated tokens that the request may have: with room for the summary, and fewer than were refused."""
         window = provider.info.window
         room = window - self._conversation.limits.reserve(window)
         if refused:
@@ -712,42 +711,34 @@ class Compactor:
         tools: Sequence[ToolSpec],
         history: Sequence[Message],
     ) -> Completion:
-        """Ask for a strategy (as `AskModel`); in a small window an answer that runs on is ended."""
+        """Ask the model for a strategy (as `AskModel`); in a small window an answer that is too long is ended."""
         self._asked = text_tokens(system) + sum(map(message_tokens, history))
         collector = Collector(provider.info.provider, provider.info.model)
         most = round(summary_tokens(provider.info.window) * _CUT_SUMMARY_AT)
         said = 0
-
-        def on_item(item: StreamItem) -> None:
-            nonlocal said
-            self._conversation.publish_progress(item)
-            if most and isinstance(item, TextDelta):
-                said += text_tokens(item.text)
-                if said > most:
-                    raise _SaidEnough
-
-        def on_retry(notice: RetryNotice) -> None:
-            nonlocal said
-            said = 0
-            self._conversation.publish_retry(step, notice)
-
-        try:
-            return await self._conversation.model.ask(
-                provider,
-                system,
-                tools,
-                history,
-                on_item=on_item,
-                on_retry=on_retry,
-                collector=collector,
-            )
-        except _SaidEnough:
-            answer = await asyncio.to_thread(collector.message, True)
-            text = "" if answer is None else answer.text
-            # A quick server's pieces come many at once.
-            text = _at_sentence_end(text[: len(text) * most // said])
-            cut = Message(role="assistant", content=text)
-            return Completion(cut, Usage(self._asked, said, estimated=True), "length")
+        asked = self._conversation.model.ask(provider, system, tools, history, collector)
+        async with aclosing(asked) as items:
+            async for item in items:
+                match item:
+                    case Completion():
+                        return item
+                    case RetryNotice():
+                        said = 0
+                        self._conversation.publish_retry(step, item)
+                    case TextDelta() if most:
+                        said += text_tokens(item.text)
+                        if said > most:
+                            break
+                    case PromptRead():
+                        self._conversation.publish_progress(item)
+                    case _:
+                        pass
+        answer = await asyncio.to_thread(collector.message, True)
+        text = "" if answer is None else answer.text
+        # A quick server's pieces come many at once.
+        text = _at_sentence_end(text[: len(text) * most // said])
+        cut = Message(role="assistant", content=text)
+        return Completion(cut, Usage(self._asked, said, estimated=True), "length")
 
     # -- changing the context --------------------------------------------------------------------
 
@@ -755,13 +746,13 @@ class Compactor:
     async def _apply(
         self, summary: str, part: _Replacement, span: CompactionSpan, before: int
     ) -> None:
-        """Put the summary in the place of the part, and publish the new world line.
+        """Replace the part by the summary, and publish the new world line.
 
         Args:
-            summary: its text.
-            part: what stands where.
-            span: the part.
-            before: tokens of the context so far, as they were published.
+            summary: the text of the summary.
+            part: the replacement.
+            span: the replaced part.
+            before: the tokens of the context before, as they were published.
 
         Raises:
             StorageTrouble: the disk refused; nothing changed.
@@ -778,7 +769,7 @@ class Compactor:
             base = conversation.figure_before(start).tokens + meter.scale.corrected(
                 part.said_tokens
             )
-        # Of what was kept apart from its surroundings no server has counted anything.
+        # No server has counted messages that were kept without their surroundings.
         kept = await asyncio.to_thread(
             KeptTokens, context.messages, part.kept, base, meter.scale.corrected
         )
@@ -797,7 +788,7 @@ class Compactor:
         total = kept.before(tail) if until is None else max(base, before - saved)
         then: list[Addition] = [NewCheckpoint(uid=uid), *part.said, TokenCount(base)]
         then += [*rest.additions, TokenCount(total)] if rest.additions else []
-        # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
+        # The pins are written first: a pin on a uid that no checkpoint has is harmless, but a lost one is not.
         await self._marks.pin_all(rest.moved_pins(self._marks.pins))
         if start is None:
             reverted = await context.clear(reason="compaction", text=summary, then=then)
@@ -808,12 +799,12 @@ class Compactor:
         stays = 0 if start is None else start.message_index
         self._applied = True
         await self._publish(reverted, stays, summary, before, Renamed(uid), rest.renamed)
-        # What was pinned since then has another name now.
+        # Messages that were pinned since then have another name now.
         if late := set(rest.moved_pins(self._marks.pins)) - self._marks.pins:
             await self._marks.pin_all(late)
 
     async def edit_summary(self, text: str) -> None:
-        """Put another text in the place of the newest summary on the live world line.
+        """Replace the text of the newest summary on the live world line.
 
         Raises:
             NothingToCompact: there is no summary.
@@ -857,20 +848,20 @@ class Compactor:
         first: Renamed,
         renamed: Sequence[Renamed],
     ) -> None:
-        """Follow the new context, and publish it.
+        """Update the conversation to the new context, and publish it.
 
         Args:
-            reverted: what the operation did.
-            kept: how many first messages are still what they were.
-            summary: its text.
-            before: tokens of the context before.
+            reverted: the result of the operation.
+            kept: the number of first messages that are unchanged.
+            summary: the text of the summary.
+            before: the tokens of the context before.
             first: the summary's checkpoint.
-            renamed: those behind it.
+            renamed: the checkpoints after it.
         """
         conversation, world_line = self._conversation, reverted.world_line
         try:
             await conversation.refresh(kept)
-            # The numbers mean other checkpoints now.
+            # The numbers belong to other checkpoints now.
             conversation.denwa.forget_deliveries()
             names = {one.uid: one for one in (first, *renamed)}
             points = list(conversation.context.checkpoints)
@@ -880,14 +871,15 @@ class Compactor:
             slices = TimeSlices()
             for start in range(place, len(points), _PUBLISHED_AT_ONCE):
                 some = points[start : start + _PUBLISHED_AT_ONCE]
-                # Reads everything behind the summary but the results of tools.
+                # This reads all messages after the summary except the results of tools.
                 for created in await asyncio.to_thread(
                     _created, conversation, some, names, first.uid
                 ):
                     conversation.publish_checkpoint(created)
                     await slices.yield_if_over()
         finally:
-            # It has happened, whatever kept it from being told: nobody waits for its end any longer.
+            # The operation has happened, whatever error kept its events from being published: listeners must not wait for its
+            # end.
             conversation.publish(
                 CompactionEnd(before, conversation.meter.used, summary, world_line)
             )
@@ -907,12 +899,13 @@ def _created(
     names: Mapping[str, Renamed],
     summary: str,
 ) -> list[CheckpointCreated]:
-    """The events of some checkpoints of the live world line, with what each began. Reads messages: call it in a thread.
+    """Return the events of some checkpoints of the live world line, with the messages that they began. It reads messages, so
+    call it in a thread.
 
     Args:
         conversation: the live conversation.
-        points: those checkpoints.
-        names: what they are called now, and were called, by uid.
+        points: the checkpoints.
+        names: their new and former names, by uid.
         summary: the uid of the summary's checkpoint.
     """
     line = conversation.context.world_line
@@ -938,9 +931,9 @@ def _created(
 
 
 class Renamed(NamedTuple):
-    """A checkpoint as it is called now, and as it was called (nothing: it is new).
+    """A checkpoint with its new and its former name (empty for a new checkpoint).
 
-    `kept` are the numbers of the messages behind the old one that came along; empty for all of them.
+    `kept` are the numbers of the messages after the old checkpoint that stay; empty for all of them.
     """
 
     uid: str
@@ -950,13 +943,13 @@ class Renamed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Renumbered:
-    """Records to write behind a summary, and the checkpoints among them."""
+    """Records to write after a summary, and the checkpoints among them."""
 
     additions: tuple[Addition, ...]
     renamed: tuple[Renamed, ...]
 
     def moved_pins(self, pins: Collection[Pin]) -> list[Pin]:
-        """Of these pins those whose message has another number now, by its new checkpoint and number."""
+        """Return those pins whose message has another number now, by its new checkpoint and number."""
         return [
             (one.uid, order)
             for one in self.renamed
@@ -967,13 +960,13 @@ class Renumbered:
 
 
 class KeptTokens:
-    """Estimates the tokens of what precedes a message, where some of the messages before it stay.
+    """Estimates the tokens before a message if only some of the messages before it stay.
 
     Args:
-        messages: all of the world line so far.
-        kept: the places of those that stay.
-        base: the tokens of what precedes the first of them.
-        estimated: makes an estimate of a sum of sizes.
+        messages: all messages of the world line so far.
+        kept: the places of the messages that stay.
+        base: the tokens before the first of them.
+        estimated: turns a sum of sizes into an estimate.
     """
 
     def __init__(
@@ -989,12 +982,12 @@ class KeptTokens:
         self._base, self._estimated = base, estimated
 
     def before(self, place: int) -> int:
-        """Tokens of what precedes the message at `place`."""
+        """Return the tokens before the message at `place`."""
         return self._base + self._estimated(self._sums[bisect_left(self._places, place)])
 
 
 class _Kept:
-    """What stays of a checkpoint and the messages behind it."""
+    """The kept part of a checkpoint and of the messages after it."""
 
     def __init__(self, point: Checkpoint | None, is_whole: bool) -> None:
         self.point = point
@@ -1006,13 +999,13 @@ class _Kept:
         self.n_dropped = 0
 
     def close(self) -> tuple[Sequence[Addition], Renamed | None]:
-        """The records to write, and how the checkpoint is called in them; it may have none."""
+        """Return the records to write, and the checkpoint's name in them, if it has one."""
         point = self.point
         if not (self.numbers or (self.is_whole and point is not None)):
             return (), None
         if point is None:
             return self.records, None
-        # Whatever names a message by its number, a pin for one, still finds it under the old name.
+        # If all messages stay, a message's number (which pins use) is still valid under the old name.
         is_same = self.numbers == list(range(len(self.numbers)))
         records = [one for one in self.records if is_same or not isinstance(one, TokenCount)]
         renamed = Renamed(new_uid(), point.uid, tuple(self.numbers) if self.n_dropped else ())
@@ -1031,24 +1024,24 @@ def renumbered(
     answered: Collection[int] = (),
     instead: tuple[int, Message] | None = None,
 ) -> Renumbered:
-    """The records that stay, as they stand behind a summary: with new uids, numbers and token figures.
+    """Return the records that stay, in the form that follows a summary: with new uids, numbers and token figures.
 
-    Everything else of them stays byte for byte. Reads the file: call it in a thread.
+    Everything else in them stays byte for byte. It reads the file, so call it in a thread.
 
     Args:
         context: the live context.
-        offset: where in its file the first of them may stand.
-        figure: the tokens to write where there were some, from the place of the message that follows and those.
-        keeps: whether the message at a place stays.
-        whole_from: from this offset on everything stays, also a checkpoint that nothing follows.
-        answered: the places of messages that what came of them no longer follows.
-        instead: the place of a message, and what stands there now.
+        offset: the offset in its file from which on they are searched.
+        figure: returns the tokens to write in a usage record, from the place of the next message and the former tokens.
+        keeps: returns whether the message at a place stays.
+        whole_from: the offset from which on everything stays, even a checkpoint that nothing follows.
+        answered: the places of messages that are no longer followed by their answers.
+        instead: the place of a message, and its replacement.
     """
     index = context.index
     points = {point.offset: point for point in context.checkpoints}
     place = index.messages_before(offset)
     groups = [_Kept(None, is_whole=False)]
-    # Not all of it at once: that would be megabytes that nobody else can run beside.
+    # The lines are read one by one, because reading megabytes at once would block other threads.
     for raw in lines(context.read, offset):
         at, line = raw.offset, raw.data
         record = parse(line) if line.strip() else None
@@ -1060,7 +1053,7 @@ def renumbered(
         elif place < index.n_messages and at == index.place(place)[0]:
             place += 1
             if index.is_marker(place - 1):
-                # It names a number that is another one now; where it has lost its checkpoint it names nothing.
+                # The marker names a number that has changed; without its checkpoint it would name nothing.
                 group.marker = group.marker or not (group.records or group.n_seen)
                 continue
             if keeps(place - 1):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import PromptRead, StreamItem, Usage
+from kimi_tui.llm.provider import PromptRead, Usage
 from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import WorldLineContent
@@ -66,7 +65,7 @@ DMAIL_TOOL = SendDMail.name
 _APPENDED_AT_ONCE = 32
 _NO_TOOLS = Toolset(())
 _SAME_FORM = 0.05
-"""How far the part of system prompt and tools in what was sent may be off where they are the same."""
+"""Largest relative difference between two estimates of prompt and tools in a request that count as the same form."""
 
 
 class Conversation:
@@ -163,7 +162,7 @@ class Conversation:
             and known[1] <= totals.messages <= counted
             and (shown is stored or totals.messages == counted)
         ):
-            # A line that was cut does not tell any more what the server read there.
+            # A line that was cut gives no figure any more of what the server read there.
             figure = TokenFigure(totals.used, not totals.estimated)
             await self.refresh(0, figure, totals.messages)
             self._refit(totals)
@@ -183,7 +182,7 @@ class Conversation:
 
     @property
     def sent(self) -> Sequence[Message]:
-        """The messages to send: all but checkpoint markers that are of no use.
+        """Return the messages to send: all but checkpoint markers that are of no use.
 
         Those are markers that name no checkpoint of this world line (kimi-cli's compaction left some), and all of
         them where the model has no D-Mail tool.
@@ -199,7 +198,7 @@ class Conversation:
 
     @property
     def begins_with_summary(self) -> bool:
-        """Whether a compaction made this world line: its first checkpoint holds the summary."""
+        """Return whether a compaction made this world line: its first checkpoint holds the summary."""
         context = self.context
         if not context.checkpoints:
             return False
@@ -208,11 +207,11 @@ class Conversation:
 
     @property
     def ends_open(self) -> bool:
-        """Whether the conversation ends within a turn, so that the agent could continue it."""
+        """Return whether the conversation ends within a turn, so that the agent could continue it."""
         return ends_open(self.context.messages)
 
     def figure_before(self, point: Checkpoint, line: WorldLineContent | None = None) -> TokenFigure:
-        """The tokens of what precedes a checkpoint: as they were published, else by the file of its world line.
+        """Return the tokens of what precedes a checkpoint: as published, else by the file of its world line.
 
         Args:
             point: the checkpoint.
@@ -226,17 +225,17 @@ class Conversation:
         return WorldLineTokens(line, self.meter.scale).at(point, kind)
 
     def _published_tokens(self, point: Checkpoint | None) -> int | None:
-        """The tokens before a checkpoint, or of the whole context (None): see `Context.published_tokens`."""
+        """Return the tokens before a checkpoint, or (None) of the whole context: see `Context.published_tokens`."""
         if point is None:
             return self.meter.used
         known = self.figures.get(point.uid)
         return None if known is None else known.tokens
 
     def reachable(self, checkpoint_id: int) -> Checkpoint:
-        """The checkpoint, unless it holds the summary of all: going back before that would leave nothing.
+        """Return the checkpoint, unless it holds the summary of everything: going back before that would leave nothing.
 
         Raises:
-            UnknownCheckpoint: there is none, or it is that one; the text is for the user.
+            UnknownCheckpoint: there is no such checkpoint, or it holds the summary; the text is for the user.
         """
         point = self.context.index.checkpoint(checkpoint_id)
         if point is self.context.checkpoints[0] and self.begins_with_summary:
@@ -256,12 +255,12 @@ class Conversation:
         self.denwa.send_dmail(DMail(message, checkpoint_id, restore_files), targets)
 
     def card_of(self, name: str) -> Card:
-        """How calls of the tool of that name look, as far as it is known here."""
+        """Return how calls of the tool of that name are shown."""
         return card_of(name, self.all_tools.card(name))
 
     @property
     def uses_tools(self) -> bool:
-        """Whether the model is told of tools."""
+        """Return whether requests carry tools."""
         return self.form.tools
 
     def wish_for(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
@@ -295,7 +294,7 @@ class Conversation:
         self.publish_status()
 
     def choose_form(self) -> bool:
-        """Choose the form for the model as it is known now, and publish it where it is another; returns whether it is."""
+        """Choose the form for the model as it is known now, and publish a changed form; return whether it changed."""
         form = form_for(self.model.info(), self._wish, self._added)
         if (provider := self.model.current) is not None:
             provider.use_tools = form.tools
@@ -314,7 +313,7 @@ class Conversation:
 
     @property
     def model_facts(self) -> ModelChanged:
-        """What is known of the model in use and asked of it now, as it is published."""
+        """Return what is known of the model in use, and asked of it now, as it is published."""
         provider = self.model.current
         if provider is None:
             return ModelChanged("")
@@ -334,7 +333,7 @@ class Conversation:
             self.wire.publish(now)
 
     async def follow_model(self) -> None:
-        """Choose the form once the model's window is known, as far as a request would wait for that, and tell of it."""
+        """Choose the form once the model's window is known, as far as a request would wait for that, and publish a notice of it."""
         provider = self.model.current
         if provider is not None and provider.prepares_first:
             await provider.prepare()
@@ -342,7 +341,7 @@ class Conversation:
         self.tell_form()
 
     def tell_form(self) -> None:
-        """Publish a notice of the form where the program has chosen another one than the whole; once for each model."""
+        """Publish a notice, once for each model, when the program has chosen a shorter form than the whole one."""
         info, form = self.model.info(), self.form
         if info is None or self._wish or (info.model, form) == self._told:
             return
@@ -353,7 +352,7 @@ class Conversation:
 
     @property
     def fixed_tokens(self) -> dict[str, int]:
-        """The estimated tokens of what goes with every request, as this server counts: `prompt` and `tools`."""
+        """Return the estimated tokens of the parts that go with every request, as this server counts: `prompt` and `tools`."""
         scale = self.meter.scale
         tools = scale.tool_tokens
         return {
@@ -362,7 +361,7 @@ class Conversation:
         }
 
     def result_chars(self, n_calls: int = 1) -> int | None:
-        """The most characters of each result of a step with so many calls; None where only the tools' own limits count."""
+        """Return the most characters of each result of a step with so many calls; None if only the tools' own limits count."""
         info = self.model.info()
         return None if info is None else result_chars(self.form, info.window, n_calls)
 
@@ -385,7 +384,7 @@ class Conversation:
             )
 
     def _unsent_markers(self) -> int:
-        """How many stored messages are not sent: the markers of checkpoints, where the model has no use for them."""
+        """Return how many stored messages are not sent: the markers of checkpoints, if the model has no use for them."""
         index = self.context.index
         return 0 if self.marks_checkpoints else index.n_messages - index.counts(0)[0]
 
@@ -396,7 +395,7 @@ class Conversation:
         self, kind: CheckpointKind, label: str = "", *, first: int = 0
     ) -> Checkpoint:
         """Make a checkpoint at the end and publish it. A cancel does not split it."""
-        # A step's figure is published again with its answer; that of anything else stays.
+        # A step's figure is published again with its answer; the figure of any other checkpoint stays as it is.
         figure = TokenFigure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks_checkpoints)
@@ -414,7 +413,7 @@ class Conversation:
 
     @property
     def messages_since_checkpoint(self) -> int:
-        """How many messages stand behind the newest checkpoint, markers not counted."""
+        """Return how many messages stand behind the newest checkpoint, markers not counted."""
         context = self.context
         return context.index.counts(context.checkpoints[-1].message_index)[0]
 
@@ -423,10 +422,10 @@ class Conversation:
         """Append the answer of a step, between two usage records: tokens sent, and with the answer. A cancel does not split it."""
         sent, estimated = usage.input, usage.estimated
         if usage.input_estimated:
-            # The meter knows what the server said of the messages before these, and how it counts.
+            # The meter knows how many tokens the server counted for the messages before these.
             sent = self.meter.used
         elif usage.prompt_cut:
-            # What the server read of it is no measure of what the context holds.
+            # The part of the prompt that the server read does not measure what the context holds.
             sent, estimated = max(sent, self.meter.estimate()), True
         self.meter.add_step(usage, sent)
         total = sent + usage.output
@@ -492,11 +491,11 @@ class Conversation:
 
     @property
     def status(self) -> StatusUpdate:
-        """The token figures as they are now."""
+        """Return the present token figures."""
         return self.meter.status(self.model.info(), self.limits)
 
     def publish_status(self) -> None:
-        """Publish the figures as they are now."""
+        """Publish the present token figures."""
         self.publish(self.status)
         self.tell_model()
 
@@ -559,17 +558,25 @@ class Conversation:
         return changed
 
     def publish_checkpoint(self, created: CheckpointCreated) -> None:
-        """Publish a checkpoint; of one that is new a snapshot of the files is taken."""
+        """Publish a checkpoint, and take a snapshot of the files if it is new."""
         if not created.was:
             self.files.mark(created.uid)
         self.publish(created)
 
-    def publish_progress(self, item: StreamItem) -> None:
-        """Publish how far the server has read the prompt, where the item says that."""
-        if isinstance(item, PromptRead):
-            self.wire.publish(PromptProgress(item.read, item.total))
+    def publish_progress(self, item: PromptRead) -> None:
+        """Publish how far the server has read the prompt."""
+        self.wire.publish(PromptProgress(item.read, item.total))
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
-        """Publish that a call of the model failed and is repeated; what it streamed is void."""
-        # The same facts in the same order, twice, as neither of `llm` and `wire` imports the other.
-        self.wire.publish(StepRetry(step, *astuple(notice)))
+        """Publish that a call of the model failed and is repeated; the text it streamed is void."""
+        self.wire.publish(
+            StepRetry(
+                n=step,
+                attempt=notice.attempt,
+                max_attempts=notice.max_attempts,
+                wait_s=notice.wait_s,
+                reason=notice.reason,
+                status=notice.status,
+                left_s=notice.left_s,
+            )
+        )

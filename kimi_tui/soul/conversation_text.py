@@ -1,4 +1,4 @@
-"""A conversation as one text: cut to the window of a model that summarises it or drafts a D-Mail, or whole, as Markdown.
+"""A conversation as one text: shortened to the window of a model that summarises it or drafts a D-Mail, or complete, as Markdown.
 
 `conversation_text` makes the text for a model, `as_markdown` what `/export` and `kimi-tui sessions export` write.
 """
@@ -31,7 +31,7 @@ _FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class _Caps:
-    """The most characters of each kind of text."""
+    """The largest number of characters of each kind of text."""
 
     result: int
     arguments: int
@@ -49,14 +49,14 @@ _LEVELS = (
 
 
 def conversation_text(messages: Sequence[Message], budget: int) -> str:
-    """The messages as one text.
+    """Return the messages as one text.
 
-    Nothing is left out unseen: calls stand with their arguments, reasoning and images are there in short, and what
-    had to be shortened or dropped says so. The middle of long results goes first, the oldest messages last.
+    Every omission is marked: calls have their arguments, reasoning and images are shortened, and shortened or dropped texts
+    say so. The middle of long results is dropped first, the oldest messages last.
 
     Args:
         messages: the messages.
-        budget: about how many tokens the text may have; at least one message is always there.
+        budget: the approximate number of tokens that the text may have; it always has at least one message.
     """
     parts: list[str] = []
     for caps in _LEVELS:
@@ -68,7 +68,7 @@ def conversation_text(messages: Sequence[Message], budget: int) -> str:
 
 
 def _newest(parts: Sequence[str], budget: int) -> str:
-    """The newest parts that fit; a summary at the very beginning stays, it stands for all before it."""
+    """Return the newest parts that fit; a summary at the very beginning stays, as it stands for everything before it."""
     left = budget - 20
     head: list[str] = []
     rest = list(parts)
@@ -89,7 +89,7 @@ def _newest(parts: Sequence[str], budget: int) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """`text` with its middle cut out where it has more than `most` characters, saying how many went."""
+    """Return `text` with its middle cut out if it has more than `most` characters; it then says how many were dropped."""
     if len(text) <= most:
         return text
     head = most * 2 // 3
@@ -143,7 +143,7 @@ def _call(call: ToolCall, caps: _Caps) -> str:
     except (ValueError, RecursionError):
         values = None
     if isinstance(values, dict) and len(arguments) > caps.arguments:
-        # Short arguments (the path) must survive beside a long one (the content).
+        # Short arguments (the path) must stay beside a long one (the content).
         short = {
             key: shortened(value, caps.arguments) if isinstance(value, str) else value
             for key, value in cast("dict[str, Any]", values).items()
@@ -153,10 +153,12 @@ def _call(call: ToolCall, caps: _Caps) -> str:
 
 
 def as_markdown(messages: Iterable[Message]) -> str:
-    """The messages as Markdown, oldest first, without the reminders to the model. Reads all: call it in a thread."""
+    """Return the messages as Markdown, oldest first, without the reminders to the model. It reads all messages, so call it in
+    a thread.
+    """
     parts: list[str] = []
     calls: list[ToolCall] = []
-    # Behind the last message one without words: calls that still run, or were killed, have no result.
+    # An empty message at the end flushes calls without a result, which still run or were killed.
     for message in (*messages, Message(role="assistant", content=[])):
         if message.role == "tool":
             call = calls.pop(0) if calls else None
@@ -167,7 +169,7 @@ def as_markdown(messages: Iterable[Message]) -> str:
             failed = " (failed)" if outcome.is_error else ""
             parts += [_heading(call) + failed, *_arguments(call), _fenced(said)]
             continue
-        # Where the program was killed, there are calls without a result.
+        # If the program was killed, some calls have no result.
         for call in calls:
             parts += [f"{_heading(call)} (no result)", *_arguments(call)]
         calls = list(message.tool_calls or ())
@@ -190,7 +192,7 @@ def _heading(call: ToolCall | None) -> str:
 
 
 def _arguments(call: ToolCall | None) -> list[str]:
-    """The arguments that say more than the heading: each text of several lines, or all where they make no sense."""
+    """Return the arguments that the heading does not show: each text of several lines, or all of them if they are invalid."""
     if call is None:
         return []
     written = call.function.arguments or ""
@@ -206,7 +208,7 @@ def _arguments(call: ToolCall | None) -> list[str]:
 
 
 def _fenced(text: str) -> str:
-    """The text as a block of code, whatever fences it holds."""
+    """Return the text as a code block, whatever fences it contains."""
     text = text.strip("\n")
     if not text.strip():
         return ""

@@ -25,15 +25,15 @@ class DMail:
 
 
 class BackToTheFuture(Exception):
-    """Ends a step in which D-Mails were sent. A signal to the loop, not an error.
+    """Ends a step in which D-Mails were sent. It is a signal to the loop, not an error.
 
     Args:
         mails: the D-Mails, in the order in which they were sent.
 
     Attributes:
-        checkpoint_id: the context goes back to before this checkpoint, the earliest that one of them is for.
-        messages: their texts; of several each names where it was to go.
-        restore_files: whether any asks for the working files of that time.
+        checkpoint_id: the context goes back to before this checkpoint, which is the earliest target.
+        messages: the texts of the D-Mails; if there are several, each names its target.
+        restore_files: whether any of them asks for the working files of that time.
     """
 
     def __init__(self, mails: Sequence[DMail]) -> None:
@@ -53,8 +53,8 @@ class DenwaRenji:
     """Takes D-Mails from the tool and hands them to the loop.
 
     Args:
-        wire: where a notice is published when the limit is reached, once for a turn and checkpoint.
-        limit: the most D-Mails of one turn to the same checkpoint, so that the agent cannot loop for ever.
+        wire: the wire on which a notice is published when the limit is reached, once per turn and checkpoint.
+        limit: the largest number of D-Mails of one turn to the same checkpoint, so that the agent cannot loop for ever.
     """
 
     def __init__(self, wire: Wire, limit: int = 5) -> None:
@@ -65,7 +65,7 @@ class DenwaRenji:
         self._flooded: set[int] = set()
 
     def begin_turn(self) -> None:
-        """Begin a turn: nothing has been sent in it yet."""
+        """Start a turn with no D-Mails sent."""
         self._pending.clear()
         self._delivered.clear()
         self._flooded.clear()
@@ -75,10 +75,10 @@ class DenwaRenji:
 
         Args:
             mail: the D-Mail.
-            targets: the checkpoints to which it may go; they begin with 1 where going back before #0 would lose a summary.
+            targets: the checkpoints to which it may go; they begin with 1 if going back before #0 would lose a summary.
 
         Raises:
-            ValueError: it cannot be sent there; the text is for the model.
+            ValueError: the D-Mail cannot be sent there; the text is for the model.
         """
         checkpoint_id = mail.checkpoint_id
         if not mail.message.strip():
@@ -113,7 +113,7 @@ class DenwaRenji:
         self._pending.append(mail)
 
     def fetch_pending(self) -> tuple[DMail, ...]:
-        """Everything that is queued, in the order in which it was sent; the mailbox is empty afterwards."""
+        """Return the queued D-Mails in the order in which they were sent, and empty the mailbox."""
         pending = tuple(self._pending)
         self._pending.clear()
         return pending
@@ -123,6 +123,6 @@ class DenwaRenji:
         self._delivered[checkpoint_id] += 1
 
     def forget_deliveries(self) -> None:
-        """After a compaction the numbers mean other checkpoints: count anew."""
+        """Start counting anew after a compaction, as the numbers belong to other checkpoints now."""
         self._delivered.clear()
         self._flooded.clear()

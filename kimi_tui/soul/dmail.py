@@ -2,14 +2,14 @@
 
 `DMailDelivery.send` takes a D-Mail of the agent from the tool call to the new context, in this order:
 
-1. review: the user is asked, where the configuration wants that;
-2. files: where the D-Mail asks for the working files of that time, the user is asked about every path;
-3. compose: the message gets the facts that the past self cannot know (files changed, commands run, what the user has
-   read), and what the user said or pinned since then is carried over, because an agent never undoes that;
+1. review: the user is asked, if the configuration says so;
+2. files: if the D-Mail asks for the working files of that time, the user is asked about every path;
+3. compose: the message gets the facts that the past self cannot know (files changed, commands run, what the user has read),
+   and messages that the user wrote or pinned since then are carried over, because an agent never undoes those;
 4. deliver: one revert of the context writes all of it at once; then the files are restored, and the events published.
 
-A D-Mail that the user writes (`UserDMails.send`) takes steps 3 and 4; the model may draft one. A message of another
-world line (`UserDMails.carry`) goes to the end of the live one, which undoes nothing.
+A D-Mail that the user writes (`UserDMails.send`) takes steps 3 and 4; the model may draft one. A message of another world
+line (`UserDMails.carry`) is appended to the live one, which undoes nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
+from kimi_tui.display_names import some_of
+from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import ImagePart, Message, user_message
 from kimi_tui.llm.provider import ChatProvider, Completion
@@ -92,7 +94,7 @@ class DMailRestore:
 
     @property
     def restored(self) -> frozenset[str]:
-        """The paths that are brought back."""
+        """The paths that are restored."""
         return frozenset(self.prepared.intent.paths) if self.prepared else frozenset()
 
 
@@ -100,7 +102,7 @@ NO_FILES = DMailRestore()
 
 
 class Delivered(NamedTuple):
-    """A delivered D-Mail: the revert, how many messages were dropped (without those carried over), and the files' outcome."""
+    """A delivered D-Mail: the revert, the number of dropped messages (without those carried over), and the files' outcome."""
 
     reverted: Reverted
     messages_dropped: int
@@ -130,14 +132,14 @@ class DMailDelivery:
         self._environ = environ
 
     async def send(self, back: BackToTheFuture) -> bool:
-        """Review and deliver what the agent sent in a step.
+        """Review and deliver the D-Mails that the agent sent in a step.
 
         Returns:
-            False where the user turned it down; the agent reads that. True also where the disk refused it: that is
-            published, and the agent reads in the tool's result that it was not sent.
+            False if the user refused; the agent is told. True even if the disk refused: that is published, and the tool's
+                result tells the agent that the D-Mail was not sent.
 
         Raises:
-            asyncio.CancelledError: stopped while asking (nothing was sent), or while delivering (it was).
+            asyncio.CancelledError: stopped while asking (nothing was sent), or while delivering (the D-Mail was sent).
         """
         point = self._conversation.context.index.checkpoint(back.checkpoint_id)
         messages = await self._reviewed(back, point)
@@ -154,13 +156,13 @@ class DMailDelivery:
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
     ) -> Delivered:
-        """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
+        """Go back to before a checkpoint and put the D-Mail there, after the messages that are carried over.
 
         Args:
             point: the checkpoint of the live world line whose place the D-Mail takes.
-            messages: what was written, in the order in which it was sent.
-            files: what becomes of the working files.
-            author: who wrote them.
+            messages: the texts of the D-Mails, in the order in which they were sent.
+            files: the restore of the working files.
+            author: the author of the texts.
 
         Raises:
             StorageTrouble: the disk refused; nothing changed.
@@ -170,7 +172,7 @@ class DMailDelivery:
         figure = conversation.figure_before(point)
         dmail = await self._compose(point, messages, files, author)
         uid = new_uid()
-        # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
+        # The pins are written first: a pin on a uid that no checkpoint has is harmless, but a lost one is not.
         await marks.pin_all((uid, place) for place in dmail.pinned)
         pinned = tuple(_name(context, point.message_index + place) for place in dmail.stay)
         marker = conversation.marks_checkpoints
@@ -212,7 +214,7 @@ class DMailDelivery:
     async def preview(
         self, checkpoint_id: int, text: str, author: Author = "agent"
     ) -> RewindPreview:
-        """What a D-Mail with this text would do, with estimated tokens; changes nothing.
+        """Compute what a D-Mail with this text would do, with estimated tokens; changes nothing.
 
         Raises:
             KeyError: there is no such checkpoint.
@@ -222,7 +224,7 @@ class DMailDelivery:
         kinds = conversation.context.index.kinds(point.message_index)
         stays = {n for n, kind in enumerate(kinds) if kind == MessageKind.SAID}
         stays.update(whole_groups(*self._undone(point.message_index)))
-        # Both look at the conversation as it is now.
+        # Both computations see the conversation as it is now.
         found, dmail = await asyncio.gather(
             preview_of(conversation, Target(checkpoint_id), stays),
             self._compose(point, [text], author=author),
@@ -246,7 +248,7 @@ class DMailDelivery:
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
     ) -> ComposedDMail:
-        """What `deliver` would put there as the conversation is now; nothing changes."""
+        """Return the D-Mail that `deliver` would put there in the present conversation; changes nothing."""
         history = self._conversation.files
         undone, places = self._undone(point.message_index)
         return await asyncio.to_thread(
@@ -264,7 +266,7 @@ class DMailDelivery:
         )
 
     def _undone(self, first: int) -> tuple[Sequence[Message], list[int]]:
-        """The messages from one on, and the places among them of those that the user pinned."""
+        """Return the messages from one on, and the places among them of those that the user pinned."""
         places = self._marks.pinned_places(first)
         return self._conversation.context.messages[first:], [place - first for place in places]
 
@@ -287,7 +289,7 @@ class DMailDelivery:
     # -- review ----------------------------------------------------------------------------------
 
     async def _reviewed(self, back: BackToTheFuture, point: Checkpoint) -> tuple[str, ...] | None:
-        """The messages as the user lets them be sent; None where they said no, which is in the context then."""
+        """Return the messages as the user approved them; None if they refused, which is then in the context."""
         conversation = self._conversation
         if not conversation.limits.dmail.review:
             return back.messages
@@ -302,7 +304,7 @@ class DMailDelivery:
             question=f"Send this D-Mail to #{back.checkpoint_id}?",
             detail="\n\n".join(message.strip() for message in back.messages),
             where=f"goes back from #{newest}; {files}; it can be undone",
-            # Who wants to see them wants to see them in every mode.
+            # A user who wants to review D-Mails wants it in every mode.
             protected=True,
             checkpoint_id=back.checkpoint_id,
         )
@@ -317,7 +319,7 @@ class DMailDelivery:
     # -- files -----------------------------------------------------------------------------------
 
     async def _files_of(self, point: Checkpoint) -> DMailRestore:
-        """Plan, ask and prepare a restore. Where that fails the D-Mail says so, and goes without files."""
+        """Plan, ask for and prepare a restore. If that fails, the D-Mail says so, and is sent without files."""
         await self._conversation.files.settled()
         plan = await self._conversation.files.plan(point)
         if plan.reason:
@@ -333,7 +335,7 @@ class DMailDelivery:
             why = f": {no.feedback}" if no.feedback else "."
             return DMailRestore(f"{_ASKED_FOR} The user said no{why} They were not brought back.")
         except ToolProblem as problem:
-            # In plan mode nobody is asked.
+            # In plan mode the user is not asked.
             return DMailRestore(f"{_ASKED_FOR} They were not brought back. {problem}")
         try:
             prepared = await self._conversation.files.prepare(plan)
@@ -370,21 +372,21 @@ class DMailDelivery:
 
 
 def restore_with(plan: RestorePlan, prepared: PreparedRestore | None) -> DMailRestore:
-    """What a D-Mail says of a restore that was prepared by this plan."""
+    """Return the restore prepared by this plan, with the sentences about it for the D-Mail."""
     if prepared is None or not prepared.intent.changes:
         return DMailRestore(_with_conflicts("Nothing was brought back.", plan))
     changes = prepared.intent.changes
     back = [f"`{one.path}`" for one in changes if one.then is not None]
     gone = [f"`{one.path}`" for one in changes if one.then is None]
     note = "The files are those of that time again."
-    note += f" Brought back: {_some(back, _MAX_FILES)}." if back else ""
+    note += f" Brought back: {some_of(back, _MAX_FILES)}." if back else ""
     if gone:
-        note += f" Deleted, because they were not there then: {_some(gone, _MAX_FILES)}."
+        note += f" Deleted, because they were not there then: {some_of(gone, _MAX_FILES)}."
     return DMailRestore(_with_conflicts(note, plan, prepared), prepared)
 
 
 def _without_foreign_changes(plan: RestorePlan) -> RestorePlan:
-    """The plan without files that someone else changed: the agent may not revert these, even if it changed them later."""
+    """Return the plan without files that somebody else changed: the agent may not revert these, even if it changed them later."""
     changes = tuple(
         replace(one, change="conflict", would=one.change)
         if one.reason and one.change in _VERBS
@@ -403,20 +405,20 @@ def _with_conflicts(note: str, plan: RestorePlan, prepared: PreparedRestore | No
     stale = prepared.stale if prepared else ()
     left = [f"`{path}`" for path in (*_conflicts(plan), *stale) if path not in back]
     if left:
-        note += f" Left alone, because someone else changed them too: {_some(left, _MAX_FILES)}."
+        note += f" Left alone, because someone else changed them too: {some_of(left, _MAX_FILES)}."
     return note
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedDMail:
-    """What goes into the context at the checkpoint: `carried` first, then `message`.
+    """The messages that are put into the context at the checkpoint: `carried` first, then `message`.
 
     Attributes:
-        carried: messages that were undone and stay: the user's words, and what they pinned.
+        carried: messages that were undone and stay: the user's messages, and pinned ones.
         message: the D-Mail.
-        text: what was written; `facts` is what was added to it.
+        text: the text of the author; `facts` is the text that was added to it.
         pinned: the places in `carried` that the user pinned.
-        stay: the places among what is undone of those, and of what belongs to them.
+        stay: the places of the carried messages, and of those that belong to them, among the undone messages.
     """
 
     carried: tuple[Message, ...]
@@ -428,7 +430,7 @@ class ComposedDMail:
 
 
 def _name(context: Context, place: int) -> str:
-    """The name of a message, as pins have it: its checkpoint's uid and its number behind that."""
+    """Return the name of a message, as pins have it: its checkpoint's uid and its number after that."""
     points = context.checkpoints
     point = points[bisect(points, place, key=attrgetter("message_index")) - 1]
     return f"{point.uid}:{context.index.counts(point.message_index, place)[0]}"
@@ -447,18 +449,18 @@ def compose_dmail(
     author: Author = "agent",
     card: CardOf = card_of,
 ) -> ComposedDMail:
-    """Compose the D-Mail for a checkpoint. Reads all that is undone: call it in a thread.
+    """Compose the D-Mail for a checkpoint. It reads all undone messages, so call it in a thread.
 
     Args:
-        checkpoint_id: where it goes.
-        texts: what was written, in the order in which it was sent.
+        checkpoint_id: the id of the target checkpoint.
+        texts: the texts of the D-Mails, in the order in which they were sent.
         undone: every message from that checkpoint on.
-        files_note: what became of the files of that time, where they were asked for.
-        restored: files that are brought back.
-        changed: the files that were seen to differ from that time, each with a remark or nothing.
-        work_dir: what their paths are relative to.
-        pinned: the places in `undone` of messages that the user pinned: they are carried over like the user's words.
-        author: who wrote it.
+        files_note: a sentence about the restored files, if they were requested.
+        restored: the files that are restored.
+        changed: the files that differ from that time, each with a remark or nothing.
+        work_dir: the folder to which the paths are relative.
+        pinned: the places in `undone` of messages that the user pinned; they are carried over like the user's own messages.
+        author: the author of the texts.
         card: returns the cards of tools.
     """
     undone = list(undone)
@@ -487,7 +489,7 @@ def _still_changed(
     restored: Collection[str],
     work_dir: str,
 ) -> dict[str, str]:
-    """The files that are not what they were, those that commands changed among them, each with a remark."""
+    """Return the files that differ from that time, including those that commands changed, each with a remark."""
     found: dict[str, str] = {}
     for path, n in written.items():
         name = _relative(path, work_dir)
@@ -500,7 +502,7 @@ def _still_changed(
 
 
 def _relative(path: str, work_dir: str) -> str:
-    """A path as a tool was given it, as snapshots name it; one outside the work folder stays absolute."""
+    """Return a path that a tool was given in the form that snapshots use; one outside the work folder stays absolute."""
     full = os.path.normpath(os.path.join(work_dir, path))
     inside = work_dir.rstrip("/") + "/"
     return full.removeprefix(inside) if work_dir else os.path.normpath(path)
@@ -532,12 +534,14 @@ def _facts(
     lines: list[str] = []
     if files:
         names = [f"`{path}` ({said})" if said else f"`{path}`" for path, said in files.items()]
-        lines.append(f"- Files changed since then, and still changed: {_some(names, _MAX_FILES)}.")
+        lines.append(
+            f"- Files changed since then, and still changed: {some_of(names, _MAX_FILES)}."
+        )
     elif not files_written(undone, card):
         lines.append("- No file was changed with the file tools since then.")
     if commands:
         quoted = [f"`{shortened(c, _MAX_COMMAND_CHARS)}`" for c in dict.fromkeys(commands)]
-        lines.append(f"- Commands that were run: {_some(quoted, _MAX_COMMANDS)}.")
+        lines.append(f"- Commands that were run: {some_of(quoted, _MAX_COMMANDS)}.")
     if files_note:
         lines.append(f"- {files_note}")
     if any(is_user_words(message) for message in carried):
@@ -553,18 +557,12 @@ def _facts(
     return "\n".join(lines)
 
 
-def _some(names: Sequence[str], most: int) -> str:
-    if len(names) <= most:
-        return ", ".join(names)
-    return ", ".join(names[:most]) + f" and {len(names) - most} more"
-
-
 class NoDraft(SoulError):
     """The model wrote nothing."""
 
 
 class EmptyDMail(SoulError):
-    """There is nothing to send."""
+    """The D-Mail has no text."""
 
     def __init__(self) -> None:
         super().__init__("The D-Mail is empty.", advice="Write what the agent should know there.")
@@ -596,10 +594,10 @@ class UserDMails:
 
         Raises:
             KeyError: no such checkpoint or world line.
-            DMailOff: the configuration says that there are none.
-            EmptyDMail: there is nothing to send.
-            FilesUnknown: the files of that time cannot be brought back; nothing changed.
-            StorageTrouble: the disk refused; nothing changed (of a target on another world line: that is live now).
+            DMailOff: the configuration turns D-Mails off.
+            EmptyDMail: the text is empty.
+            FilesUnknown: the files of that time cannot be restored; nothing changed.
+            StorageTrouble: the disk refused; nothing changed (for a target on another world line: that line is live now).
         """
         conversation = self.conversation
         if not conversation.limits.dmail.enabled:
@@ -607,7 +605,7 @@ class UserDMails:
         if not text.strip():
             raise EmptyDMail
         before = conversation.meter.used
-        # What was shown is what is brought back, also where another line becomes the live one first.
+        # The previewed plan is carried out, even if another line becomes live first.
         plan = await self.operations.plan(target) if files == "restore" else None
         await self._jump_to_world_line(target)
         point = conversation.reachable(target.id)
@@ -644,7 +642,7 @@ class UserDMails:
     # -- messages of other world lines -----------------------------------------------------------
 
     async def carry(self, world_line: int, uid: str, number: int, note: str) -> RewindOutcome:
-        """Put one message of another world line at the end of the live one, as a D-Mail.
+        """Append one message of another world line to the live one, as a D-Mail.
 
         Raises:
             KeyError: no such world line, checkpoint or message.
@@ -659,7 +657,7 @@ class UserDMails:
         return RewindOutcome(point.id, 0, before, conversation.meter.used, "")
 
     async def _append(self, source: str, whole: str, images: Sequence[ImagePart]) -> Checkpoint:
-        """Put a message at the end of the live world line, published as a D-Mail that undoes nothing."""
+        """Append a message to the live world line, published as a D-Mail that undoes nothing."""
         conversation = self.conversation
         before, newest = conversation.meter.used, conversation.context.n_checkpoints
         conversation.publish(
@@ -686,7 +684,7 @@ class UserDMails:
     def _message(
         self, world_line: int, uid: str, number: int
     ) -> tuple[str, str, tuple[ImagePart, ...]]:
-        """What a message is called, what it says, and its images."""
+        """Return a name for a message, its text, and its images."""
         line = self.operations.session.world_lines.read(world_line)
         points = line.checkpoints
         place = next((i for i, point in enumerate(points) if uid in (point.uid, point.was)), None)
@@ -707,15 +705,15 @@ class UserDMails:
     # -- drafts ----------------------------------------------------------------------------------
 
     async def draft(self, target: Target) -> str:
-        """Have the model write a D-Mail to a checkpoint about what followed it. Nothing of that is stored.
+        """Have the model write a D-Mail to a checkpoint about the part after it. Nothing of that is stored.
 
         Returns:
-            the draft; empty where it was stopped.
+            the draft; empty if the call was stopped.
 
         Raises:
             KeyError: no such checkpoint or world line.
             LLMError: the model could not be asked.
-            NoDraft: it wrote nothing.
+            NoDraft: the model wrote nothing.
         """
         conversation = self.conversation
         async with conversation.model.call() as provider:
@@ -749,7 +747,10 @@ class UserDMails:
             text = await asyncio.to_thread(conversation_text, undone, max(500, room))
             question = Message(role="user", content=f"{text}\n\n---\n\n{task}")
             try:
-                return await self.conversation.model.ask(provider, system, (), (question,))
+                asked = self.conversation.model.ask(
+                    provider, system, (), (question,), patient=False
+                )
+                return await complete(asked)
             except ContextOverflowError:
                 if attempt == _DRAFT_TRIES - 1:
                     raise
@@ -772,7 +773,7 @@ def _text(message: Message) -> str:
         text = outcome_of(message).output
     else:
         text = dmail_text(message) or summary_text(message) or words_with_images(message)
-    # Calls without words, results without output, and what would fill the window again.
+    # Calls without text, results without output, and messages that would fill the window again cannot be carried.
     if not text.strip() or message.tool_calls or len(text) > 4 * _MAX_CARRIED_TOKENS:
         return conversation_text([message], _MAX_CARRIED_TOKENS)
     return text

@@ -1,10 +1,10 @@
-"""What can stop a turn or an operation from within the engine, with sentences for the user."""
+"""The errors that can stop a turn or an operation from within the engine, with sentences for the user."""
 
 from __future__ import annotations
 
 
 class SoulError(Exception):
-    """Base of all errors here. `advice` says what to do, in one sentence, or is empty."""
+    """Base of all errors of this module. `advice` says in one sentence what to do; it may be empty."""
 
     def __init__(self, message: str, *, advice: str = "") -> None:
         super().__init__(message)
@@ -13,7 +13,7 @@ class SoulError(Exception):
 
 
 class RunCancelled(SoulError):
-    """A turn was stopped; what was complete by then is kept."""
+    """A turn was stopped; the parts that were complete by then are kept."""
 
     def __init__(self) -> None:
         super().__init__("The turn was stopped.")
@@ -33,7 +33,7 @@ class MaxStepsReached(SoulError):
     """A turn used up its steps.
 
     Attributes:
-        n_steps: how many it took.
+        n_steps: the number of steps.
     """
 
     def __init__(self, n_steps: int) -> None:
@@ -49,7 +49,7 @@ class NothingToCompact(SoulError):
 
 
 class EmptySummary(SoulError):
-    """A summary without words would lose everything it stands for."""
+    """The edited summary has no text, which would lose everything that it stands for."""
 
     def __init__(self) -> None:
         super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
@@ -63,11 +63,11 @@ class NothingToClear(SoulError):
 
 
 class CompactionFailed(SoulError):
-    """The summary could not be had or did not help; where it could not be had, the context is as it was."""
+    """There is no summary, or it did not help; if there is none, the context is unchanged."""
 
 
 class UnknownCompaction(SoulError):
-    """The configuration names a way to compact that cannot be used."""
+    """The configuration names a compaction strategy that cannot be used."""
 
     def __init__(self, name: str, why: str) -> None:
         short = name if len(name) <= 80 else name[:79] + "…"
@@ -77,7 +77,7 @@ class UnknownCompaction(SoulError):
 
 
 class FilesUnknown(SoulError):
-    """The files of a checkpoint cannot be brought back; nothing changed."""
+    """The files of a checkpoint cannot be restored; nothing changed."""
 
 
 class SoulBusy(Exception):

@@ -1,12 +1,12 @@
-"""The file history of a session: when the work folder is scanned, who changed a file, and restores with an operation.
+"""The file history of a session: decides when the work folder is scanned and who changed a file, and restores files with an operation.
 
 `workspace.tracker` scans, stores and restores. Its work runs in one thread, in order of the calls, so that each change
 belongs to the interval between two scans. Changes, restores and errors are published on the wire.
 
 An operation on the conversation restores files in three steps: preview, journal entry, carrying it out. The order makes it
 safe: first the rescue snapshot and the intent are written to the disk, then the journal names both snapshots together with
-the change of the conversation, then the files are changed. Killed before the journal entry, no file was touched; killed
-after it, the next start finishes the restore (`FileHistory.start`).
+the change of the conversation, then the files are changed. After a kill before the journal entry no file was changed; after a
+later kill the next start finishes the restore (`FileHistory.start`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
-from kimi_tui.tool_cards import DiffLine
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
@@ -63,12 +63,12 @@ FILES_NAME = "files"
 """The folder of the snapshots within a session's folder."""
 _MOST_NEIGHBOURS = 3
 _NAMED_LOST = 3
-"""Files that cannot be brought back whose names are told."""
+"""The largest number of files that are named because they cannot be restored."""
 _PATIENCE_S = 10.0
-# From here on a user may have wondered.
+# After this many seconds a user may have noticed the wait.
 _LONG_S = 2.0
-# How long the end waits for a scan that is under way, and again after it was told to stop: one on a dead network mount
-# never comes back. Both together are less than the program has for its end (`Ending`).
+# These are the seconds for which the end waits for a running scan, and again after it was told to stop: a scan of a dead
+# network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
 _END_PATIENCE_S = 2.0
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
@@ -85,8 +85,9 @@ _NOT_READY = "The first look at the files has not ended yet; a notice tells when
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangingTool:
-    """A running tool that changes files. `paths` are all files that it can change, None where that is unknown (a command);
-    `author` is the agent that runs it."""
+    """A running tool that changes files. `paths` are all files that it can change, None if they are unknown (a command);
+    `author` is the agent that runs it.
+    """
 
     paths: frozenset[str] | None
     author: str = ""
@@ -98,14 +99,14 @@ class FileHistory:
     Args:
         session: the open session, whose folder holds the snapshots.
         wire: where changes and errors are published.
-        limits: how much is stored.
+        limits: the limits of the snapshots.
         around: the scope of the snapshots, from `snapshot_scope`.
-        author: the agent whose tools change files where nothing else is said; empty for the session's own. Agents beside it
-            share this history: with one of their own, each would take the other's changes for someone else's.
+        author: the agent whose tools change files unless a call says otherwise; empty for the session's own. Other agents of
+            the session share this history: with separate histories, each would take the other's changes for somebody else's.
 
     Attributes:
         work_dir: the work folder.
-        reads_only: returns whether nothing may be changed now (plan mode): an interrupted restore is not finished then.
+        reads_only: returns whether changes are forbidden now (plan mode); an interrupted restore is not finished then.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class FileHistory:
         author: str = "",
     ) -> None:
         self._author = author
-        # Set when a scan that is under way is no longer wanted.
+        # This is set when a running scan is not needed any more.
         self._cancelled = threading.Event()
         self.reads_only: Callable[[], bool] = lambda: False
         folder = session.dir / FILES_NAME
@@ -131,7 +132,7 @@ class FileHistory:
         self._marks: set[asyncio.Future[None]] = set()
         self._under_way: list[ChangingTool] = []
         self._n_jobs = 0
-        # Those and the ones that have ended, until a scan has seen them.
+        # These are the running tools, and ended ones that no scan has covered yet.
         self._unseen: list[ChangingTool] = []
         self._wire = wire
         self._events = _FileEvents(wire)
@@ -139,15 +140,15 @@ class FileHistory:
         self._began = 0.0
         self._was_missed = False
         self._is_open = True
-        # What was shown of a restore, with its checkpoint, and why each file of the last plan is as it is.
+        # These are the shown plan of a restore, with its checkpoint, and the reason for each file of the last plan.
         self._shown: tuple[str, bool, RestorePlan] | None = None
         self._reasons: dict[str, str] = {}
-        # The files that the restore prepared last cannot bring back.
+        # These files cannot be restored by the restore that was prepared last.
         self._lost: tuple[FileOutcome, ...] = ()
 
     @property
     def reason(self) -> str:
-        """Why files cannot be brought back, in a sentence for the user; empty where they can."""
+        """A sentence for the user that says why files cannot be restored; empty if they can."""
         if self._tracker.refusal or self._is_ready:
             return self._tracker.refusal
         return self._trouble or _NOT_READY
@@ -166,7 +167,7 @@ class FileHistory:
     # -- scanning ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the first scan in the background, and finish a restore in which an earlier process was cut off."""
+        """Start the first scan in the background, and finish a restore that was interrupted in an earlier process."""
         if self._tracker.refusal or self._first_scan is not None:
             return
         loop = asyncio.get_running_loop()
@@ -177,7 +178,7 @@ class FileHistory:
         self._start_task(self._report_first_scan(self._first_scan))
 
     async def ready(self) -> None:
-        """Wait for the first scan, which begins now if it has not begun."""
+        """Wait for the first scan; start it if necessary."""
         self.start()
         if self._first_scan is not None:
             await asyncio.wait([self._first_scan])
@@ -196,8 +197,8 @@ class FileHistory:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
-            paths: the files that it will change, relative to the work folder; None where they are unknown (a command).
-            author: the agent that runs it; None for that of this history.
+            paths: the files that it will change, relative to the work folder; None if they are unknown (a command).
+            author: the agent that runs it; None for this history's own.
 
         Returns:
             the running tool, to be passed to `after_change`.
@@ -210,10 +211,10 @@ class FileHistory:
         return change
 
     def after_change(self, change: ChangingTool, uid: str, key: str) -> None:
-        """Scan in the background after a tool has changed files, and publish what it changed.
+        """Scan in the background after a tool has changed files, and publish the changes.
 
         Args:
-            change: from `before_change`.
+            change: the result of `before_change`.
             uid: the checkpoint of the step.
             key: the key of the tool call.
         """
@@ -224,7 +225,7 @@ class FileHistory:
             self._unseen.remove(change)
 
     def follow_jobs(self, running: int) -> None:
-        """Set how many commands run in the background: changes between tools may then be the agent's."""
+        """Set the number of commands that run in the background: changes between tools may then be the agent's."""
         ended, self._n_jobs = running < self._n_jobs, running
         if ended and self._is_on and self._first_scan is not None:
             self._start_task(self._scan("job"))
@@ -234,7 +235,7 @@ class FileHistory:
         return "job" if self._n_jobs else "other"
 
     async def settled(self) -> None:
-        """Wait until what tools changed has been scanned. It does not wait for the first scan."""
+        """Wait until the changes of tools have been scanned. It does not wait for the first scan."""
         if self._tasks and self._is_ready:
             await asyncio.wait(list(self._tasks))
 
@@ -243,13 +244,13 @@ class FileHistory:
     async def preview(
         self, point: Checkpoint, *, after: bool, ran_commands: bool, binding: bool
     ) -> FilesPreview:
-        """What changed since a checkpoint and what bringing it back would do.
+        """Return the changes since a checkpoint, and the effects of restoring its files.
 
         Args:
             point: the checkpoint.
-            after: since what it began was done.
+            after: whether to compare with the state after the checkpoint's step.
             ran_commands: whether commands ran since.
-            binding: whether a restore may rely on it: a file that differs from what was shown is then left alone.
+            binding: whether a later restore uses this plan: a file that differs from it by then is left unchanged.
         """
         plan = await self._plan(point, after=after)
         self._shown = (point.uid, after, plan) if binding and not plan.reason else None
@@ -258,11 +259,11 @@ class FileHistory:
     async def preview_back(
         self, entry: JournalEntry, stays: tuple[FileChange, ...] = ()
     ) -> FilesPreview | None:
-        """What reversing what an operation did to the files would do; None where that is nothing.
+        """Return the effects of reversing an operation's changes of files; None if it changed none.
 
         Args:
             entry: the operation.
-            stays: further files to name, which stay as they are.
+            stays: further files to name, which stay unchanged.
         """
         plan = await self._plan_back(entry) if entry.snapshot_after else RestorePlan()
         if not entry.snapshot_after and not stays:
@@ -271,7 +272,7 @@ class FileHistory:
         return replace(described, goes_along=bool(entry.snapshot_after))
 
     async def staying(self, point: Checkpoint, but: Collection[str]) -> tuple[FileChange, ...]:
-        """What the agent changed since a checkpoint, but for these paths, as changes that leave it alone."""
+        """Return the agent's changes since a checkpoint, except for these paths, as changes that leave the files unchanged."""
         return tuple(
             replace(one, change="skip", reason=_WRITTEN_SINCE)
             for one in (await self._plan(point)).changes
@@ -287,7 +288,6 @@ class FileHistory:
         files: list[FilePreview] = []
         for place, one in enumerate(plan.changes):
             diff = compared[place] if place < len(compared) else None
-            rows = () if diff is None else tuple(DiffLine(*row) for row in diff.rows)
             files.append(
                 FilePreview(
                     one.path,
@@ -296,7 +296,7 @@ class FileHistory:
                     one.would,
                     0 if diff is None else diff.added,
                     0 if diff is None else diff.removed,
-                    rows,
+                    () if diff is None else diff.rows,
                     is_text=diff is not None,
                     is_new=one.then is None,
                     is_gone=one.now is None,
@@ -307,9 +307,10 @@ class FileHistory:
         return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
 
     async def changed_since(self, point: Checkpoint) -> dict[str, str]:
-        """The files that are not what they were at a checkpoint, each with who changed it but the agent, if anyone.
+        """Return the files that differ from their state at a checkpoint, each with the person or program that changed it if
+        that was not the agent.
 
-        Empty where that is not known.
+        It is empty if the changes are unknown.
         """
         plan = await self._plan(point)
         return {
@@ -319,14 +320,14 @@ class FileHistory:
         }
 
     async def plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
-        """Plan the restore of the files of a checkpoint: the plan that was shown last for it, once; else a new one.
+        """Plan the restore of the files of a checkpoint: return the plan that was shown last for it (only once), else a new one.
 
         Args:
             point: the checkpoint.
-            after: whether the state after the checkpoint's step is meant; else the one before it.
+            after: whether to restore the state after the checkpoint's step; else the one before it.
 
         Returns:
-            the plan; one that is not possible has the reason.
+            the plan; if a restore is not possible, it has the reason.
         """
         shown, self._shown = self._shown, None
         if shown is not None and shown[:2] == (point.uid, after):
@@ -337,21 +338,21 @@ class FileHistory:
         by: By = "agent" if self._under_way else self._others
         touched = _touched(self._under_way)
         was = point.was or ""
-        return await self._found(
+        return await self._found_by(
             RestorePlan, self._tracker.plan, point.uid, was, by, touched, after=after
         )
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
     ) -> PreparedRestore | None:
-        """Take the rescue snapshot and write the intent to the disk; None where there is nothing to restore.
+        """Take the rescue snapshot and write the intent to the disk; return None if there is nothing to restore.
 
         Args:
             plan: the plan.
             chosen: the paths to restore; None for all but conflicts.
 
         Raises:
-            OSError: it could not be written; no file was changed.
+            OSError: the intent could not be written; no file was changed.
         """
         self._reasons = {one.path: one.reason for one in plan.changes}
         self._lost = tuple(
@@ -367,9 +368,9 @@ class FileHistory:
     async def journaled(
         self, prepared: PreparedRestore | None, op: Operation
     ) -> AsyncGenerator[JournalEntry | None]:
-        """The journal entry that names what is about to happen to the files; None where nothing is.
+        """Yield the journal entry for the planned changes of files; None if there are none.
 
-        Change the conversation within it. If that fails, what was prepared does not happen.
+        Change the conversation within this context. If that fails, the prepared restore is not carried out.
         """
         if prepared is None:
             yield None
@@ -387,9 +388,9 @@ class FileHistory:
     async def carry_out(
         self, prepared: PreparedRestore | None, uid: str
     ) -> tuple[FileOutcome, ...]:
-        """Restore the files, after the journal knows, verify them and publish the result; returns what became of each.
+        """Restore the files after the journal entry is written, verify them and publish the result; return the outcome of each.
 
-        Failures are in the result, and not raised, and so is what `prepare` was told that cannot come back.
+        Failures are part of the result and not raised, as are the files that `prepare` found impossible to restore.
         """
         lost, self._lost = self._lost, ()
         gone = tuple(one.path for one in lost)
@@ -416,10 +417,10 @@ class FileHistory:
         return tuple(sorted(found, key=lambda one: one.path))
 
     async def record(self, entry: JournalEntry | None, uid: str, checkpoint_id: int) -> None:
-        """Journal a restore of files alone.
+        """Journal a restore of files only.
 
         Raises:
-            StorageTrouble: it could not be written.
+            StorageTrouble: the entry could not be written.
         """
         if entry is not None:
             size = self._context.size_bytes
@@ -427,10 +428,10 @@ class FileHistory:
             await asyncio.to_thread(self._journal.record_files, named)
 
     async def prepare_back(self, entry: JournalEntry) -> PreparedRestore | None:
-        """Get ready to reverse what an operation did to the files; None where it did nothing to them.
+        """Prepare the reversal of an operation's changes of files; return None if it changed none.
 
         Raises:
-            OSError: the disk refused; nothing was touched.
+            OSError: the disk refused; nothing was changed.
         """
         if not entry.snapshot_after:
             return None
@@ -438,10 +439,12 @@ class FileHistory:
 
     async def _plan_back(self, entry: JournalEntry) -> RestorePlan:
         before, after = entry.snapshot_before, entry.snapshot_after
-        return await self._found(RestorePlan, self._tracker.plan_back, before, after, entry.paths)
+        return await self._found_by(
+            RestorePlan, self._tracker.plan_back, before, after, entry.paths
+        )
 
     async def left_out(self, entry: JournalEntry, uid: str) -> tuple[FileOutcome, ...]:
-        """The files that an operation touched and that cannot be reversed with it, published; none where they can."""
+        """Return and publish the files of an operation that cannot be reversed with it; none if all can."""
         self._lost = ()
         if not entry.snapshot_after:
             return ()
@@ -452,21 +455,21 @@ class FileHistory:
         return tuple(FileOutcome(path, "conflict", plan.reason) for path in entry.paths)
 
     async def edits_of(self, plan: RestorePlan) -> tuple[FileEdit, ...]:
-        """What carrying a plan out writes, as edits that the user can look at before a yes."""
+        """Return the changes of a plan as edits that the user can look at before a yes."""
         changes = [one for one in plan.changes if one.change in ("restore", "create", "delete")]
         return await self._run(_edits, self._tracker, changes)
 
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
-        """The files that two world lines changed since their fork; see `workspace.divergence`."""
-        return await self._found(Divergence, self._tracker.divergence, begins, newest)
+        """Return the files that two world lines changed since their fork; see `workspace.divergence`."""
+        return await self._found_by(Divergence, self._tracker.divergence, begins, newest)
 
     async def extent(self) -> ScanExtent | None:
-        """How much the first scan met, once it has ended; None where there was none."""
+        """Return the number of files in the first scan, once it has ended; None if there was none."""
         await self.ready()
         return self._tracker.extent
 
     async def aclose(self) -> None:
-        """End the thread and release the files; work that does not end within a few seconds is not waited for."""
+        """End the thread and release the files; work that does not end within a few seconds is not awaited."""
         self._is_open = False
         if not self._is_ready:
             self._cancelled.set()
@@ -475,7 +478,8 @@ class FileHistory:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         end = asyncio.get_running_loop().run_in_executor(self._pool, _nothing)
         for _ in range(2):
-            # Not cancelled by the time limit: it is the last in the row, and says that all before it has been done.
+            # The time limit must not cancel this task: it is the last in the queue, and its end shows that all earlier work
+            # is done.
             await asyncio.wait([end], timeout=_END_PATIENCE_S)
             self._cancelled.set()
         if not end.done():
@@ -483,7 +487,7 @@ class FileHistory:
             end.cancel()
         self._pool.shutdown(wait=False)
 
-    # -- below: how ------------------------------------------------------------------------------
+    # -- implementation --------------------------------------------------------------------------
 
     @property
     def _is_on(self) -> bool:
@@ -493,10 +497,10 @@ class FileHistory:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
-    async def _found(
+    async def _found_by(
         self, kind: type[Found], work: Callable[P, Found], *args: P.args, **kwargs: P.kwargs
     ) -> Found:
-        """What `work` finds; one of that kind with the reason why nothing can be found."""
+        """Return the result of `work`; if it fails, a result of that kind with the reason."""
         if self.reason:
             self._was_missed = True
             return kind(reason=self.reason)
@@ -527,7 +531,7 @@ class FileHistory:
             await self._scan(self._others)
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
-        """Whether what will be overwritten is what the last scan saw; the rest is kept apart afterwards."""
+        """Whether the files that will be overwritten are as the last scan saw them; other changes are separated afterwards."""
         with contextlib.suppress(OSError):
             return await self._run(self._tracker.is_as_seen, paths)
         return False
@@ -539,11 +543,11 @@ class FileHistory:
             self._unseen.remove(change)
 
     async def _scan(self, by: By, uid: str = "", key: str = "", author: str = "") -> None:
-        """Scan, and publish what the agent changed. A refusal of the disk is published, never raised: work goes on."""
+        """Scan, and publish the agent's changes. An error of the disk is published, never raised, so that work continues."""
         try:
             snapshot, figures = await self._run(self._scan_and_count, by, author)
         except OSError as error:
-            # What kept the first scan from ending is published with that.
+            # An error that kept the first scan from ending is published with its result.
             if self._is_ready:
                 self._events.trouble(error)
             return
@@ -556,7 +560,7 @@ class FileHistory:
     def _scan_and_count(
         self, by: By, author: str = ""
     ) -> tuple[Snapshot | None, tuple[int, int, list[str]]]:
-        """Scan, in the thread of the files: what counts is who is at work when the scan begins, not when it was asked for."""
+        """Scan in the thread of the files: the tools that are running when the scan begins count, not those when it was requested."""
         tracker = self._tracker
         if by != "agent":
             return tracker.take_snapshot(by), (0, 0, [])
@@ -572,7 +576,7 @@ class FileHistory:
             self._trouble = f"The files cannot be looked at: {error.strerror or error}."
             self._events.trouble(error)
             return
-        # Where nobody had to do without it, its end is no news.
+        # If no operation had to do without the scan, its end need not be reported.
         took_s = asyncio.get_running_loop().time() - self._began
         if found.ended and (self._was_missed or took_s > _LONG_S):
             self._events.ready()
@@ -603,7 +607,7 @@ class FileHistory:
 
 
 def _touched(changes: Iterable[ChangingTool]) -> frozenset[str] | None:
-    """What these tools can have changed; None where that is not known."""
+    """Return the files that these tools can have changed; None if they are unknown."""
     paths: set[str] = set()
     for change in tuple(changes):
         if change.paths is None:
@@ -613,7 +617,7 @@ def _touched(changes: Iterable[ChangingTool]) -> frozenset[str] | None:
 
 
 def _nothing() -> None:
-    """Do nothing: submitted to the thread, its end says that all earlier work has been done."""
+    """Do nothing: the end of this call in the thread shows that all earlier work has been done."""
 
 
 def _edits(tracker: Tracker, changes: Sequence[FileChange]) -> tuple[FileEdit, ...]:
@@ -628,8 +632,9 @@ def _edits(tracker: Tracker, changes: Sequence[FileChange]) -> tuple[FileEdit, .
 
 @dataclass(frozen=True, slots=True)
 class _FirstScan:
-    """What the first scan came to. `outcome` is what became of a restore in which an earlier process was cut off; `left` are
-    the files of one that was not carried out, and `why` says why not."""
+    """The result of the first scan. `outcome` is that of a restore that was interrupted in an earlier process; `left` are the
+    files of one that was not carried out, and `why` is the reason.
+    """
 
     ended: bool
     outcome: Restored | None = None
@@ -644,7 +649,7 @@ _IN_PLAN = "nothing is changed in plan mode"
 def _run_first_scan(
     tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]
 ) -> _FirstScan:
-    """Scan everything, then finish a restore that was cut off; one that the journal does not name had touched nothing.
+    """Scan everything, then finish an interrupted restore; one that the journal does not name had changed nothing.
 
     Raises:
         OSError: the work folder cannot be read, or the disk refused.
@@ -666,10 +671,10 @@ def _run_first_scan(
 
 
 class _FileEvents:
-    """Publishes what became of the files. Of two troubles in a row that are the same, only the first.
+    """Publishes the outcomes of files. Of several equal errors in a row only the first is published.
 
     Args:
-        wire: hears of it.
+        wire: the wire on which they are published.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -683,7 +688,7 @@ class _FileEvents:
         uid: str,
         created: Collection[str] = (),
     ) -> None:
-        """Publish what came back and what did not: `left` are conflicts, `created` were not there before."""
+        """Publish the restored files and those that were not: `left` are conflicts, `created` did not exist before."""
         alone = (*left, *sorted(outcome.failures))
         made = tuple(path for path in outcome.restored if path in created)
         self._wire.publish(FilesRestored(uid, outcome.restored, outcome.deleted, alone, made))
@@ -691,7 +696,7 @@ class _FileEvents:
             self._wire.publish(_failures_notice(outcome))
 
     def finished(self, outcome: Restored) -> None:
-        """A restore in which an earlier process was cut off has now been carried out."""
+        """Publish that a restore that was interrupted in an earlier process has been carried out."""
         self.restored(outcome, (), "")
         became = "the others are now" if outcome.failures else "they are now"
         self._wire.publish(
@@ -699,8 +704,8 @@ class _FileEvents:
         )
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
-        """A restore that was cut off stays so."""
-        names = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        """Publish that an interrupted restore stays unfinished."""
+        names = some_of(paths, 3)
         self._wire.publish(
             Notice(
                 "warning",
@@ -710,17 +715,17 @@ class _FileEvents:
         )
 
     def ready(self) -> None:
-        """The first scan has ended, for which the user may have waited."""
+        """Publish that the first scan has ended, for which the user may have waited."""
         self._wire.publish(
             Notice("info", "The first look at the files has ended: a rewind can bring them back.")
         )
 
     def refused(self, why: str) -> None:
-        """No files are kept here at all."""
+        """Publish that no files are kept here at all."""
         self._publish_once(Notice("info", why, "A rewind leaves them alone."))
 
     def full(self, why: str) -> None:
-        """The last scan could not keep everything; `why` is empty where it could."""
+        """Publish that the last scan could not keep everything; `why` is empty if it could."""
         if why:
             self._publish_once(
                 Notice(
@@ -731,7 +736,7 @@ class _FileEvents:
             )
 
     def trouble(self, error: OSError) -> None:
-        """The disk or the work folder refused a scan."""
+        """Publish that the disk or the work folder refused a scan."""
         log.warning("the files could not be looked at", exc_info=error)
         self._publish_once(
             Notice(
@@ -742,7 +747,7 @@ class _FileEvents:
         )
 
     def fault(self, error: BaseException) -> None:
-        """A mistake in the program made a scan fail."""
+        """Publish that a bug in the program made a scan fail."""
         log.error("looking at the files failed", exc_info=error)
         self._publish_once(
             Notice(
@@ -759,14 +764,15 @@ class _FileEvents:
 
 
 def _failures_notice(outcome: Restored) -> Notice:
-    """What could not be brought back, and why."""
+    """Return the notice about files that could not be restored, with the reasons."""
     names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Notice("warning", f"Not brought back: {shown}.", "These files are as they were.")
+    return Notice(
+        "warning", f"Not brought back: {some_of(names, 3)}.", "These files are as they were."
+    )
 
 
 def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:
-    """What is around a session's snapshots. Lists folders: call it in a thread."""
+    """Return the folders and limits around a session's snapshots. It lists folders, so call it in a thread."""
     bucket = session.dir.parent
     sessions = bucket.parent
     others = [
@@ -801,9 +807,9 @@ def _age(folder: Path) -> float:
 
 
 class _OneThread(Executor):
-    """Runs one thing after another in a thread that the end of the program does not wait for.
+    """Runs calls one after another in a thread for which the end of the program does not wait.
 
-    The standard executor's threads are joined without a limit when the interpreter ends, also by a `shutdown` that does
+    The interpreter joins the standard executor's threads without a time limit when it ends, even after a `shutdown` that does
     not wait.
     """
 
@@ -813,10 +819,10 @@ class _OneThread(Executor):
         self._is_open = True
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run `fn` when its turn comes.
+        """Run `fn` after all earlier calls.
 
         Raises:
-            RuntimeError: it has been shut down.
+            RuntimeError: the executor has been shut down.
         """
         if not self._is_open:
             raise RuntimeError("nothing can be submitted after the shutdown")
@@ -837,7 +843,7 @@ class _OneThread(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take nothing more; the thread ends when what was taken has been done."""
+        """Accept no more calls; the thread ends when the accepted ones have been done."""
         del cancel_futures
         self._is_open = False
         self._work.put(None)

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 _BESIDE_SUMMARY = frozenset({MessageKind.SUMMARY, MessageKind.MARKER, MessageKind.ASIDE})
 _SAID = (ev.SteerTaken, ev.TextPart, ev.ThinkPart, ev.ToolResult)
-# What the record of a killed program may lack begins with one of these.
+# The events that the record of a killed program may lack begin with one of these.
 _BEGINS = (
     ev.TurnBegin,
     ev.StepBegin,
@@ -80,7 +80,7 @@ class History(NamedTuple):
 
 
 def read_history(session: Session, *, end: bool = False, newest: float = math.inf) -> History:
-    """The history of an open session. Reads files: call it in a thread. Never raises.
+    """Return the history of an open session. Reads files: call it in a thread. Never raises.
 
     A view is no reason not to open a session: whatever is wrong with its record, it is rebuilt from the messages
     then, and where even that cannot be done, there is none.
@@ -101,7 +101,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
     if end:
         missing = _missing_end(stored, session, is_whole=is_whole)
         is_whole = is_whole or bool(missing)
-        # Where the record is behind the conversation, the turn that it tells of last may have gone on.
+        # If the record is behind the conversation, the turn that it tells of last may have gone on.
         ours = [record for record in stored if not record.foreign]
         endings = closing_events([*ours, *missing], missing[-1].at if missing else ended_at)
         half = _half_answer([*stored, *missing], session) if is_whole else None
@@ -122,7 +122,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
 
 
 def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventRecord] | None:
-    """The history made anew; None where it cannot be."""
+    """Return the history made anew; None if it cannot be made."""
     try:
         return rebuild_history(session, records)
     except Exception:
@@ -131,7 +131,7 @@ def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventReco
 
 
 def _half_answer(records: list[EventRecord], session: Session) -> Message | None:
-    """The text of an answer that was published and is not in the context."""
+    """Return the text of an answer that was published and is not in the context."""
     text = half_answer(records)
     context = session.context
     since = context.messages[context.checkpoints[-1].message_index :] if text else ()
@@ -151,7 +151,7 @@ def _fits(records: list[EventRecord], session: Session) -> bool:
 def _missing_end(
     stored: Sequence[EventRecord], session: Session, *, is_whole: bool
 ) -> list[EventRecord]:
-    """What happened between the record's last write and the end of a program that was killed, by the context files.
+    """Return what happened between the record's last write and the end of a program that was killed, by the context files.
 
     What is said, and each operation, is in the context before it is published, so the record may lack the newest of it.
 
@@ -165,7 +165,7 @@ def _missing_end(
         none where no few of them do.
     """
     if not stored or any(record.foreign for record in stored):
-        # kimi-cli records no checkpoints: nothing says where its record meets the context.
+        # kimi-cli records no checkpoints, so nothing says where its record meets the context.
         return []
     seq, at = stored[-1].seq, stored[-1].at
     try:
@@ -187,12 +187,12 @@ def _missing_end(
 def _possible_ends(
     stored: Sequence[EventRecord], session: Session
 ) -> Iterator[Sequence[EventRecord]]:
-    """What a record may lack behind its newest step, the shortest first; none where it lacks what is further up."""
+    """Return what a record may lack behind its newest step, the shortest first; nothing if the record lacks events further up."""
     context, rebuilt = session.context, rebuild_history(session, stored)
     begun = _begun(stored, len(stored))
     recorded = _made_in(stored)
     starts = [place for place, one in enumerate(rebuilt) if isinstance(one.event, _BEGINS)]
-    # What the record has already is not added twice, as in that of a fork, whose other lines went on without it.
+    # Events that the record has already are not added twice. A fork has such ones: its other lines went on without it.
     starts = [
         place for place in starts[-_MOST_MISSING:] if recorded.isdisjoint(_made_in(rebuilt[place:]))
     ]
@@ -200,10 +200,10 @@ def _possible_ends(
     if any(point.uid not in known for point in context.checkpoints):
         return
     for place in reversed(starts):
-        # A turn and a step are told of just before their checkpoint, and that once.
+        # A turn and a step are published just before their checkpoint, and only once.
         if begun == _begun(rebuilt, place):
             yield rebuilt[place:]
-    # The line left by an undo or a jump may be the beginning of the one that is live now: no file tells of that.
+    # The line left by an undo or a jump may be the beginning of the line that is live now; no file tells of that.
     changes = [entry for entry in context.journal.entries if entry.changes_line]
     if not changes or (newest := changes[-1]).op not in SWITCHES:
         return
@@ -218,7 +218,7 @@ def _possible_ends(
 
 
 def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event]:
-    """What the context has of the newest step in the record, and the record, written a moment later, has not."""
+    """Return the events of the newest recorded step that are in the context, and not in the record, which is written a moment later."""
     context, piece = session.context, list[Event]()
     begun: CheckpointCreated | None = None
     is_void = False
@@ -270,7 +270,7 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
 
 
 def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Event]:
-    """The calls and results of a step, `made` from its messages, that are not among what was recorded of it."""
+    """Return the calls and results of a step, `made` from its messages, that are not among its recorded ones."""
     arguments: dict[str, str] = {}
     for event in piece:
         match event:
@@ -298,12 +298,12 @@ def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Ev
 
 
 def _made_in(records: Iterable[EventRecord]) -> set[str]:
-    """The uids of the checkpoints that were made there."""
+    """Return the uids of the checkpoints that were made in these records."""
     return {one.event.uid for one in records if isinstance(one.event, CheckpointCreated)}
 
 
 def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
-    """The turn and the step that are told of directly before a place, and have no checkpoint yet."""
+    """Return the turn and the step that are told of directly before a place, and have no checkpoint yet."""
     found: list[type[Event]] = []
     while end and isinstance(event := records[end - 1].event, _BEFORE_CHECKPOINT):
         if isinstance(event, TurnBegin | StepBegin):
@@ -313,12 +313,12 @@ def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
 
 
 def session_history(session: Session) -> list[EventRecord]:
-    """What a listener of an open session should hear of its agent. Reads files: call it in a thread."""
+    """Return the events that a listener of an open session should hear of its agent. Reads files: call it in a thread."""
     return read_history(session).shown
 
 
 def history_until(session: Session, newest: int, is_followed: bool) -> list[EventRecord]:
-    """What a listener of an open session should hear up to an event. Reads files: call it in a thread.
+    """Return the events that a listener of an open session should hear up to an event. Reads files: call it in a thread.
 
     Args:
         session: open.
@@ -333,7 +333,7 @@ def history_until(session: Session, newest: int, is_followed: bool) -> list[Even
 
 
 def fits(records: list[EventRecord], session: Session) -> bool:
-    """Whether these events lead to the live world line as it is, by way of all the others, with what compactions kept.
+    """Return whether these events lead to the live world line as it is, by way of all the others, with what compactions kept.
 
     Those that kimi-cli recorded never do, since they tell of no checkpoint.
     """
@@ -351,7 +351,7 @@ def fits(records: list[EventRecord], session: Session) -> bool:
                 lines.add(n)
             case _:
                 pass
-    # The record of a fork ends where it was made; what was left later is among its world lines all the same.
+    # The record of a fork ends where the fork was made; lines that were left later are among its world lines all the same.
     if not lines.issuperset(stored_world_lines(session.dir)):
         return False
     ends = [*(point.message_index for point in points[1:]), index.n_messages]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
@@ -36,7 +37,8 @@ from kimi_tui.soul.errors import (
 )
 from kimi_tui.soul.file_history import FILES_NAME
 from kimi_tui.soul.history import History, history_until
-from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
+from kimi_tui.soul.inbox import Inbox, Said
+from kimi_tui.soul.loop import AgentLoop, TurnOutcome
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
 from kimi_tui.soul.project_notes import notes_in
@@ -72,6 +74,7 @@ from kimi_tui.wire.events import (
     TitleChanged,
     TurnBegin,
     TurnEnd,
+    When,
 )
 from kimi_tui.wire.queue import Subscription
 
@@ -84,11 +87,11 @@ T = TypeVar("T")
 TurnResult = Literal["done", "rejected"]
 """How a turn ended in order: the agent was done, or the user did not allow what it wanted to do."""
 TURN_ERRORS = (LLMError, SoulError, StorageTrouble)
-"""What else a turn ends with. The event of its end tells each, so a caller that listens to these has nothing to do."""
+"""The other errors that a turn ends with. Its end event tells each of them, so a caller that listens has nothing to do."""
 WAIT_ON = "Wait on"
 ASK_AGAIN = "Send the request again"
 """The answers where a model's answer is overdue."""
-# Stopped tools end what they started within a few seconds.
+# Seconds in which stopped tools may end the processes that they started.
 _ORPHANS_S = 10.0
 _MOST_NAMED = 5
 _LONGEST_NAME = 120
@@ -114,12 +117,14 @@ class KimiSoul:
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
+        inbox: what was said before the session was open; None for nothing.
 
     Attributes:
         wire: the event queue on which everything is published.
         session: the open session.
         no_sandbox: why there is no sandbox; empty where there is one.
         search_sandbox: the sandbox of search programs; None where there is none.
+        inbox: what the user said and the context does not hold yet.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
     """
 
@@ -139,6 +144,7 @@ class KimiSoul:
         search_sandbox: Sandbox | None,
         asks_for_keys: bool,
         seeing: Sequence[str],
+        inbox: Inbox | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -150,14 +156,19 @@ class KimiSoul:
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
         self._beginning = title_of(history.shown) or session.title
-        """What the session is called where nobody named it."""
+        """The name of the session as long as nobody has named it."""
         self._is_recorded = history.shown is history.stored
         """Whether the record alone led to the state of the session when that was opened, and so does from then on."""
         self._recorder = Recorder(session.record, wire)
         self._sandbox = sandbox
         self.no_sandbox = no_sandbox
         self.search_sandbox = search_sandbox
-        self._steering = Steering(wire)
+        self.inbox = inbox if inbox is not None else Inbox()
+        self.inbox.join(wire, session.dir)
+        self._is_attended = False
+        """Whether messages begin turns by themselves."""
+        self._is_carrying_out = False
+        """Whether a command that had waited is being carried out."""
         self._orphans = OrphanedTasks()
         self._compactor = Compactor(conversation, self.marks, compaction)
         dmails = DMailDelivery(conversation, self.marks, self._approval, environ)
@@ -182,7 +193,7 @@ class KimiSoul:
             self._orphans,
             self._compactor,
             dmails,
-            self._steering,
+            self.inbox,
             self._attachments,
         )
         self._operations = Operations(session, conversation)
@@ -192,7 +203,7 @@ class KimiSoul:
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
         self._naming: asyncio.Task[str] | None = None
-        """Has the model name the session."""
+        """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
 
@@ -200,50 +211,50 @@ class KimiSoul:
 
     @property
     def model_name(self) -> str:
-        """The model in use, as its server calls it; empty while none is set."""
+        """Return the model in use, as its server calls it; empty while none is set."""
         return self._conversation.model.name
 
     @property
     def model_facts(self) -> ModelChanged:
-        """What is known of the model in use and asked of it, as it is published."""
+        """Return what is known of the model in use, and asked of it, as it is published."""
         return self._conversation.model_facts
 
     @property
     def model_capabilities(self) -> frozenset[str] | None:
-        """What the model in use can take and do; None while none is set."""
+        """Return what the model in use can take and do; None while none is set."""
         info = self._conversation.model.info()
         return None if info is None else info.capabilities
 
     @property
     def status(self) -> StatusUpdate:
-        """The present token figures of the context and of the whole session."""
+        """Return the present token figures of the context and of the whole session."""
         return self._conversation.status
 
     @property
     def used(self) -> int:
-        """Tokens of the context now, as the gauge shows them."""
+        """Return the tokens of the context now, as the gauge shows them."""
         return self._conversation.meter.used
 
     @property
     def message_count(self) -> int:
-        """How many messages the context holds, checkpoint markers not counted."""
+        """Return how many messages the context holds, checkpoint markers not counted."""
         return self._conversation.context.index.counts(0)[0]
 
     @property
     def mode(self) -> Mode:
-        """The approval mode."""
+        """Return the approval mode."""
         return self._approval.mode
 
     @property
     def sandbox_gaps(self) -> tuple[str, ...] | None:
-        """What the sandbox of this machine cannot confine; None where there is no sandbox."""
+        """Return what the sandbox of this machine cannot confine; None if there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
 
     async def sandbox_state(self) -> SandboxState:
-        """What holds for the next command in the sandbox.
+        """Return what holds for the next command in the sandbox.
 
         Raises:
-            NoSandbox: there is none; the text says why.
+            NoSandbox: there is no sandbox; the text says why.
         """
         if self._sandbox is None:
             raise NoSandbox(self.no_sandbox)
@@ -253,7 +264,7 @@ class KimiSoul:
         """Remove what commands in the work folder wrote to caches of package managers.
 
         Raises:
-            NoSandbox: there is none; the text says why.
+            NoSandbox: there is no sandbox; the text says why.
             OSError: not all of it could be removed.
         """
         if self._sandbox is None:
@@ -262,18 +273,13 @@ class KimiSoul:
 
     @property
     def cost(self) -> Cost | None:
-        """What the session's calls have cost so far; None where no prices are set."""
+        """Return what the session's calls have cost so far; None if no prices are set."""
         return self._conversation.ledger.total_cost()
 
     @property
     def running(self) -> bool:
-        """Whether a turn or an operation is under way."""
+        """Return whether a turn or an operation is under way."""
         return self._alone.running
-
-    @property
-    def takes_steers(self) -> bool:
-        """Whether a text queued by `steer` would be taken: a turn, a user's command or a compaction is running."""
-        return self._alone.stoppable
 
     async def settled(self) -> None:
         """Wait until no operation is under way; a turn may be."""
@@ -281,21 +287,21 @@ class KimiSoul:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names of the session's tools, also while they are off."""
+        """Return the names of the session's tools, also while they are off."""
         return self._conversation.all_tools.names
 
     @property
     def tools_form(self) -> Literal["on", "lean", "off"]:
-        """Whether requests carry all tools, few in a short form, or none."""
+        """Return whether requests carry all tools, few in a short form, or none."""
         return self._conversation.form.name
 
     @property
     def sent_tools(self) -> tuple[str, ...]:
-        """The names of the tools that requests carry."""
+        """Return the names of the tools that requests carry."""
         return self._conversation.toolset.names
 
     async def files_ready(self) -> FolderFacts:
-        """Wait until the working files have been scanned for the first time; what is known of the folder then."""
+        """Wait until the working files have been scanned for the first time; return what is known of the folder then."""
         extent = await self._conversation.files.extent()
         sent = self._conversation.context.system_prompt or ""
         notes = tuple(one.path for one in notes_in(sent))
@@ -304,13 +310,13 @@ class KimiSoul:
         return FolderFacts(extent.n_files, extent.is_more, notes)
 
     async def statistics(self) -> Statistics:
-        """What the session did and cost so far."""
+        """Return what the session did and cost so far."""
         await self._recorder.flush()
         prices = self._conversation.ledger.prices
         return await asyncio.to_thread(session_statistics, self.session, prices)
 
     async def window_parts(self) -> list[WindowPart]:
-        """The parts of the context window with their tokens. May be called at any time."""
+        """Return the parts of the context window with their tokens. May be called at any time."""
         conversation = self._conversation
         return await asyncio.to_thread(
             window_parts,
@@ -324,11 +330,11 @@ class KimiSoul:
 
     @property
     def opened_with(self) -> Sequence[EventRecord]:
-        """The history that was there when the session was opened; nothing once it was handed over."""
+        """Return the history that was there when the session was opened; nothing once it was handed over."""
         return self._history
 
     def hand_over_history(self) -> Sequence[EventRecord]:
-        """The history for the first listener. It is dropped here then: a long one takes much memory."""
+        """Return the history for the first listener, and drop it here: a long one takes much memory."""
         history, self._history = self._history, ()
         return history
 
@@ -374,7 +380,7 @@ class KimiSoul:
         ]
 
     async def flush(self) -> None:
-        """Bring everything that was published into the record."""
+        """Write everything that was published into the record."""
         await self._recorder.flush()
 
     # -- turns -----------------------------------------------------------------------------------
@@ -395,7 +401,7 @@ class KimiSoul:
             `done`, or `rejected` where the user did not allow what the agent wanted to do.
 
         Raises:
-            SoulBusy: something runs (use `steer`).
+            SoulBusy: something runs (use `say`).
             ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
             StorageTrouble: the disk refused an image, then nothing was said, or what the turn was to store.
             LLMNotSet: no model is set.
@@ -410,9 +416,9 @@ class KimiSoul:
         except ModelCannotSee as error:
             raise self._told(error) from None
         begins()
-        # What is queued from now on was said after this.
+        # Messages that the user sends from now on come after this one.
         return await self._alone.run(
-            self._turn(user_input, images, self._steering.queued), stoppable=True
+            self._turn(user_input, images, self.inbox.steers), stoppable=True
         )
 
     async def resume(self) -> TurnResult:
@@ -429,24 +435,94 @@ class KimiSoul:
         """
         return await self._alone.run(self._user_command(command, told=told), stoppable=True)
 
-    def steer(self, text: str, images: Sequence[Image] = ()) -> str:
-        """Queue a message, with the images pasted into it, for the running turn (a steer); returns its id.
+    def say(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> str:
+        """Say something to the agent, whatever runs; returns the id by which `inbox.take_back` takes it back.
+
+        Where the session is attended (`attend`) it begins a turn as soon as nothing runs; else it waits for the next `run`.
+
+        Args:
+            text: the message; with `carry_out` the command, as the user wrote it.
+            images: the images that were pasted into the message, in order.
+            when: whether a message may go into a running turn, before its next step (a steer).
+            carry_out: carries out a command of the caller in the place of a turn; during a turn it waits for its end.
 
         Raises:
-            ModelCannotSee: images were pasted and the model takes none. Images that the text only names are left out, which
-                is published.
+            ModelCannotSee: images were pasted and the model takes none. Images that the text only names are left out of a steer,
+                which is published.
         """
         model = self._conversation.model
         if images and not model.sees:
             raise self._told(ModelCannotSee(model.name, self._seeing))
-        return self._steering.queue(text, images)
+        if carry_out is not None and self._alone.stoppable:
+            when = "after the turn"
+        is_idle = self._is_attended and not (self.running or self._is_carrying_out)
+        said_id = self.inbox.say(text, images, when, carry_out)
+        due = self.inbox.due
+        if not is_idle or due is None or due.id != said_id:
+            self.inbox.publish_waiting()
+        return said_id
 
-    def withdraw_steer(self, steer_id: str) -> Steer | None:
-        """Take queued text and images back for editing; None if they have already gone in."""
-        return self._steering.withdraw(steer_id)
+    async def attend(self) -> None:
+        """Begin what is said as soon as nothing else runs, in order, until the session is closed. To be run once, as a task.
+
+        What a turn leaves in the inbox that was stopped, or that the user's no ended, is handed back; so is what cannot be said.
+        After an error a message for after the turn waits on. What waited when the program was killed is handed back at first,
+        unless `inbox.left_over` was asked for it.
+        """
+        self._is_attended = True
+        await self.inbox.hand_over_left()
+        while not self._alone.closed:
+            await self._alone.idle()
+            due = self.inbox.due
+            if due is None:
+                await self.inbox.stirred()
+            elif self._alone.n_ahead:
+                await asyncio.sleep(0)
+            else:
+                await self._begin(due)
+        self._is_attended = False
+
+    async def _begin(self, said: Said) -> None:
+        """Run a turn that begins with a message, or carry out a command. What goes wrong is published."""
+        if said.carry_out is not None:
+            self.inbox.begin(said)
+            self.inbox.arrived()
+            await self._carry_out(said.carry_out)
+            return
+        try:
+            await self._attachments.check_and_store(said.text, said.images)
+        except (ModelCannotSee, StorageTrouble) as error:
+            self.wire.publish(Notice("info", error.message, error.advice))
+            self.inbox.hand_back([said])
+            return
+        # Another turn may have begun meanwhile, or the message was taken back.
+        if self.running or self._alone.closed or self.inbox.due is not said:
+            self.inbox.publish_waiting()
+            return
+        self.inbox.begin(said)
+        with contextlib.suppress(*TURN_ERRORS):
+            await self._alone.run(self._turn(said.text, said.images), stoppable=True)
+
+    async def _carry_out(self, command: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._is_carrying_out = True
+        try:
+            await command()
+        except TURN_ERRORS:
+            pass
+        except Exception:
+            log.exception("a command that had waited failed")
+            self.wire.publish(Notice("warning", "That failed, and the log file says why."))
+        finally:
+            self._is_carrying_out = False
 
     async def image(self, facts: ImageBlock) -> Image | None:
-        """The image of an `ImageBlock`; None where it is not stored here. May be called at any time."""
+        """Return the image of an `ImageBlock`; None if it is not stored in this session. May be called at any time."""
         reference = reference_of(facts.sha256, facts.media_type)
         found = await asyncio.to_thread(self.session.images.get, reference)
         if found is None:
@@ -454,7 +530,9 @@ class KimiSoul:
         return replace(found, width=facts.width, height=facts.height, name=facts.name)
 
     async def interrupt(self) -> None:
-        """Stop whatever runs, within a second; what is complete is kept."""
+        """Stop whatever runs, within a second; what is complete is kept. What waits for it is handed back, where it is attended."""
+        if self._alone.stoppable and self._is_attended:
+            self.inbox.hand_back(self.inbox.waiting)
         await self._alone.interrupt()
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
@@ -462,7 +540,7 @@ class KimiSoul:
 
         Args:
             request_id: `ApprovalRequest.id`.
-            answer: yes, yes for the session, or no.
+            answer: the answer: yes, yes for the session, or no.
             feedback: with a no why; with a yes the option chosen, or what is to be sent or run instead. A yes without it to
                 a request of the kind `pause` is its first option.
         """
@@ -473,7 +551,7 @@ class KimiSoul:
         is protected.
 
         Raises:
-            NoSandbox: there is none that holds; the text says why.
+            NoSandbox: there is no sandbox that holds; the text says why.
         """
         if mode == "sandboxed" and self._sandbox is None:
             raise NoSandbox(self.no_sandbox)
@@ -481,11 +559,11 @@ class KimiSoul:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The permissions given for the session, each in the words of the answer that gave it."""
+        """Return the permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
 
     def revoke(self, words: str) -> None:
-        """Revoke a permission: one of `allowed`."""
+        """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
 
     # -- commands in the background --------------------------------------------------------------
@@ -500,7 +578,7 @@ class KimiSoul:
             self.wire.publish(Notice("info", f"Job {job.id} has ended, {brief}: {command}"))
 
     def _publish_git_news(self, news: GitNews) -> None:
-        """Say at once what commands that still run did to what the user's own git and other programs run."""
+        """Publish at once what running commands changed in files that the user's own git and other programs run."""
         if news.undone:
             named = _first_of(news.undone)
             text = (
@@ -511,7 +589,7 @@ class KimiSoul:
                 advice = "It did so again and again, so the sandboxed commands were ended."
             self.wire.publish(Notice("warning", text, advice))
         if news.made and self._jobs.running:
-            # The card of a command that the agent waits for tells of this itself.
+            # The card of a command that the agent waits for shows the same news.
             self.wire.publish(
                 Notice(
                     "warning",
@@ -564,14 +642,14 @@ class KimiSoul:
         return words
 
     async def model_info(self) -> ModelInfo | None:
-        """What is known of the model in use, once its server has been asked; None while none is set."""
+        """Return what is known of the model in use, once its server has been asked; None while none is set."""
         provider = self._conversation.model.current
         if provider is not None:
             await provider.prepare()
         return self._conversation.model.info()
 
     async def enlarge_window(self) -> str:
-        """Have the model's server make a model like it with a larger window; returns its name, to be used by `set_provider`.
+        """Have the model's server make a similar model with a larger window; return its name, for `set_provider`.
 
         Raises:
             LLMError: the server has no way, or refused.
@@ -616,6 +694,7 @@ class KimiSoul:
         *,
         start: Target | None = None,
         until: Target | None = None,
+        waits: bool = False,
     ) -> bool:
         """Summarise the context now, or exactly the part from before `start` to before `until`.
 
@@ -630,6 +709,7 @@ class KimiSoul:
             instructions: what the summary must keep.
             start: the first checkpoint that the summary replaces ("compact from here"); None for the beginning.
             until: the first one after it that stays ("compact up to here"); None for the end.
+            waits: whether to wait until nothing else runs.
 
         Returns:
             whether there is a summary now.
@@ -638,23 +718,20 @@ class KimiSoul:
             KeyError: no such checkpoint on the live world line.
             SoulBusy: something runs.
         """
+        if waits:
+            await self._alone.idle_first()
         span = self._operations.span(start, until)
-        is_done = await self._alone.run(self._compact(instructions, span), stoppable=True)
-        # What was typed meanwhile would wait for the user's next message.
-        if self._steering and not self._alone.stopping and not self.running:
-            with contextlib.suppress(*TURN_ERRORS):
-                await self.resume()
-        return is_done
+        return await self._alone.run(self._compact(instructions, span), stoppable=True)
 
     def can_compact(self, *, start: Target | None = None, until: Target | None = None) -> bool:
-        """Whether `compact` would find anything to summarise in that part of the live world line."""
+        """Return whether `compact` would find anything to summarise in that part of the live world line."""
         try:
             return self._compactor.has_work(self._operations.span(start, until))
         except KeyError:
             return False
 
     async def edit_summary(self, text: str) -> None:
-        """Put another text in the place of the newest summary on the live world line.
+        """Replace the text of the newest summary on the live world line.
 
         Published as a compaction is, without `CompactionBegin`: `CheckpointCreated` of the summary and of what
         follows it, each with `was`, then `CompactionEnd` and `LineChanged`.
@@ -674,7 +751,7 @@ class KimiSoul:
         """Write everything that is complete to the disk.
 
         Returns:
-            a sentence on what could not be written; empty where all was.
+            a sentence on what could not be written; empty if everything was.
         """
         context = self.session.context
         if self.session.lock.held:
@@ -695,14 +772,14 @@ class KimiSoul:
         return named or self._beginning
 
     async def name_session(self) -> str | None:
-        """Have the model name the session. A turn, or a compaction, that begins meanwhile stops it.
+        """Have the model name the session. A turn, or a compaction, that begins before the name has come stops this.
 
         Returns:
             the title, empty where there is none or the user has set one; None where it was stopped.
         """
         self._naming = naming = asyncio.create_task(propose_title(self._conversation), name="title")
         try:
-            # By itself, so that it can be stopped apart from its caller.
+            # The naming runs in a task of its own, so that it can be stopped apart from its caller.
             await asyncio.wait([naming])
         finally:
             naming.cancel()
@@ -716,7 +793,7 @@ class KimiSoul:
         return ""
 
     def _stop_naming(self) -> None:
-        # A server may have one slot for both, and the user waits for the other one.
+        # A server may have one slot for both requests, and the user waits for the other one.
         if self._naming is not None:
             self._naming.cancel()
 
@@ -726,13 +803,14 @@ class KimiSoul:
             return
         self._alone.closed = True
         await self.interrupt()
+        await self.inbox.aclose()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
         await self._orphans.wait(_ORPHANS_S)
         await conversation.files.aclose()
         if not conversation.context.messages and not conversation.context.journal.entries:
-            # A session in which nothing was said leaves nothing.
+            # A session in which nothing was said leaves no files.
             for name in (FILES_NAME, IMAGES_NAME):
                 await asyncio.to_thread(shutil.rmtree, session.dir / name, True)
         await self._recorder.aclose()
@@ -747,13 +825,13 @@ class KimiSoul:
     # -- a turn, from the first word to the last save --------------------------------------------
 
     async def _turn(
-        self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
+        self, text: str, images: Sequence[Image] = (), older: Sequence[Said] = ()
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
-        # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
-        while end.is_done and self._steering and not self._alone.stopping:
+        # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
+        while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)
 
@@ -762,24 +840,28 @@ class KimiSoul:
         self.wire.publish(begin)
 
     def _ended(self, end: _TurnEnded) -> TurnResult:
-        """Publish the end of a turn; returns it, or raises its error."""
-        # Whoever hears that the turn is over may begin the next at once.
+        """Publish the end of a turn; return its result, or raise its error."""
+        # A listener that hears of the turn's end may begin the next turn at once.
         self._alone.free()
         self.wire.publish(end.event)
+        self.inbox.ended(end.event, hands_back=self._is_attended)
         if end.error is not None:
             raise end.error
         return "done" if end.is_done else "rejected"
 
     def _told(self, error: ModelCannotSee) -> ModelCannotSee:
-        """The error, which is published: no turn begins whose end would tell it. Nothing was said, so it is no warning in the chat."""
+        """Publish the error and return it: no turn begins whose end would tell it.
+
+        A neutral notice is enough, since nothing was added to the context.
+        """
         self.wire.publish(Notice("info", error.message, error.advice))
         return error
 
     async def _waits_on(self, overdue: Overdue) -> bool:
-        """Ask the user whether an answer that is overdue is waited on. A no stops what runs, as Esc does.
+        """Ask the user whether to wait on for an answer that is overdue. A no stops what runs, as Esc does.
 
         Returns:
-            whether it is; else the request is made again.
+            True to wait on; False to make the request again.
         """
         options = [WAIT_ON] if overdue.near else [WAIT_ON, ASK_AGAIN]
         said = await self._approval.pause(
@@ -796,7 +878,10 @@ class KimiSoul:
         )
 
     async def _run_and_save(self, work: Coroutine[Any, Any, TurnOutcome]) -> _TurnEnded:
-        """Run the steps of a turn and save; an error is the turn's end, and not raised before that is saved."""
+        """Run the steps of a turn and save.
+
+        An error is returned as the turn's end, so that the caller raises it after everything is saved.
+        """
         try:
             outcome = await work
             end = _TurnEnded(TurnEnd(outcome), RunCancelled() if outcome == "interrupted" else None)
@@ -822,7 +907,7 @@ class KimiSoul:
         await self.session.sync()
 
     async def _compact(self, instructions: str, span: CompactionSpan) -> bool:
-        """Compact at the user's request. What goes wrong is published: here, or by the compaction itself."""
+        """Compact at the user's request. Errors are published: here, or by the compaction itself."""
         try:
             async with self._conversation.model.call() as provider:
                 await self._compactor.compact(
@@ -844,7 +929,7 @@ class KimiSoul:
 
 
 class _TurnEnded(NamedTuple):
-    """How a turn ended: its last event, and what is raised to its caller; None where it ended in order."""
+    """The end of a turn: its last event, and the error raised to its caller (None if it ended in order)."""
 
     event: TurnEnd
     error: Exception | None
@@ -870,6 +955,6 @@ def _failure_kind(error: Exception) -> FailureKind:
 
 
 def _first_of(paths: Sequence[str]) -> str:
-    """Some of these paths for a notice. A command chose their names."""
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return ", ".join(one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]) + more
+    """Join some of these paths for a notice. A command chose their names, so they are made safe to show."""
+    shown = [one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]]
+    return some_of(shown, _MOST_NAMED, len(paths))

@@ -1,7 +1,7 @@
 """The agent loop of a turn: steps until the model calls no more tools; compactions, D-Mails, steers and reminders between.
 
-A step is a checkpoint, one call of the model, and the tools that its answer calls. A steer is text that the user sends while
-the agent works; `Steering` queues it until the next step begins. What the program itself tells the model are `Reminders`.
+A step is a checkpoint, one call of the model, and the tools that its answer calls. A steer is what the user says while the
+agent works; it waits in the `Inbox` until the next step begins. What the program itself tells the model are `Reminders`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import Collector, RetryNotice
+from kimi_tui.llm.completion import AnswerItem, Collector, RetryNotice, complete
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import FunctionCall, Message, user_message
 from kimi_tui.llm.message import TextPart as MessageTextPart
@@ -25,7 +24,7 @@ from kimi_tui.llm.message import ToolCall as MessageToolCall
 from kimi_tui.llm.provider import (
     ChatProvider,
     ModelInfo,
-    StreamItem,
+    PromptRead,
     TextDelta,
     TextWasThought,
     ThinkDelta,
@@ -46,6 +45,7 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
+from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.messages import (
     ends_with_answer,
     image_block,
@@ -64,15 +64,12 @@ from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.soul.written_calls import WrittenCalls, written_calls
-from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import (
     FilesAttached,
     Notice,
-    SteerQueued,
-    SteerTaken,
     StepBegin,
     StepInterrupted,
     StepRetry,
@@ -82,7 +79,6 @@ from kimi_tui.wire.events import (
     ToolCallPart,
     ToolResult,
 )
-from kimi_tui.wire.queue import Wire
 
 _COMMAND_CHARS = 200
 _RUN = "Yes, run it"
@@ -102,76 +98,8 @@ _ENDINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
-    """A message that the user typed while the agent works (a steer), with the images pasted into it."""
-
-    id: str
-    text: str
-    images: tuple[Image, ...] = ()
-
-    @property
-    def image_blocks(self) -> tuple[ImageBlock, ...]:
-        """Its images as values of the wire."""
-        return tuple(map(ImageBlock.of, self.images))
-
-
-class Steering:
-    """The queue of steers. What is not taken by the end of a turn stays for the next."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._queued: list[Steer] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._queued)
-
-    def queue(self, text: str, images: Sequence[Image] = ()) -> str:
-        """Append a steer; returns its id."""
-        steer = Steer(uuid4().hex[:12], text, tuple(images))
-        self._queued.append(steer)
-        self._wire.publish(SteerQueued(steer.id, steer.text, steer.image_blocks))
-        return steer.id
-
-    def withdraw(self, steer_id: str) -> Steer | None:
-        """Take one out of the queue; None if it is in the context already."""
-        for steer in self._queued:
-            if steer.id == steer_id:
-                self._queued.remove(steer)
-                taken = SteerTaken(steer.id, steer.text, withdrawn=True, images=steer.image_blocks)
-                self._wire.publish(taken)
-                return steer
-        return None
-
-    @property
-    def queued(self) -> tuple[Steer, ...]:
-        """The waiting steers, oldest first."""
-        return tuple(self._queued)
-
-    def take(self, only: Sequence[Steer] | None = None) -> tuple[Steer, ...]:
-        """Take steers out of the queue, oldest first: all, or those of `only`. They can no longer be withdrawn."""
-        taken = tuple(one for one in self._queued if only is None or one in only)
-        self._queued = [one for one in self._queued if one not in taken]
-        return taken
-
-    def publish_taken(self, steers: tuple[Steer, ...], place: int) -> None:
-        """Publish that these are in the context now.
-
-        Args:
-            steers: from `take`.
-            place: the number of the first one's message behind the newest checkpoint.
-        """
-        for number, steer in enumerate(steers, place):
-            taken = SteerTaken(steer.id, steer.text, number=number, images=steer.image_blocks)
-            self._wire.publish(taken)
-
-    def put_back(self, steers: tuple[Steer, ...]) -> None:
-        """Queue steers again that could not be appended, before those that were queued since."""
-        self._queued[:0] = steers
-
-
 class StreamedAnswer:
-    """The answer of one step while it streams: each part is published, and what has come is kept for the case of a stop.
+    """The answer of one step while it streams. Each part is published, and kept for the case of a stop.
 
     Args:
         conversation: where events are published.
@@ -180,7 +108,7 @@ class StreamedAnswer:
         checkpoint_uid: names the tool calls.
 
     Attributes:
-        collector: what has come.
+        collector: the parts that have come.
     """
 
     def __init__(
@@ -197,18 +125,18 @@ class StreamedAnswer:
         self._nameless: dict[int, ToolCallDelta] = {}
 
     def open_calls(self) -> list[tuple[str, str]]:
-        """Keys and provider's ids of the tool calls that were published."""
+        """Return keys and provider's ids of the tool calls that were published."""
         return [
             (call_key(self._uid, position), call.id) for position, call in self._published.items()
         ]
 
     @property
     def waited_s(self) -> float:
-        """Seconds that the server took for the first piece of its answer."""
+        """Return the seconds that the server took for the first piece of its answer."""
         return max(0.0, self._first_at - self._asked_at)
 
-    def publish(self, item: StreamItem) -> None:
-        """Publish one more item of the stream."""
+    def publish(self, item: AnswerItem) -> None:
+        """Publish one more item of the stream; a retry makes the earlier items void."""
         if isinstance(item, TextDelta | ThinkDelta | ToolCallDelta):
             self._first_at = self._first_at or time.monotonic()
         match item:
@@ -217,13 +145,20 @@ class StreamedAnswer:
             case ThinkDelta(text) if text:
                 self._wire.publish(ThinkPart(text))
             case TextWasThought():
-                # It was published as text. What is published with a retry is dropped everywhere, and this comes in its place.
+                # The reasoning was published as text. A retry makes views drop that text, and this takes its place.
                 self._wire.publish(StepRetry(self._n, 1, 1, 0.0, "What came so far was reasoning."))
                 self._wire.publish(ThinkPart(self.collector.thinking))
             case ToolCallDelta():
                 self._on_call(item)
-            case _:
+            case RetryNotice():
+                self._asked_at, self._first_at = time.monotonic() + item.wait_s, 0.0
+                self._published.clear()
+                self._nameless.clear()
+                self._conversation.publish_retry(self._n, item)
+            case PromptRead():
                 self._conversation.publish_progress(item)
+            case _:
+                pass
 
     def _on_call(self, item: ToolCallDelta) -> None:
         position = item.position
@@ -247,13 +182,6 @@ class StreamedAnswer:
         card = self._conversation.all_tools.card(item.name)
         self._wire.publish(ToolCall(key, item.name, item.arguments, item.id, card))
 
-    def restart(self, notice: RetryNotice) -> None:
-        """Forget what has come, and publish the retry."""
-        self._asked_at, self._first_at = time.monotonic() + notice.wait_s, 0.0
-        self._published.clear()
-        self._nameless.clear()
-        self._conversation.publish_retry(self._n, notice)
-
 
 class Reminders:
     """Makes `user` messages of the program to the model: a changed mode, a moved work folder, notes of a folder, background commands that ended.
@@ -270,11 +198,11 @@ class Reminders:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
-        # Of plan mode the system prompt says nothing.
+        # The system prompt says nothing of plan mode.
         self._first_mode = "ask" if runtime.approval.mode == "plan" else runtime.approval.mode
 
     async def due(self) -> list[Message]:
-        """The reminders to append before the next step."""
+        """Return the reminders to append before the next step."""
         memory, approval = self._conversation.memory, self._runtime.approval
         moved_from, folder = self._runtime.moved_from, str(self._runtime.work_dir)
         if approval.mode != self._first_mode or moved_from:
@@ -297,7 +225,7 @@ class Reminders:
         return due
 
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
-        """The notes of the folders whose files these calls used."""
+        """Return the notes of the folders whose files these calls used."""
         memory = self._conversation.memory
         if not (used := {path for each in done for path in each.noted or ()}):
             return []
@@ -318,7 +246,7 @@ class Reminders:
         return [reminder(one, most) for one in notes]
 
     def _of_jobs(self) -> Iterator[str]:
-        """A text for each background command that has ended, and one for those that another world line began and that still run."""
+        """Yield a text for each background command that has ended, and one for running commands that another world line began."""
         for job in self._runtime.jobs.take_ended():
             how = job.how_it_ended
             if self._runtime.asks_for_keys:
@@ -348,9 +276,9 @@ class AgentLoop:
     Args:
         tools: runs the tools, and has the live conversation.
         orphans: takes over the tasks of stopped tools.
-        compactor: compacts the conversation where the window is nearly full.
+        compactor: compacts the conversation when the window is nearly full.
         dmails: delivers the agent's D-Mails.
-        steering: the queue of steers.
+        inbox: holds the steers.
         attachments: makes user messages, with the files that their text names.
     """
 
@@ -360,7 +288,7 @@ class AgentLoop:
         orphans: OrphanedTasks,
         compactor: Compactor,
         dmails: DMailDelivery,
-        steering: Steering,
+        inbox: Inbox,
         attachments: Attachments,
     ) -> None:
         self._attachments = attachments
@@ -369,7 +297,7 @@ class AgentLoop:
         self._orphans = orphans
         self._compactor = compactor
         self._dmails = dmails
-        self._steering = steering
+        self._inbox = inbox
         self._reminders = Reminders(tools)
         control = self._conversation.limits.control
         self._circles = Circles(control.same_call_limit, control.same_dmail_limit)
@@ -380,33 +308,33 @@ class AgentLoop:
         self._offered_lean: set[str] = set()
 
     async def run(
-        self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
+        self, text: str = "", images: Sequence[Image] = (), older: Sequence[Said] = ()
     ) -> TurnOutcome:
         """Take steps until the agent stops.
 
         Args:
-            text: the user's message. Without text and images the queued steers begin the turn; where there are none
+            text: the user's message. Without text and images the steers that wait begin the turn; where there are none
                 either, the agent continues from the present context.
             images: the images pasted into the message.
-            older: the steers that were queued before the message was sent.
+            older: the steers that were said before the message.
 
         Raises:
             LLMError: the model could not be asked.
             SoulError: a limit was reached.
             asyncio.CancelledError: stopped.
         """
-        # Before anything is said.
+        # A missing model is reported before any message is added.
         self._conversation.model.require()
         self._conversation.denwa.begin_turn()
         self._circles.begin()
-        # What the user says in this turn survives every compaction as it is.
+        # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
         if text.strip() or images:
             await self._append_prompt(text, images, older)
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
         self._published_full = self._asked_for_tools = False
-        # The user's message is shown before this: a local server may load the model for a while before it tells its window.
+        # The user's message is shown before this: a local server may load the model for a while before it reports its window.
         await self._conversation.follow_model()
         n, n_calls = 1, 0
         while True:
@@ -421,25 +349,26 @@ class AgentLoop:
                 end = await self._step(n)
             except BackToTheFuture as back:
                 if await self._dmails.send(back):
-                    # The past self takes the step again; that this was a call counts all the same.
+                    # The past self takes the step again; it counts as a call all the same.
                     continue
                 end = "go on"
             except Exception:
-                # Every step that was begun has an end on the wire; that of a stop is published where it is carried out.
+                # Every step that was begun has an end on the wire. The end of a stopped step is published by the code that
+                # stops it.
                 self._conversation.wire.publish(StepInterrupted(failed=True))
                 raise
             await self._conversation.context.sync()
             if end in ("rejected", "interrupted"):
                 return end
-            if end == "done" and not self._steering:
+            if end == "done" and not self._inbox.steers:
                 return "done"
             n += 1
 
     @shielded
     async def _append_prompt(
-        self, text: str, images: Sequence[Image], older: Sequence[Steer]
+        self, text: str, images: Sequence[Image], older: Sequence[Said]
     ) -> None:
-        """Append the user's message behind a new checkpoint, after the steers that were queued before it."""
+        """Append the user's message behind a new checkpoint, after the steers that were said before it."""
         conversation = self._conversation
         words = await self._attachments.user_message(text, images)
         await conversation.checkpoint("user", label_of_message(words))
@@ -447,30 +376,31 @@ class AgentLoop:
         self._user_messages = [words]
         place = conversation.messages_since_checkpoint
         await conversation.append([words])
+        self._inbox.arrived()
         self._publish_attached(place, [words])
         conversation.publish_status()
 
     async def _take_steers(
-        self, only: Sequence[Steer] | None = None, *, begin: bool = False
+        self, only: Sequence[Said] | None = None, *, begin: bool = False
     ) -> bool:
-        """Append queued steers: all, or those of `only`.
+        """Append steers that wait: all, or those of `only`.
 
         Args:
-            only: which.
-            begin: they begin a turn, behind a new checkpoint.
+            only: the steers to append; None for all.
+            begin: whether they begin a turn, behind a new checkpoint.
 
         Returns:
-            whether there were any.
+            whether any steers waited.
         """
-        # Taken before anything is awaited: what is withdrawn from here on has gone in.
-        steers = self._steering.take(only)
+        # They are taken before the first await: from here on they are on their way into the context, and cannot be taken back.
+        steers = self._inbox.take(self._inbox.steers if only is None else only)
         if steers:
             self._circles.interrupted()
             await self._append_steers(steers, begin=begin)
         return bool(steers)
 
     @shielded
-    async def _append_steers(self, steers: tuple[Steer, ...], *, begin: bool) -> None:
+    async def _append_steers(self, steers: tuple[Said, ...], *, begin: bool) -> None:
         try:
             messages = [
                 await self._attachments.user_message(one.text, one.images) for one in steers
@@ -481,9 +411,9 @@ class AgentLoop:
             place = self._conversation.messages_since_checkpoint
             await self._conversation.append(messages)
         except BaseException:
-            self._steering.put_back(steers)
+            self._inbox.put_back(steers)
             raise
-        self._steering.publish_taken(steers, place)
+        self._inbox.arrived(steers, place)
         self._publish_attached(place, messages)
 
     def _publish_attached(self, place: int, messages: Sequence[Message]) -> None:
@@ -540,7 +470,7 @@ class AgentLoop:
         if meter.used < trigger:
             return
         if meter.fixed >= trigger:
-            # A server that counts otherwise, or adds so much of its own: there would be a compaction in every step.
+            # The server counts otherwise, or adds much text of its own: there would be a compaction in every step.
             await self._go_on_full(provider, n)
             return
         try:
@@ -548,7 +478,7 @@ class AgentLoop:
                 provider, automatic=True, turn=self._user_messages, step=n
             )
         except NothingToCompact:
-            # The newest messages alone are this long; what fits the window may still be answered.
+            # The newest messages alone are this long. If they fit the window, the model may still answer them.
             await self._go_on_full(provider, n)
             return
         if min(meter.used, meter.uncorrected) >= trigger:
@@ -563,10 +493,10 @@ class AgentLoop:
         """Go on with a context that no compaction makes smaller, as far as it fits the window; without tools if the user says so.
 
         Raises:
-            CompactionFailed: it does not fit.
+            CompactionFailed: the context does not fit the window.
         """
         meter, window = self._conversation.meter, provider.info.window
-        # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
+        # A server's figure alone stops no turn, since it may be wrong: the server refuses what is really too long.
         fits = min(meter.used, meter.uncorrected) < window
         if await self._goes_without_tools(window, window):
             await self._compact_if_needed(provider, n)
@@ -587,13 +517,13 @@ class AgentLoop:
             )
 
     async def _goes_without_tools(self, window: int, most: int) -> bool:
-        """Ask the user whether to go on without tools, where a small window has room for what is left then; whether they say so.
+        """Ask the user whether to go on without tools, if a small window then has room for the rest; return whether they say so.
 
         Once a turn: who wants to try it with the tools is not asked again.
 
         Args:
-            window: the model's, in tokens.
-            most: as many tokens what is left must not reach.
+            window: the model's window in tokens.
+            most: the number of tokens that the rest must stay below.
 
         Raises:
             CompactionFailed: the user stops the turn.
@@ -622,7 +552,7 @@ class AgentLoop:
         return True
 
     def _publish_refused(self, n: int, error: ContextOverflowError) -> None:
-        """Publish that whatever the refused call has streamed is void."""
+        """Publish that the text streamed by the refused call is void."""
         self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
         # The refusal may have named the real window.
         self._conversation.publish_status()
@@ -643,24 +573,23 @@ class AgentLoop:
             ) from error
 
     async def _call_model(self, n: int, provider: ChatProvider) -> tuple[Checkpoint, list[Call]]:
-        """The first half of a step: make its checkpoint, ask the model and append the answer; returns its tool calls."""
+        """Run the first half of a step: make its checkpoint, ask the model and append the answer; return its tool calls."""
         conversation = self._conversation
         needs = ends_with_answer(conversation.context.messages)
         point = await conversation.checkpoint("step", first=int(needs))
         if needs:
-            # Behind the checkpoint: who goes back to it, goes back to before this word.
+            # The message stands behind the checkpoint, so that a rewind to the checkpoint drops it.
             await conversation.append([user_message(prompt("go_on"))])
         answer = StreamedAnswer(conversation, provider.info, n, point.uid)
         try:
-            completion = await conversation.model.ask(
+            asked = conversation.model.ask(
                 provider,
                 conversation.system,
                 conversation.toolset.specs,
                 conversation.sent,
-                on_item=answer.publish,
-                on_retry=answer.restart,
-                collector=answer.collector,
+                answer.collector,
             )
+            completion = await complete(asked, answer.publish)
         except asyncio.CancelledError:
             await self._keep_partial(answer, point)
             raise
@@ -685,7 +614,7 @@ class AgentLoop:
         return point, calls
 
     async def _with_written_calls(self, message: Message, point: Checkpoint) -> Message:
-        """The answer; with tool calls in the place of those that the model only wrote, where the user lets them be run."""
+        """Return the answer, with tool calls in place of those that the model wrote as text, if the user lets them be run."""
         text, known = message.text, self._conversation.all_tools.names
         if message.tool_calls or not any(name in text for name in known):
             return message
@@ -722,7 +651,7 @@ class AgentLoop:
                     toolset.card(function.name),
                 )
             )
-        # Without the text of the calls: the model would go on writing them so.
+        # The text of the calls is left out: the model would go on writing calls that way.
         thoughts = [part for part in message.parts if isinstance(part, MessageThinkPart)]
         said = [MessageTextPart(text=found.before)] if found.before.strip() else []
         return message.model_copy(update={"content": [*thoughts, *said], "tool_calls": calls})
@@ -732,7 +661,7 @@ class AgentLoop:
         self._conversation.wire.publish(Notice("warning", words, why))
 
     async def _may_run_written(self, found: WrittenCalls) -> bool:
-        """Ask whether calls that were written as text are to be run, unless the user has said so for the session."""
+        """Return whether to run calls that were written as text. Asks the user, unless they have allowed it for the session."""
         approval = self._tools.approval
         if approval.allows(_WRITTEN_KEY):
             return True
@@ -751,7 +680,7 @@ class AgentLoop:
         return said is not None
 
     async def _run_tools(self, point: Checkpoint, calls: Sequence[Call]) -> StepEnd:
-        """The second half of a step: run the tools that the answer calls, and append their results."""
+        """Run the second half of a step: run the tools that the answer calls, and append their results."""
         if not calls:
             return "done"
         batch = ToolBatch(self._tools, calls)
@@ -781,14 +710,14 @@ class AgentLoop:
         return "go on"
 
     async def _ask_in_circle(self, text: str, detail: str) -> StepEnd | None:
-        """Ask the user whether an agent that goes in circles goes on; what they tell it goes in before the next step.
+        """Ask the user whether an agent that repeats itself goes on; words that they answer are appended before the next step.
 
         Args:
             text: what has happened, in a sentence.
             detail: the call or the D-Mail.
 
         Returns:
-            how the step ends: D-Mails that wait do not go. None where it goes on as if nobody had asked.
+            the end of the step, whose waiting D-Mails are not sent; None to go on as without the question.
         """
         try:
             said = await self._tools.approval.pause(
@@ -802,11 +731,12 @@ class AgentLoop:
             return "interrupted"
         if said == GO_ON:
             return None
-        self._steering.queue(said)
+        self._inbox.say(said)
+        self._inbox.publish_waiting()
         return "go on"
 
     def _publish_prompt_cut(self, usage: Usage) -> None:
-        """Publish once that the server answers without having read the whole prompt, until it reads all of it again."""
+        """Publish, once until it reads all again, that the server answers without having read the whole prompt."""
         if usage.prompt_cut and not self._published_prompt_cut:
             self._conversation.wire.publish(
                 Notice(
@@ -819,7 +749,7 @@ class AgentLoop:
         self._published_prompt_cut = usage.prompt_cut
 
     def _offer_lean(self, provider: ChatProvider, waited_s: float) -> None:
-        """Publish, once for each model, that a short prompt is read sooner, where a local server reads the whole one for long."""
+        """Publish, once for each model, that a short prompt is read sooner, if a local server takes long to read the whole one."""
         info, form = provider.info, self._conversation.form
         is_local = provider.prepares_first or bool(info.larger)
         if (
@@ -842,7 +772,7 @@ class AgentLoop:
     async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
         message = await answer.collector.whole(interrupted=True)
         if message is not None:
-            # Whole calls stay, and a call needs a result.
+            # Complete calls stay in the context, and each call needs a result.
             calls = await _calls(message, point)
             unbegun = (CallResult(one, failure(NOT_BEGUN)) for one in calls)
             await self._conversation.append(chain([message], _results(unbegun)))
@@ -862,7 +792,7 @@ class AgentLoop:
         self._conversation.wire.publish(StepInterrupted())
 
     async def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
-        """A reminder that D-Mails exist, after results that take much room."""
+        """Return a reminder that D-Mails exist, after results that take much room."""
         least = self._conversation.limits.dmail.nudge_tokens
         if not least or not self._conversation.marks_checkpoints:
             return []
@@ -889,6 +819,6 @@ async def _calls(message: Message, point: Checkpoint) -> list[Call]:
 
 
 def _results(done: Iterable[CallResult]) -> Iterator[Message]:
-    """The messages of results, made as they are taken: there may be thousands."""
+    """Yield the messages of results, made as they are taken: there may be thousands."""
     for each in done:
         yield with_versions(tool_message(each.call.id, each.outcome), each.noted or {})

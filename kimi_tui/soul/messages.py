@@ -1,9 +1,9 @@
-"""Stored messages: what each is (the user's own words, or a `user` message that the program wrote), and what it holds.
+"""Stored messages: their kinds (the user's own, or a `user` message that the program wrote), and their contents.
 
-Internal messages are known by how they begin, and the beginnings are kimi-cli's, so that its sessions are read like
-ours. Words of the user that happen to begin so are stored with `by: "person"`, which settles it.
+Internal messages are recognised by their beginnings, which are kimi-cli's, so that its sessions are read like ours. A message
+of the user that happens to begin so is stored with `by: "person"`, which decides.
 
-A `Segment` is a checkpoint with the messages behind it: its kind and label are read from these.
+A `Segment` is a checkpoint with the messages after it, which determine its kind and label.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from kimi_tui.wire.codec import decode_image
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
 Author = Literal["agent", "person"]
-"""Who wrote a D-Mail; "person" is the word for the user on disk and on the wire."""
+"""The author of a D-Mail; "person" is the word for the user on disk and on the wire."""
 ASIDES = frozenset[Internal | None]({"marker", "reminder", "notification", "note"})
-"""What the program says for the moment: it asks for no answer by itself, and is nothing to keep."""
+"""The kinds of temporary messages of the program to the model: they require no answer, and need not be kept."""
 
 
 def internal_kind(message: Message) -> Internal | None:
-    """The kind of a message that the program wrote; None for what the user, the model or a tool said."""
+    """Return the kind of a message that the program wrote; None for messages of the user, the model or a tool."""
     if message.role != "user" or (message.model_extra or {}).get("by") == "person":
         return None
     start = message.content
@@ -59,12 +59,12 @@ def internal_kind(message: Message) -> Internal | None:
 
 
 def is_user_words(message: Message) -> bool:
-    """Whether this is what the user said: a prompt or a steer."""
+    """Return whether this is a message of the user: a prompt or a queued message."""
     return message.role == "user" and internal_kind(message) is None
 
 
 def user_words(text: str) -> Message:
-    """The user's words as a message that is never taken for an internal one."""
+    """Return the user's text as a message that is never taken for an internal one."""
     plain = Message(role="user", content=text)
     if internal_kind(plain) is None:
         return plain
@@ -72,12 +72,12 @@ def user_words(text: str) -> Message:
 
 
 def quoted(text: str) -> str:
-    """A text that stands in a reminder and must not end it."""
+    """Return a text for use inside a reminder, which it must not end."""
     return text.replace("</system-reminder", "<\\/system-reminder")
 
 
 def command_report(message: Message) -> tuple[str, str] | None:
-    """What the model was told of a command that the user ran: how it ended, and its output. None where it is not that."""
+    """Return how a command of the user ended, and its output, from the message that reports it to the model; None for other messages."""
     if internal_kind(message) != "reminder":
         return None
     before, _, after = prompt("user_command", FACTS="\0", OUTPUT="").partition("\0")
@@ -89,26 +89,26 @@ def command_report(message: Message) -> tuple[str, str] | None:
 
 
 def answered_words(message: Message) -> Message:
-    """A message of the user marked as answered: what answered it has gone into a summary."""
+    """Mark a message of the user as answered: its answer is now part of a summary."""
     return Message.model_validate({**message.stored(), "answered": True})
 
 
 def dmail_text(message: Message) -> str | None:
-    """The D-Mail itself, without what the program put around it; None where the message is no D-Mail."""
+    """Return the text of a D-Mail without the program's words around it; None if the message is no D-Mail."""
     if internal_kind(message) != "dmail":
         return None
     return dmail_text_in(message.text)
 
 
 def summary_text(message: Message) -> str | None:
-    """The summary that a compaction left, or None where the message is none."""
+    """Return the summary that a compaction left; None if the message is none."""
     if internal_kind(message) != "compaction":
         return None
     return summary_in(message.text)
 
 
 def ends_open(messages: Sequence[Message]) -> bool:
-    """Whether a conversation ends within a turn: its last message has no answer, or an interrupted one."""
+    """Return whether a conversation ends within a turn: its last message has no answer, or an interrupted one."""
     for message in reversed(messages):
         if command_report(message) is not None:
             return False
@@ -120,7 +120,7 @@ def ends_open(messages: Sequence[Message]) -> bool:
 
 
 def ends_with_answer(messages: Sequence[Message]) -> bool:
-    """Whether a conversation ends with an answer of the model, so that a request to go on needs a user message first."""
+    """Return whether a conversation ends with an answer of the model, so that a request to continue needs a user message first."""
     for message in reversed(messages):
         kind = internal_kind(message)
         if kind == "note":
@@ -131,24 +131,24 @@ def ends_with_answer(messages: Sequence[Message]) -> bool:
 
 
 def summary_message(summary: str) -> Message:
-    """The one user message that stands for everything a compaction took."""
+    """Return the user message that stands for everything that a compaction replaced."""
     parts: list[ContentPart] = [TextPart(text=COMPACTION_START), TextPart(text=summary)]
     return Message(role="user", content=parts)
 
 
 def dmail_message(body: str, author: Author, images: Sequence[ImagePart] = ()) -> Message:
-    """The stored message of a D-Mail, with images that go with it; its author is an extra key, so that it is known later."""
+    """Return the stored message of a D-Mail, with its images; an extra key stores its author."""
     message = Message(role="user", content=[TextPart(text=body), *images] if images else body)
     return message if author == "agent" else message.model_copy(update={"author": author})
 
 
 def author_of(message: Message) -> Author:
-    """Who wrote the D-Mail of a stored message."""
+    """Return the author of a stored D-Mail."""
     return "person" if (message.model_extra or {}).get("author") == "person" else "agent"
 
 
 def call_arguments(arguments: str | None) -> dict[str, Any]:
-    """The arguments of a tool call; empty where they are no JSON object."""
+    """Return the arguments of a tool call; empty if they are not a JSON object."""
     try:
         value = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -156,23 +156,23 @@ def call_arguments(arguments: str | None) -> dict[str, Any]:
     return lenient_json.mapping(value)
 
 
-# -- images: as events have them, and as words where no image can stand
+# -- images: as in events, and as text for places without images
 
 
 def image_block(part: ImagePart) -> ImageBlock:
-    """An image in a message, as events have it."""
+    """Return an image of a message, as events have it."""
     where = part.image_url
     return decode_image({**where.model_dump(), "sha256": hash_of(where.url)})
 
 
 def image_blocks(message: Message, *, pasted: bool = False) -> tuple[ImageBlock, ...]:
-    """The images in a message, as events have them: all, or only those that the user put in."""
+    """Return the images of a message, as events have them: all, or only those that the user pasted."""
     parts = message.images
     return tuple(image_block(part) for part in parts if not (pasted and part.attached))
 
 
 def words_with_images(message: Message) -> str:
-    """What a message says, with its images by name."""
+    """Return the text of a message, with the names of its images."""
     return with_names(message.text, image_blocks(message))
 
 
@@ -198,7 +198,7 @@ class Segment:
     def kind(self) -> CheckpointKind:
         """The kind of the checkpoint."""
         kinds = [internal_kind(message) for message in self.messages]
-        # A D-Mail may bring a pinned summary along, but what begins with a summary is a compaction that kept a D-Mail.
+        # A D-Mail may carry a pinned summary, but a segment that begins with a summary is a compaction that kept a D-Mail.
         begins = next((kind for kind in kinds if kind != "note"), None)
         if "dmail" in kinds and (self.point.id or begins != "compaction"):
             return "dmail"
@@ -219,7 +219,7 @@ class Segment:
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """What of that was carried over with a D-Mail, and stands before it; an older D-Mail may be among it."""
+        """The user's messages among them that were carried over with a D-Mail, and come before it; an older D-Mail may be included."""
         if self.kind != "dmail":
             return ()
         last = max(n for n, m in enumerate(self.messages) if dmail_text(m) is not None)
@@ -227,24 +227,24 @@ class Segment:
 
     @property
     def first(self) -> int:
-        """The number of the first message that is said in it: the program may have put a word before it."""
+        """The number of the first message that is part of the conversation: a message of the program may come before it."""
         said = (n for n, m in enumerate(self.messages) if internal_kind(m) != "note")
         return next(said, 0)
 
     @property
     def user_words(self) -> str:
-        """What the user said in it."""
+        """The text of the user's messages in the segment."""
         return "\n\n".join(text for text in self.said if text.strip())
 
     @property
     def label(self) -> str:
-        """What it was, in one line of text."""
+        """The label of the segment, in one line of text."""
         match self.kind:
             case "user":
                 return label_of_message(next(m for m in self.messages if is_user_words(m)))
             case "dmail":
                 dmails = [text for m in self.messages if (text := dmail_text(m)) is not None]
-                # Several that were sent at once stand below one another, each under its target.
+                # Several D-Mails that were sent at once are one message, each below its target.
                 return label_of(" ".join(dmails[-1][:_BEGINNING].split())) if dmails else ""
             case "compaction" | "summary":
                 texts = [text for m in self.messages if (text := summary_text(m)) is not None]
@@ -257,7 +257,7 @@ class Segment:
             if message.role != "assistant":
                 continue
             if message.tool_calls:
-                # Each gives the label a character at least, and there may be thousands.
+                # Each call adds at least one character to the label, and there may be thousands.
                 calls = (
                     f"{short_name(c.function.name)} {call_target(c)}"
                     for c in message.tool_calls[:MAX_LABEL]
@@ -268,7 +268,7 @@ class Segment:
 
 
 def segments(line: WorldLineContent, first: int = 0, end: int | None = None) -> list[Segment]:
-    """The segments of a world line from its checkpoint at place `first` on, to before that at `end`."""
+    """Return the segments of a world line from its checkpoint at place `first` on, up to before that at `end`."""
     points, messages = line.checkpoints, line.messages
     found: list[Segment] = []
     for place in range(first, len(points) if end is None else end):
@@ -280,7 +280,7 @@ def segments(line: WorldLineContent, first: int = 0, end: int | None = None) -> 
 
 
 def segment_at(line: WorldLineContent, point: Checkpoint) -> Segment:
-    """The segment of a checkpoint without the results of its tools, which may be large and say nothing of what it began."""
+    """Return the segment of a checkpoint without the results of its tools, which may be large and do not affect its label."""
     first = point.message_index
     kinds = kinds_behind(line.index, point)
     wanted = [n for n, kind in enumerate(kinds, first) if kind not in _UNTOLD]
@@ -288,19 +288,19 @@ def segment_at(line: WorldLineContent, point: Checkpoint) -> Segment:
 
 
 def kinds_behind(index: ContextIndex, point: Checkpoint) -> bytes:
-    """The kinds of the messages behind a checkpoint, up to the next one."""
+    """Return the kinds of the messages after a checkpoint, up to the next one."""
     following = index.checkpoints[place_of(point, index.checkpoints) + 1 :][:1]
     end = following[0].message_index if following else index.n_messages
     return index.kinds(point.message_index, end)
 
 
 def place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:
-    """Where a checkpoint stands in the list of its world line, found by its offset."""
+    """Return the place of a checkpoint in the list of its world line, found by its offset."""
     return bisect_left(checkpoints, point.offset, key=lambda one: one.offset)
 
 
 def kind_of(kinds: bytes, checkpoint_id: int) -> CheckpointKind:
-    """What a checkpoint began, by the kinds of the messages behind it (`Segment.kind` without reading them)."""
+    """Return the kind of a checkpoint from the kinds of the messages after it (`Segment.kind` without reading them)."""
     begins = kinds.lstrip(_ASIDES)[:1]
     if MessageKind.DMAIL in kinds and (checkpoint_id or begins != _SUMMARY):
         return "dmail"
@@ -321,7 +321,9 @@ def checkpoint_created(
     said: tuple[str, ...] = (),
     carried: int = 0,
 ) -> CheckpointCreated:
-    """The `CheckpointCreated` of a checkpoint; `figure` is of what precedes it, the other arguments as in that event."""
+    """Return the `CheckpointCreated` of a checkpoint; `figure` is that of the context before it, the other arguments are as
+    in that event.
+    """
     return CheckpointCreated(
         point.id,
         point.uid,
@@ -340,8 +342,8 @@ def checkpoint_created(
 
 
 def label_of(text: str) -> str:
-    """The label of a checkpoint from a text: its first line that is not blank, cut to `MAX_LABEL` characters."""
-    # A text may be megabytes; nearly always its beginning is enough.
+    """Return the label of a checkpoint from a text: its first line that is not blank, shortened to `MAX_LABEL` characters."""
+    # A text may be megabytes; its beginning is nearly always enough.
     for size in (_BEGINNING, len(text)):
         for line in text[:size].splitlines():
             if short := one_line(line):
@@ -352,12 +354,14 @@ def label_of(text: str) -> str:
 
 
 def label_of_message(message: Message) -> str:
-    """The label of a checkpoint that a message of the user began; one of images alone has their names."""
+    """Return the label of a checkpoint that a message of the user began; a message of images alone gives their names."""
     return label_of(titled(message.text, [part.image_url.name or "" for part in message.images]))
 
 
 def call_target(call: ToolCall, card: Card | None = None) -> str:
-    """What a call is about: its path, command or pattern, or what the card of its tool names; empty where it has none of these."""
+    """Return the target of a call: its path, command or pattern, or the argument that the tool's card names; empty if it has
+    none of these.
+    """
     arguments = call_arguments(call.function.arguments)
     for key in (*(card.keys if card is not None else ()), *_TARGET_KEYS):
         if isinstance(arguments.get(key), str):

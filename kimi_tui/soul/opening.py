@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kimi_tui import FAILED, LOCKED, USAGE
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
@@ -41,13 +42,11 @@ if TYPE_CHECKING:
     from kimi_tui.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
+    from kimi_tui.soul.inbox import Inbox
     from kimi_tui.soul.kimisoul import KimiSoul
 
 log = logging.getLogger(__name__)
 
-USAGE = 2
-FAILED = 1
-LOCKED = 4
 _MAY_PASS = frozenset(
     {
         errno.EACCES,
@@ -126,6 +125,7 @@ async def open_session(
     found: Callable[[EarlierSession], None] = _ignore,
     wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
+    inbox: Inbox | None = None,
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -134,27 +134,28 @@ async def open_session(
         found: called with what is known of a stored session while it is read: first its title, then its end.
         wants_fork: asks whether to go on in a fork of a session that another process has open; cancelled where that closes it.
         warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
+        inbox: the queue of what is said from before the session is open; None for one of the engine's own.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
         DiskRefuses: a disk error that may pass.
     """
     if not launch.demo:
-        # Before the first thing that may have to be noted; `provider_of` does it again with the key.
+        # The log is opened before anything may have to be logged; `provider_of` does so again with the key.
         await asyncio.to_thread(begin_logging, log_file())
     try:
         stage = await _stage(launch)
         session, notices, is_old = await _session(launch, stage)
         if is_old:
-            known = await asyncio.to_thread(_found, session)
+            known = await asyncio.to_thread(_earlier_session, session)
             if await _is_to_be_forked(session, known, found, wants_fork):
                 session = await session.fork()
-                known = await asyncio.to_thread(_found, session)
+                known = await asyncio.to_thread(_earlier_session, session)
                 notices = [*notices, FORKED]
             found(known)
             if end := await asyncio.to_thread(_end, session, warm_up):
                 found(known._replace(end=end))
-                # What is imported now would keep the page from being drawn.
+                # Imports at this moment would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.soul.assembly import open_soul
@@ -164,17 +165,18 @@ async def open_session(
 
         config = launch.config
         provider = stage.provider or await provider_of(launch, session.id)
-        compaction, remark = await asyncio.to_thread(_compaction, config.loop.compaction)
+        compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
         soul = await open_soul(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=LoopLimits() if stage.demo else LoopLimits(config.loop, config.dmail),
+            limits=LoopLimits() if stage.demo else LoopLimits(config.loop_control, config.dmail),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
             asks_for_keys=config.secrets.send == "ask",
             prices=config.prices,
             seeing=_seeing(config),
+            inbox=inbox,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -245,8 +247,8 @@ async def _is_to_be_forked(
     return False
 
 
-def _found(session: Session) -> EarlierSession:
-    """What the list of sessions knows of this one. Reads files: call it in a thread."""
+def _earlier_session(session: Session) -> EarlierSession:
+    """Return what the list of sessions knows of this one. Reads files: call it in a thread."""
     known = describe(session.dir)
     return EarlierSession(
         session_id=session.id,
@@ -302,7 +304,7 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     await asyncio.to_thread(import_module, "kimi_tui.llm.openai_compatible")
     from kimi_tui.llm.openai_compatible import OpenAICompatible
 
-    # Here, because from here on there is a key that the log must never hold.
+    # The log starts here, because from here on there is a key that it must never hold.
     await asyncio.to_thread(start_logging, log_file(), choice.secrets)
     model = choice.model or await _only_model(choice)
     before = await asyncio.to_thread(window_before, data_dir(), choice.base_url, model)
@@ -400,7 +402,7 @@ async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], b
         if found is None:
             return store.create(stage.work_dir), notices, False
     else:
-        found, notices = await asyncio.to_thread(_named, store, launch, stage.work_dir)
+        found, notices = await asyncio.to_thread(_named_session, store, launch, stage.work_dir)
     if launch.fork:
         return await found.fork(), notices, True
     return found, notices, True
@@ -426,7 +428,9 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
     return None, [words]
 
 
-def _named(store: SessionStore, launch: Launch, work_dir: Path) -> tuple[Session, list[str]]:
+def _named_session(
+    store: SessionStore, launch: Launch, work_dir: Path
+) -> tuple[Session, list[str]]:
     """The session of the id that was asked for; where its folder has another name now, it goes on in this one. Reads files.
 
     Raises:

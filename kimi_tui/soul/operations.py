@@ -1,4 +1,4 @@
-"""The user's operations on the conversation: rewind, jump, clear, undo, redo, fork. Nothing else runs meanwhile.
+"""The user's operations on the conversation: rewind, jump, clear, undo, redo, fork. No turn runs meanwhile.
 
 Each is one change of the context, journaled together with its change of the files; then the live conversation is updated,
 the files are restored, and the events are published. The methods of `KimiSoul` document each operation.
@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from kimi_tui.display_names import some_of
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
@@ -44,7 +45,7 @@ from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
-"""What an undo drops besides: steps, messages, the files changed by them (which stay as they are), and the line's name."""
+"""The further costs of an undo: steps, messages, the files changed by them (which stay as they are), and the line's name."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
@@ -72,11 +73,11 @@ class Operations:
     conversation: Conversation
 
     async def preview(self, target: Target, *, idle: bool) -> RewindPreview:
-        """What a rewind there would do.
+        """Compute what a rewind to a target would do.
 
         Args:
-            target: where to.
-            idle: nothing else uses the context, so that it may be read in a thread.
+            target: the target.
+            idle: whether nothing else uses the context, so that it may be read in a thread.
 
         Raises:
             KeyError: no such checkpoint or world line.
@@ -99,11 +100,11 @@ class Operations:
         return replace(preview, files=files)
 
     async def plan(self, target: Target) -> RestorePlan:
-        """The plan that restores the files of a checkpoint: the one that was previewed, or a new one.
+        """Return the plan that restores the files of a checkpoint: the previewed one, or a new one.
 
         Raises:
             KeyError: no such checkpoint or world line.
-            FilesUnknown: they cannot be brought back.
+            FilesUnknown: the files cannot be restored.
         """
         plan = await self.conversation.files.plan(await self._point(target), after=target.is_end)
         if plan.reason:
@@ -111,14 +112,14 @@ class Operations:
         return plan
 
     async def preview_undo(self) -> RewindPreview:
-        """What happened since the newest operation that is not undone: undo takes it along.
+        """Compute what happened since the newest operation that is not undone, as undo would take it along.
 
         Raises:
-            NothingToUndo: there is none.
+            NothingToUndo: there is no such operation.
         """
         wanted = session_operations.next_undo(self.conversation.context)
         lines = self.session.world_lines
-        preview = await preview_of_undo(self.conversation, lines, wanted, _named(wanted))
+        preview = await preview_of_undo(self.conversation, lines, wanted, _operation_name(wanted))
         stays = await self._stays(wanted, preview)
         return replace(preview, files=await self.conversation.files.preview_back(wanted, stays))
 
@@ -149,10 +150,10 @@ class Operations:
         return self._outcome(reverted, change, prompt, outcomes, images)
 
     async def _jump(self, target: Target, prepared: PreparedRestore | None) -> RewindOutcome:
-        """Make another world line the live one, and bring back what was prepared of its files."""
+        """Make another world line live, and carry out the prepared restore of its files."""
         conversation, world_line = self.conversation, target.world_line
         checkpoint_id = None if target.is_end else target.id
-        # Before anything changes: what cannot be read then stops all of it.
+        # The message is read before anything changes, so that an unreadable one stops the whole operation.
         prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
         figure = None if checkpoint_id is None else await self._figure_at(target)
         async with conversation.files.journaled(prepared, "jump") as entry:
@@ -160,7 +161,7 @@ class Operations:
                 conversation.context, world_line, checkpoint_id, files=entry
             )
         await self._refresh(reverted, figure)
-        # First the other line, then its files: they are told of on that one.
+        # The line changes before the files do, so that the files' events belong to the new line.
         change = conversation.publish_line_changed(
             "jump", reverted.world_line, world_line, reverted.entry.uid
         )
@@ -174,14 +175,14 @@ class Operations:
             raise NothingToClear
         reverted = await conversation.context.clear(reason="clear")
         await self._refresh(reverted)
-        # The numbers mean other checkpoints now.
+        # The numbers belong to other checkpoints now.
         conversation.denwa.forget_deliveries()
         conversation.publish_reverted(reverted)
         conversation.publish_line_changed("clear", reverted.world_line, 0, reverted.entry.uid)
         return "Cleared: the agent begins anew, and remembers nothing of what was said."
 
     def span(self, start: Target | None, until: Target | None) -> CompactionSpan:
-        """The part of the live world line between two of its checkpoints.
+        """Return the part of the live world line between two of its checkpoints.
 
         Raises:
             KeyError: there is no such checkpoint, or no such part.
@@ -212,7 +213,7 @@ class Operations:
             number = undone.reverted.entry.n
             said = toll_words(toll.steps, toll.messages, number, left[2], name=line_name)
         if undone.reverted is not None and wanted.grows_line:
-            # What was only put at the end of the live world line is gone from it again.
+            # Records that were only appended to the live world line are removed from it again.
             conversation.publish_reverted(undone.reverted)
             conversation.publish_line_changed(
                 "undo", undone.reverted.world_line, 0, undone.reverted.entry.uid, left
@@ -221,7 +222,7 @@ class Operations:
             self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
         said = f" {said}." if said else ""
-        return f"Undone: {_named(undone.entry)}.{said}{_files_sentence(outcomes)}"
+        return f"Undone: {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
 
     async def redo(self) -> str:
         """Carry out `KimiSoul.redo`."""
@@ -240,7 +241,7 @@ class Operations:
             await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
-        return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
+        return f"Done again: {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
 
     async def fork(
         self,
@@ -254,7 +255,8 @@ class Operations:
         prepared = await self._prepared(target, files, chosen)
         outcomes: tuple[FileOutcome, ...] = ()
         if files != "keep":
-            # Before the copy, which then knows of it: its undo brings them back as well as this session's.
+            # The files are restored before the copy, so that the copy knows of it: its undo restores them as well as this
+            # session's.
             outcomes = (await self._files_only(target, prepared)).files
         try:
             forked = await self.session.fork(None if point is None else point.id, target.world_line)
@@ -265,16 +267,16 @@ class Operations:
         return Forked(forked.id, prompt, outcomes, images)
 
     async def _prompt_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
-        """The message of the user that a checkpoint began with, and its images; empty where it began with none."""
+        """Return the message of the user with which a checkpoint began, and its images; empty if it began with none."""
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
         there = await asyncio.to_thread(segment_at, line, point)
         return rewind_prompt(there, target.said), rewind_images(there, target.said)
 
-    # -- below: how ------------------------------------------------------------------------------
+    # -- implementation --------------------------------------------------------------------------
 
     async def _line(self, target: Target) -> WorldLineContent:
-        """The world line of a target. The live one is at hand; the file of another one is read through."""
+        """Return the world line of a target. The live one is in memory; the file of another one is read completely."""
         if not target.world_line:
             return self.conversation.context.world_line
         return await asyncio.to_thread(self.session.world_lines.read, target.world_line)
@@ -287,7 +289,7 @@ class Operations:
         reverted: Reverted | None,
         also: Toll = (0, 0, (), ""),
     ) -> None:
-        """Publish that what the operation `left` left behind, a line with these checkpoints, is live again."""
+        """Publish that the line that the operation `left` left, with these checkpoints, is live again."""
         if reverted is None:
             self.conversation.publish_line_changed(op, 0, 0, left.uid)
             return
@@ -296,7 +298,7 @@ class Operations:
         self.conversation.publish_line_changed(op, reverted.world_line, left.n, uid, also)
 
     async def _stays(self, undone: JournalEntry, toll: RewindPreview) -> tuple[FileChange, ...]:
-        """What the steps that an undo takes along made of files, beside those that the operation had brought back."""
+        """Return the files created by the steps that an undo takes along, except those that the operation had restored."""
         if toll.target.is_end:
             return ()
         point = self.conversation.context.index.checkpoint(toll.target.id)
@@ -305,7 +307,7 @@ class Operations:
     async def _back(
         self, prepared: PreparedRestore | None, entry: JournalEntry
     ) -> tuple[FileOutcome, ...]:
-        """Reverse what an operation did to the files; what became of each."""
+        """Reverse an operation's changes of files; return the outcome of each."""
         if prepared is None:
             return await self.conversation.files.left_out(entry, "")
         return await self.conversation.files.carry_out(prepared, "")
@@ -318,7 +320,7 @@ class Operations:
         return await self.conversation.files.prepare(await self.plan(target), chosen)
 
     async def _files_only(self, target: Target, prepared: PreparedRestore | None) -> RewindOutcome:
-        """Bring the files back and leave the conversation alone."""
+        """Restore the files and keep the conversation."""
         conversation, point = self.conversation, await self._point(target)
         if prepared is not None:
             async with conversation.files.journaled(prepared, "files") as entry:
@@ -330,16 +332,16 @@ class Operations:
         return RewindOutcome(point.id, 0, used, used, "", outcomes)
 
     async def _point(self, target: Target) -> Checkpoint:
-        """The checkpoint that is meant; of the end of a line the newest one there."""
+        """Return the checkpoint of a target; for the end of a line the newest one there."""
         line = await self._line(target)
         if target.is_end and line.checkpoints:
             return line.checkpoints[-1]
         return line.index.checkpoint(target.id)
 
     async def _points_of(self, left: JournalEntry) -> Sequence[Checkpoint]:
-        """The checkpoints of the line that an operation left; none where it left none.
+        """Return the checkpoints of the line that an operation left; none if it left no line.
 
-        Asked before that line is live again: what cannot be read then stops all of it.
+        Call it before that line is live again, so that an unreadable line stops the whole operation.
         """
         if not left.changes_line:
             return ()
@@ -347,13 +349,13 @@ class Operations:
         return index.checkpoints
 
     async def _figure_at(self, target: Target) -> TokenFigure:
-        """The tokens of what precedes a checkpoint of another world line."""
+        """Return the tokens before a checkpoint of another world line."""
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
         return await asyncio.to_thread(self.conversation.figure_before, point, line)
 
     async def _refresh(self, reverted: Reverted, figure: TokenFigure | None = None) -> None:
-        """Compute anew what depends on the context; `figure` is of all that it holds now."""
+        """Recompute everything that depends on the context; `figure` is that of the whole context."""
         if reverted.entry.stored:
             self.session.world_lines.remember(reverted.entry.n, reverted.left)
         count = self.conversation.context.index.n_messages
@@ -381,11 +383,11 @@ class Operations:
 
 
 def _held(left: JournalEntry) -> TokenFigure | None:
-    """What the window held when an operation left the line; None where the journal does not say."""
+    """Return the tokens in the window when an operation left the line; None if the journal does not say."""
     return TokenFigure(left.tokens_before, measured=False) if left.tokens_before else None
 
 
-def _named(entry: JournalEntry) -> str:
+def _operation_name(entry: JournalEntry) -> str:
     name = _NAMES.get(entry.op, "the last change")
     if entry.op == "compaction" and entry.reason == EDITED:
         return "the change of the summary"
@@ -397,11 +399,10 @@ def _named(entry: JournalEntry) -> str:
 
 
 def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
-    """What became of the files, as a sentence that begins with a blank; empty where there were none."""
+    """Describe the outcome of the files in a sentence that begins with a blank; empty if there were none."""
     back = sum(1 for one in files if not one.reason)
     alone = [one.path for one in files if one.reason]
     said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
     if alone:
-        names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
-        said += f" Left alone: {names}."
+        said += f" Left alone: {some_of(alone, 3)}."
     return said

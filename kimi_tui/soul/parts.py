@@ -30,12 +30,16 @@ from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.wire.events import EventRecord
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import WorldLineMessage
-    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineReader
+    from kimi_tui.soul.world_line_reader import (
+        StoredSummary,
+        WorldLineComparison,
+        WorldLineInfo,
+        WorldLineReader,
+    )
 
 
 class Travel:
-    """Time travel: rewinds, jumps, undo and redo, clearing and forks. Each can be undone but a fork."""
+    """Time travel: rewinds, jumps, undo and redo, clearing and forks. All of these but a fork can be undone."""
 
     def __init__(self, operations: Operations, jobs: Jobs, alone: OneAtATime) -> None:
         self._operations = operations
@@ -43,7 +47,7 @@ class Travel:
         self._alone = alone
 
     async def preview(self, target: Target) -> RewindPreview:
-        """What a rewind there would do. At any time.
+        """Return what a rewind to before the target would do. May be called at any time.
 
         Raises:
             KeyError: no such checkpoint or world line; the text is for the user.
@@ -61,20 +65,20 @@ class Travel:
 
         Args:
             target: a checkpoint of the live world line, or of another one or its end, which becomes the live one.
-            files: what of it.
+            files: which of the files of that time to bring back.
             chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
 
         Raises:
             KeyError: no such checkpoint or world line.
             FilesUnknown: the files of that time cannot be brought back; nothing changed.
-            SessionError: it is the live world line already.
+            SessionError: the target is the live world line already.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
         return await self._alone.run(self._operations.rewind(target, files, chosen))
 
     async def clear(self) -> str:
-        """Begin anew with an empty context in the same session; returns a sentence for the user.
+        """Begin anew with an empty context in the same session; return a sentence for the user.
 
         Published as `ContextReverted` and `LineChanged` with the reason `clear`. What was there stays as a world line.
 
@@ -86,27 +90,27 @@ class Travel:
         return await self._alone.run(self._operations.clear())
 
     async def preview_undo(self) -> RewindPreview:
-        """The preview of an undo: what happened since the newest operation not undone, which is dropped with it.
+        """Return the preview of an undo: what happened since the newest operation not undone, and is dropped with that operation.
 
         Raises:
-            SessionError: there is none.
+            SessionError: there is nothing to undo.
         """
         return await self._operations.preview_undo()
 
     async def undo(self, line_name: str = "") -> str:
-        """Reverse the newest operation that is not undone; returns a sentence for the user.
+        """Reverse the newest operation that is not undone; return a sentence for the user.
 
         `line_name` is what the line will be called that it leaves: see `RewindPreview.left_from`.
 
         Raises:
-            SessionError: there is none.
+            SessionError: there is nothing to undo.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
         return await self._alone.run(self._operations.undo(line_name))
 
     async def redo(self) -> str:
-        """Do again what was undone last; returns a sentence for the user. Raises what `undo` raises."""
+        """Do again the operation that was undone last; return a sentence for the user. Raises what `undo` raises."""
         return await self._alone.run(self._operations.redo())
 
     async def fork(
@@ -155,13 +159,13 @@ class Lines:
 
     @cached_property
     def _reader(self) -> WorldLineReader:
-        """Imported when one is looked at."""
+        """Return the reader of world lines, imported when a line is looked at first."""
         from kimi_tui.soul.world_line_reader import WorldLineReader
 
         return WorldLineReader(self._session, self._conversation.files, self._conversation.figures)
 
     async def all(self) -> Sequence[WorldLineInfo]:
-        """The world lines that were left, in order of number. At any time."""
+        """Return the world lines that were left, in order of number. May be called at any time."""
         return await self._reader.world_lines()
 
     async def read(self, world_line: int) -> list[EventRecord]:
@@ -178,14 +182,13 @@ class Lines:
         end = records[-1] if records else EventRecord(0, 0.0, self._marks.all)
         return [*records, end._replace(seq=end.seq + 1, event=self._marks.all)]
 
-    async def messages(self, world_line: int = 0) -> Sequence[WorldLineMessage]:
-        """All messages of a world line, checkpoint markers left out (0: the live one).
+    async def summaries(self) -> Sequence[StoredSummary]:
+        """The summaries on the live line, oldest first.
 
         Raises:
-            KeyError: no such world line.
             SoulBusy: something runs.
         """
-        return await self._alone.run(self._reader.messages(world_line, self._marks.pins))
+        return await self._alone.run(self._reader.summaries())
 
     async def compare(self, world_line: int) -> WorldLineComparison:
         """Compare another world line with the live one, from the fork on.
@@ -195,10 +198,10 @@ class Lines:
             SoulBusy: something runs.
         """
         await self._flush()
-        return await self._alone.run(self._reader.compare(world_line, self._marks.pins))
+        return await self._alone.run(self._reader.compare(world_line))
 
     async def markdown(self, target: Target) -> str:
-        """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.
+        """Return the conversation up to before the target as Markdown, with its tool calls; as stored, so clean it before it is shown.
 
         Raises:
             KeyError: no such checkpoint or world line.
@@ -215,13 +218,13 @@ class DMails:
 
     @property
     def enabled(self) -> bool:
-        """Whether D-Mails can be sent in this session; the configuration says so."""
+        """Return whether the configuration lets D-Mails be sent in this session."""
         return self._user.conversation.limits.dmail.enabled
 
     async def preview(
         self, checkpoint_id: int, text: str, author: Author = "agent"
     ) -> RewindPreview:
-        """What a D-Mail to a checkpoint of the live world line would take; what the user said and pinned since stays.
+        """Return what a D-Mail to a checkpoint of the live world line would drop; the user's messages and pins since then stay.
 
         Raises:
             KeyError: no such checkpoint.
@@ -276,7 +279,7 @@ class DMails:
         Args:
             world_line: where the message is.
             uid: its checkpoint.
-            number: its place behind that, as `WorldLineMessage.number`.
+            number: its place behind that, markers not counted, as of a pin.
             note: words of the user that stand before it.
 
         Raises:
@@ -295,14 +298,14 @@ class Tasks:
 
     @property
     def all(self) -> tuple[Job, ...]:
-        """The commands in the background: those that run, and the newest of those that have ended."""
+        """Return the commands in the background: the running ones, and the newest of those that have ended."""
         return self._jobs.all
 
     async def stop(self, job_id: int) -> None:
         """Stop a background command; the model learns of it with the next message.
 
         Raises:
-            KeyError: there is none of that number.
+            KeyError: there is no command of that number.
         """
         job = self._jobs.get(job_id)
         if job is None:
@@ -310,5 +313,5 @@ class Tasks:
         await self._jobs.stop(job)
 
     def move_to_background(self) -> bool:
-        """Move the command that the agent waits for to the background, so that the turn goes on; False where there is none."""
+        """Move the command that the agent waits for to the background, so that the turn goes on; return False if there is none."""
         return self._jobs.move_to_background()

@@ -1,9 +1,9 @@
-"""The notes for agents (`AGENTS.md`) that a project and a user keep: finding, reading and quoting them.
+"""The notes for agents (`AGENTS.md`) of a project and a user: finds, reads and quotes them.
 
-Those on the way from the root of the repository to the work folder, and the user's own, stand in the system prompt of a
-session, as they were when it began. Those of a folder further down come as a reminder, once a world line, when the agent
-first reads or writes a file there. What a repository calls so may be anything: it is read without following links, and
-only so much of it.
+The notes in the folders from the root of the repository down to the work folder, and the user's own, are part of the system
+prompt of a session, as they were when it began. Notes of a folder further down come as a reminder, once per world line, when
+the agent first reads or writes a file there. A repository's files with these names may be anything: they are read without
+following links, and only up to a limit.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kimi_tui.text_encoding import as_shown
 from kimi_tui.tools.credentials import LEFT_OUT, find_keys, redact_keys
 
 NAMES = ("AGENTS.md", "agents.md", "CLAUDE.md")
-"""The first that says anything is the one of its folder."""
+"""Names of files with notes; the first one with text is the one of its folder."""
 MAX_BYTES = 32 * 1024
-"""Of one file."""
+"""The largest size of one file, in bytes."""
 MAX_CHARS = 96 * 1024
-"""Of all that are quoted at once."""
+"""The largest number of characters of all notes that are quoted at once."""
 _OWN = "AGENTS.md"
 _CUT = "\n\n[cut here: there is more; read the rest when you need it]"
-# What others wrote, and nobody took for a part of the project.
+# Folders with these names hold files of other projects.
 _FOREIGN = frozenset({"node_modules", "site-packages", "vendor"})
 _OLD = re.compile(r"\n# Project notes\n\nThe project keeps notes for agents in `([^`\n]{1,40})`\.")
 _FILE = re.compile(r"\n## `([^`\n]+)`, (\d{1,6}) characters\n\n")
@@ -42,19 +42,19 @@ _FILE = re.compile(r"\n## `([^`\n]+)`, (\d{1,6}) characters\n\n")
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The notes of one folder. `path` is how they are named, `text` what they say; empty where they are not quoted."""
+    """The notes of one folder. `path` is their displayed path, `text` their content; it is empty if they are not quoted."""
 
     path: str
     text: str
 
 
 def notes_for(work_dir: Path, environ: Mapping[str, str], *, no_keys: bool = False) -> list[Notes]:
-    """The notes for a session in this folder: the project's, the outermost first, then the user's own. Reads files.
+    """Return the notes for a session in this folder: the project's, the outermost first, then the user's own. It reads files.
 
     Args:
         work_dir: the session's folder.
-        environ: for the user's own.
-        no_keys: what looks like a key stays out of them.
+        environ: the environment variables, for finding the user's own notes.
+        no_keys: whether to remove texts that look like keys.
     """
     root = repository_root(work_dir)
     above = work_dir.parents[: len(work_dir.relative_to(root).parts)] if root is not None else ()
@@ -66,10 +66,10 @@ def notes_for(work_dir: Path, environ: Mapping[str, str], *, no_keys: bool = Fal
     own = [
         Notes(short(file), text)
         for file in (config_dir(environ) / _OWN, kimi_cli_share_dir(environ) / _OWN)
-        # Users link their own files as they like.
-        if (text := _text_of(file, links=True))
+        # The user's own notes may be links.
+        if (text := _notes_text(file, links=True))
     ]
-    # The nearest are the last to be left out.
+    # The nearest notes are the last to be left out.
     kept = _bounded([*project, *own], no_keys=no_keys)
     return [*reversed(kept[: len(project)]), *kept[len(project) :]]
 
@@ -77,15 +77,15 @@ def notes_for(work_dir: Path, environ: Mapping[str, str], *, no_keys: bool = Fal
 def notes_below(
     work_dir: Path, files: Collection[str], known: Set[str], *, no_keys: bool = False
 ) -> list[Notes]:
-    """The notes of the folders below the work folder in which these files are, the outermost first. Reads files.
+    """Return the notes of the folders below the work folder that contain these files, the outermost first. It reads files.
 
     Args:
         work_dir: the session's folder.
-        files: absolute paths that the agent has read or written.
-        known: the paths of the notes that it has.
-        no_keys: what looks like a key stays out of them.
+        files: the absolute paths of files that the agent has read or written.
+        known: the paths of the notes that it has already.
+        no_keys: whether to remove texts that look like keys.
     """
-    # What was read and written is named by its real path.
+    # Files that were read and written are named by their real paths.
     root = work_dir.resolve()
     inside = [path.relative_to(root) for path in map(Path, files) if path.is_relative_to(root)]
     folders = dict.fromkeys(
@@ -94,7 +94,7 @@ def notes_below(
         if not _FOREIGN.intersection(file.parts[:-1])
         for depth in range(1, len(file.parts))
     )
-    # Who reads the notes themselves has them.
+    # An agent that reads the notes file itself needs no reminder of it.
     known = {*known, *(one_line(str(file)) for file in inside)}
     found = [
         one
@@ -107,7 +107,7 @@ def notes_below(
 
 
 def left_out_words(notes: Collection[Notes]) -> str:
-    """The notice for the user about keys that were left out of these notes; empty where there were none."""
+    """Return the notice for the user about keys that were removed from these notes; empty if there were none."""
     named = [one for one in notes if LEFT_OUT in one.text]
     if not named:
         return ""
@@ -117,7 +117,7 @@ def left_out_words(notes: Collection[Notes]) -> str:
 
 
 def unreadable_words(notes: Collection[Notes]) -> str:
-    """The notice for the user about notes in an encoding that was not recognised; empty where there are none."""
+    """Return the notice for the user about notes in an unknown encoding; empty if there are none."""
     named = [one.path for one in notes if "\ufffd" in one.text]
     if not named:
         return ""
@@ -129,7 +129,7 @@ def unreadable_words(notes: Collection[Notes]) -> str:
 
 
 def quoted(notes: Collection[Notes]) -> str:
-    """The part of the system prompt that holds them; empty where there are none."""
+    """Return the part of the system prompt with these notes; empty if there are none."""
     if not notes:
         return ""
     parts = [
@@ -142,14 +142,14 @@ def quoted(notes: Collection[Notes]) -> str:
 
 
 def notes_in(system_prompt: str) -> list[Notes]:
-    """The notes that stand in a system prompt; of what older versions wrote, all behind the name of the file."""
+    """Return the notes in a system prompt; for one of an older version, everything after the name of the file."""
     _, start, rest = system_prompt.partition(f"\n{prompt('agents_md')}\n")
     if not start:
         old = _OLD.search(system_prompt)
         return [Notes(old[1], system_prompt[old.end() :])] if old else []
     found: list[Notes] = []
     place = 0
-    # By its length: what a file says may look like the next one.
+    # The length is used, because the content of a file may look like the heading of the next one.
     while file := _FILE.search(rest, place):
         place = file.end() + int(file[2])
         found.append(Notes(file[1], rest[file.end() : place]))
@@ -157,8 +157,9 @@ def notes_in(system_prompt: str) -> list[Notes]:
 
 
 def reminder(notes: Notes, most_chars: int | None = None) -> Message:
-    """The message that brings the notes of a folder, or names them where they have more characters than that; it says for
-    later which ones these are."""
+    """Return the message with the notes of a folder, or with only their path if they have more than `most_chars` characters;
+    the path identifies the notes later.
+    """
     path = in_reminder(notes.path)
     if most_chars is not None and len(notes.text) > most_chars:
         text = prompt("lean/notes_below", PATH=path, CHARACTERS=f"{len(notes.text):,}")
@@ -168,19 +169,19 @@ def reminder(notes: Notes, most_chars: int | None = None) -> Message:
 
 
 def brought_by(message: Message) -> str:
-    """The path of the notes that a message brought; empty where it brought none."""
+    """Return the path of the notes in a message; empty if it has none."""
     path = (message.model_extra or {}).get("notes")
     return lenient_json.text(path)
 
 
 def repository_root(folder: Path) -> Path | None:
-    """The root of the repository that a folder is in; None where it is in none of this user's own."""
+    """Return the root of the repository around a folder; None if there is none that belongs to this user."""
     for place in (folder, *folder.parents):
         try:
             owner = os.lstat(place / ".git").st_uid
         except OSError:
             continue
-        # What somebody else put into a folder that all may write to is none of ours.
+        # A repository that somebody else made in a folder that all users can write to does not count.
         return place if owner == os.geteuid() else None
     return None
 
@@ -190,7 +191,7 @@ def _paths(place: str) -> set[str]:
 
 
 def _of_folder(root: Path, parts: tuple[str, ...], place: str) -> Notes | None:
-    """The notes of a folder, called `place`: the first file that says anything; else one that is not quoted."""
+    """Return the notes of a folder, displayed as `place`: the first file with text; else one that is not quoted."""
     prefix = "" if place == "." else f"{place}/"
     try:
         folder = open_folder(root, parts)
@@ -199,7 +200,7 @@ def _of_folder(root: Path, parts: tuple[str, ...], place: str) -> Notes | None:
     elsewhere: Notes | None = None
     try:
         for name in NAMES:
-            text = _text_of(Path(name), folder)
+            text = _notes_text(Path(name), folder)
             if text:
                 return Notes(prefix + name, text)
             if text is None:
@@ -209,11 +210,11 @@ def _of_folder(root: Path, parts: tuple[str, ...], place: str) -> Notes | None:
     return elsewhere
 
 
-def _text_of(file: Path, folder: int | None = None, *, links: bool = False) -> str | None:
-    """What a file says, cut; empty where there is nothing to read, None where it has another name elsewhere."""
+def _notes_text(file: Path, folder: int | None = None, *, links: bool = False) -> str | None:
+    """Return the text of a file, shortened; empty if there is nothing to read, None if the file has another name elsewhere."""
     try:
         with open(open_regular(file, links=links, dir_fd=folder), "rb", buffering=0) as opened:
-            # Another name of it may be outside of the folder, as what a link leads to may.
+            # The file's other name may be outside the folder, like the target of a link.
             if os.fstat(opened.fileno()).st_nlink > 1 and not links:
                 return None
             data = opened.read(MAX_BYTES + 1)
@@ -224,7 +225,9 @@ def _text_of(file: Path, folder: int | None = None, *, links: bool = False) -> s
 
 
 def _bounded(notes: list[Notes], *, no_keys: bool) -> list[Notes]:
-    """Notes within `MAX_CHARS` characters in all; those beyond have no text and are only named. With `no_keys` without keys."""
+    """Return the notes within `MAX_CHARS` characters in total; further ones have no text and are only named. With `no_keys`
+    keys are removed.
+    """
     if no_keys:
         notes = [Notes(one.path, redact_keys(one.text, find_keys(one.text))) for one in notes]
     sizes = accumulate(len(one.text) for one in notes)

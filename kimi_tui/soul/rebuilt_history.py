@@ -72,7 +72,7 @@ _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", 
 def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[EventRecord]:
     """Rebuild the history of a session: each world line that was left, how it was left, and the live one last."""
     context = session.context
-    # One for all, since it remembers what it read.
+    # One reader serves all lines, since it remembers what it read.
     world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
     builder = _HistoryBuilder(session, records)
     shown = EMPTY_WORLD_LINE
@@ -84,7 +84,8 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
         builder.begin_world_line(line)
         made = cuts.get(0 if world_line is None else world_line.n)
         if made and shown_as and (was := {**left, shown_as.n: shown_as}.get(made.n)):
-            # What was cut then need not be what is shown now: somebody had gone back to it, or to its beginning.
+            # The line that was cut then need not be the one shown now: the user may have gone back to another line, or to the
+            # beginning of this one.
             there = world_lines.read(was.n)
             n_there = sum(point.offset < made.size for point in there.checkpoints)
             if was is not shown_as:
@@ -115,7 +116,7 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
 
 
 def _first_of(line: WorldLineContent, n_checkpoints: int) -> WorldLineContent:
-    """What precedes a checkpoint of a line, by its place; all of it where it has no more."""
+    """Return the checkpoints and messages that precede a checkpoint of a line, by its place; the whole line if it has no more."""
     following = line.checkpoints[n_checkpoints:]
     if not following:
         return line
@@ -124,7 +125,7 @@ def _first_of(line: WorldLineContent, n_checkpoints: int) -> WorldLineContent:
 
 
 def _cuts(entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
-    """The operations that cut a line and so began another one, by the number that this has now (0: the live one)."""
+    """Return the operations that cut a line and so began another one, by that one's present number (0: the live one)."""
     found: dict[int, JournalEntry] = {}
     last: JournalEntry | None = None
     for entry in (one for one in entries if one.changes_line):
@@ -142,14 +143,14 @@ def _parted_later(
     line: WorldLineContent,
     shared: int,
 ) -> tuple[WorldLine | None, int]:
-    """Of the world lines that were left, the one with the most of `line`, more than `shared` checkpoints.
+    """Return the line that was left and shares most checkpoints with `line`, more than `shared`, and how many they share.
 
-    Somebody went back to it then: by a jump, an undo or a redo. With it comes how many checkpoints both have.
+    The user went back to that line by a jump, an undo or a redo.
     """
     points = line.checkpoints
     found: WorldLine | None = None
     for one in left.values():
-        # Names do not come twice, so a look at one place is nearly always enough.
+        # A uid comes only once, so a look at one place is nearly always enough.
         if shared < min(len(points), len(one.checkpoints)) and (
             one.checkpoints[shared].uid == points[shared].uid
         ):
@@ -160,9 +161,20 @@ def _parted_later(
 
 
 def rebuild_world_line(
-    session: Session, records: Sequence[EventRecord], n: int
+    session: Session,
+    records: Sequence[EventRecord],
+    n: int,
+    dmails: Mapping[str, ev.ContextReverted] | None = None,
+    first: int = 0,
 ) -> list[EventRecord]:
-    """Rebuild the events of one world line (0: the live one) from its first checkpoint on, as it was when it was left.
+    """Rebuild the events of one world line, as it was when it was left.
+
+    Args:
+        session: open.
+        records: the record, as far as it can be read.
+        n: the number of the line; 0 for the live one.
+        dmails: how D-Mails were delivered, as far as that is known, by the uids of their checkpoints.
+        first: the place of the checkpoint to begin at.
 
     Raises:
         KeyError: there is no such world line.
@@ -170,11 +182,11 @@ def rebuild_world_line(
     context = session.context
     world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
     line = world_lines.read(n) if n else context.world_line
-    builder = _HistoryBuilder(session, records)
+    builder = _HistoryBuilder(session, records, dmails)
     builder.begin_world_line(line)
-    for segment in segments(line):
+    for segment in segments(line, first):
         builder.add_segment(segment)
-    # Where the agent left it by a D-Mail, the step that sent that ended there.
+    # If the agent left the line by a D-Mail, the step that sent it ended there.
     is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
     return builder.finish(is_open=is_open)
 
@@ -185,9 +197,16 @@ class _HistoryBuilder:
     Args:
         session: open.
         records: the record, as far as it can be read.
+        dmails: how D-Mails were delivered whose line is not among those that are added, by the uids of their checkpoints.
     """
 
-    def __init__(self, session: Session, records: Sequence[EventRecord]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        records: Sequence[EventRecord],
+        dmails: Mapping[str, ev.ContextReverted] | None = None,
+    ) -> None:
+        self._dmails = dmails or {}
         self._recorded = records_by_checkpoint(records)
         self._restored = [one for one in records if isinstance(one.event, ev.FilesRestored)]
         self._kimi_cli = KimiCliRecord(records)
@@ -216,25 +235,25 @@ class _HistoryBuilder:
         """Add that the live world line was cut back to its first `shared` checkpoints.
 
         Args:
-            world_line: what it was until then.
-            was_shown: that, as it is read.
+            world_line: the line that was live until then.
+            was_shown: the content of that line.
             shared: how many of the checkpoints stay.
-            parts: the segments that follow there.
+            parts: the segments that follow after the cut.
         """
         shown, left_by, was = was_shown.checkpoints, world_line.left_by, world_line.reason
         is_compacted = bool(parts) and parts[0].kind in SUMMARIES
         if world_line.left_before and is_compacted != (was == "compaction"):
-            # It was live again later; this is about the time before.
+            # The line was live again later; this call is about the time before.
             left_by = world_line.left_before[-1]
             was = left_by.op
         at = self._left_at(left_by)
         dmail = _dmail_of(parts[0]) if parts and was == "dmail" else None
         fits = {"compaction": is_compacted, "clear": shared == 0, "dmail": dmail is not None}
         if not fits.get(was, was in _REASONS):
-            # What was done to it is not how the next one came to be.
+            # The operation does not fit what follows, so the next line did not come from it.
             was = "rewind"
         if was == "compaction":
-            # Added when the summary's checkpoint is there.
+            # This event is added when the summary's checkpoint is there.
             self._compaction = ev.CompactionEnd(
                 left_by.tokens_before,
                 left_by.tokens_after,
@@ -242,7 +261,7 @@ class _HistoryBuilder:
                 world_line.n,
             )
             if shared == 0:
-                # Ends the text that stands before it. Who asked for it is not stored anywhere.
+                # This event ends the text before it. The files do not tell who asked for the compaction.
                 self._add(ev.CompactionBegin(left_by.tokens_before, automatic=False), at)
                 return
         cut = shown[shared]
@@ -271,9 +290,9 @@ class _HistoryBuilder:
             self._add_files(left_by, cut.uid, at)
 
     def _left_at(self, left_by: JournalEntry) -> float:
-        """When a line was left, in seconds since 1970.
+        """Return when a line was left, in seconds since 1970.
 
-        Of kimi-cli's, that is the time of a file, which a copy may have made younger than what happened afterwards.
+        For kimi-cli's lines this is the time of a file, which a copy may have made later than the next events.
         """
         return min(ev.iso_seconds(left_by.at), self._kimi_cli.next_at)
 
@@ -313,7 +332,7 @@ class _HistoryBuilder:
 
         Args:
             parts: the segments that follow; those whose checkpoints were renumbered move behind the summary.
-            shown: those until then.
+            shown: the segments that were shown until then.
 
         Returns:
             The segments that have not been added yet.
@@ -325,7 +344,7 @@ class _HistoryBuilder:
         times = {one.point.at: one for one in shown}
         n_moved = 0
         for segment in parts:
-            # Where not all of it was kept it has no earlier name, but its time is that of what it was.
+            # If not all of the checkpoint was kept it has no earlier name, but it has the earlier one's time.
             point = segment.point
             old = names.get(point.was) if point.was else times.get(point.at)
             kept = _kept_of(old, segment) if old is not None else None
@@ -353,13 +372,23 @@ class _HistoryBuilder:
                 self._tokens.before(segment.point.offset).tokens,
                 _carried_with(dmail, segment),
             )
-            self._add(_dmail_event(dmail, segment.point, tokens, carried), at)
+            event = _dmail_event(dmail, segment.point, tokens, carried)
+            sent = self._dmails.get(segment.point.uid)
+            if sent is not None and sent.checkpoint_id == event.checkpoint_id:
+                event = replace(
+                    event,
+                    from_checkpoint=sent.from_checkpoint,
+                    tool_calls_dropped=sent.tool_calls_dropped,
+                    tokens_before=sent.tokens_before,
+                    tokens_after=sent.tokens_after,
+                )
+            self._add(event, at)
         texts = () if dmail is not None else map(summary_text, segment.messages)
         summary = next(filter(None, texts), "")
         if summary and self._compaction is None:
             self._add_summary(segment, summary)
             return
-        # What a compaction kept beside its summary used not to be recorded.
+        # Old records lack what a compaction kept beside its summary.
         self._add_events(segment, None if summary else recorded)
 
     def _add_dmail(
@@ -436,15 +465,15 @@ class _HistoryBuilder:
         return self._kimi_cli.step([call.function.name for call in calls])
 
     def finish(self, *, is_open: bool = False) -> list[EventRecord]:
-        """The records. `is_open`: the conversation ends in the middle of something."""
-        # What ended in the middle of something without a word had its program killed: nobody heard the turn end.
+        """Return the records. `is_open`: the conversation ends within a turn."""
+        # A turn without an end had its program killed: no listener heard the turn end.
         if self._in_turn and (self._stopped or not is_open):
             self._add(ev.TurnEnd("interrupted" if self._stopped else "done"), self._at)
         return self._records
 
     def _add(self, event: Event, at: float) -> None:
         if isinstance(event, ev.TurnBegin) and self._in_turn:
-            # The time in which nothing happened belongs to the user.
+            # The time without events belongs to the user.
             self._records.append(
                 self._record(ev.TurnEnd("interrupted" if self._stopped else "done"))
             )
@@ -458,7 +487,7 @@ class _HistoryBuilder:
                 self._in_turn = False
             case ev.StepBegin(n):
                 if not self._in_turn:
-                    # A D-Mail's checkpoint begins no turn, and what failed behind it ends all the same.
+                    # A D-Mail's checkpoint begins no turn, but an error in its steps ends one all the same.
                     self._records.append(self._record(ev.TurnBegin("", resumed=True)))
                     self._in_turn = True
                 self._n = n
@@ -466,7 +495,7 @@ class _HistoryBuilder:
             case ev.StepInterrupted(failed=failed):
                 self._stopped = not failed
             case ev.ContextReverted():
-                # What had been stopped went with what was cut off.
+                # The stopped step was dropped with the messages after the cut.
                 self._stopped = False
             case _:
                 pass
@@ -508,9 +537,9 @@ class _HistoryBuilder:
 
 
 def _kept_of(old: Segment, kept: Segment) -> tuple[int, ...] | None:
-    """The numbers in `old` of the messages that a compaction kept; None where they are no part of it."""
+    """Return the numbers in `old` of the messages that a compaction kept; None if they are no part of it."""
     if kept.point.was:
-        # Also a step behind which nothing stands.
+        # This holds for a step without messages, too.
         return tuple(range(len(kept.messages)))
     before, found = list(map(answered_words, old.messages)), list[int]()
     for message in map(answered_words, kept.messages):
@@ -522,25 +551,25 @@ def _kept_of(old: Segment, kept: Segment) -> tuple[int, ...] | None:
 
 
 def _dmail_of(segment: Segment) -> Message | None:
-    """The D-Mail that a segment brought, if it did."""
+    """Return the D-Mail that a segment brought; None if it brought none."""
     if segment.kind != "dmail":
         return None
-    # One that is pinned may stand before it.
+    # A pinned D-Mail may stand before the one that arrived.
     return next((m for m in reversed(segment.messages) if dmail_text(m) is not None), None)
 
 
 def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:
-    """The user's words that stand before a D-Mail. kimi-cli carried nothing over: there the D-Mail is the first."""
+    """Return the user's words that stand before a D-Mail. kimi-cli carried none over: its D-Mail is the first."""
     return tuple(map(words_with_images, filter(is_user_words, _before(dmail, segment))))
 
 
 def _before(dmail: Message, segment: Segment) -> Sequence[Message]:
-    # A pinned one may say the same.
+    # The D-Mail is compared by identity, since a pinned one may have the same text.
     return segment.messages[: next(n for n, m in enumerate(segment.messages) if m is dmail)]
 
 
 def _names(carried: Sequence[Message], gone: Sequence[Segment]) -> tuple[str, ...]:
-    """Where messages that were carried over stood in what was cut off, as `ContextReverted` names them."""
+    """Return the former places of messages that were carried over, as `ContextReverted` names them."""
     dropped = [(f"{part.point.uid}:{n}", m) for part in gone for n, m in enumerate(part.messages)]
     found: list[str] = []
     first = 0
@@ -555,9 +584,9 @@ def _names(carried: Sequence[Message], gone: Sequence[Segment]) -> tuple[str, ..
 def _dmail_event(
     dmail: Message, point: Checkpoint, tokens: int, carried: tuple[str, ...] = (), uid: str = ""
 ) -> ev.ContextReverted:
-    """A D-Mail of which it is not known, or does not matter here, what it undid.
+    """Return the event of a D-Mail of which it is not known, or does not matter here, what it undid.
 
-    With a `uid` it stands behind that checkpoint, with what else is there; else it begins the next one.
+    With a `uid` the D-Mail belongs to that checkpoint, with other messages; without one it begins the next checkpoint.
     """
     return ev.ContextReverted(
         reason="dmail",
@@ -578,16 +607,16 @@ def _dmail_event(
 def events_from_messages(
     messages: Sequence[Message], uid: str, first: int = 0, said: str = ""
 ) -> Iterator[Event]:
-    """The answers, calls, results and steers among some messages.
+    """Yield the answers, calls, results and steers among some messages.
 
     Args:
-        messages: those.
-        uid: of their checkpoint.
+        messages: the messages of one checkpoint.
+        uid: the uid of their checkpoint.
         first: the number of the first of them behind it.
         said: the words of the user before them.
     """
     open_calls: deque[tuple[str, str]] = deque()
-    # Each has a message of its own before it, so that its key is that of no other one behind the checkpoint.
+    # Each call follows a message of its own, so that its key is that of no other call of the checkpoint.
     n_calls = first
     for number, message in enumerate(messages, first):
         if message.role == "assistant":
@@ -626,7 +655,7 @@ def events_from_messages(
 
 
 def _own_command(command: str, facts: str, output: str, key: str) -> Iterator[Event]:
-    """A command that the user ran, and how it ended."""
+    """Yield the events of a command that the user ran."""
     yield ev.ToolStarted(key, OWN_COMMAND, json.dumps({"command": command}))
     yield ev.ToolResult(
         key, not facts.startswith("Exit code 0 "), output, facts, interrupted=facts == INTERRUPTED
@@ -634,7 +663,7 @@ def _own_command(command: str, facts: str, output: str, key: str) -> Iterator[Ev
 
 
 def _answer(message: Message, uid: str, n_calls: int) -> Iterator[Event]:
-    """What an answer said and called; `n_calls` have been made behind the same checkpoint before."""
+    """Yield the events of an answer; `n_calls` calls have been made at the same checkpoint before."""
     for part in message.parts:
         if isinstance(part, ThinkPart) and part.think:
             yield ev.ThinkPart(part.think)
@@ -648,9 +677,9 @@ def _answer(message: Message, uid: str, n_calls: int) -> Iterator[Event]:
 
 
 def end_of_context(session: Session) -> list[EventRecord]:
-    """The last turns of the live file, without times and diffs, the first of them perhaps without its beginning.
+    """Return the last turns of the live file, without times and diffs, the first of them perhaps without its beginning.
 
-    For a session that has no record, to be shown until all of it is read. It need not be open.
+    Sessions without a record show this until all of their history is read. The session need not be open.
     """
     events: list[Event] = []
     for size_bytes in (END_BYTES, LARGE_END_BYTES):
@@ -659,7 +688,7 @@ def end_of_context(session: Session) -> list[EventRecord]:
 
 
 def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
-    """What the last records of a context tell."""
+    """Return the events of the last records of a context."""
     events: list[Event] = []
     messages: list[Message] = []
     kept: list[Message] = []
@@ -705,14 +734,14 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
                 events.append(CheckpointCreated(point, uid, kind, label))
                 point = -1
     add_kept()
-    # A D-Mail at the very end was sent, and taken back: nobody heard that turn end.
+    # If a D-Mail at the very end was sent and taken back, no listener heard that turn end.
     if events and not ends_open(messages):
         events.append(TurnEnd("done"))
     return events
 
 
 def _tail(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
-    """The last records of a file, from the first whole line of its last bytes on."""
+    """Yield the last records of a file, from the first whole line of its last `size_bytes` bytes on."""
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - size_bytes))

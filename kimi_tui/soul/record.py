@@ -70,7 +70,7 @@ PART_CHARS = 4096
 END_BYTES = 1 << 18
 """Bytes of the end of a file that are read first, to be shown until all of it is read."""
 LARGE_END_BYTES = 1 << 22
-"""The same where those hold no step."""
+"""The number of bytes read instead if `END_BYTES` hold no step."""
 
 
 class Recorder:
@@ -93,7 +93,7 @@ class Recorder:
         self._opened_at = 0.0
         self._drained: deque[EventRecord] = deque()
         self._lines: list[Json | EventRecord] = []
-        """What is written next. Of an event it is made in the thread: a diff may have a hundred thousand lines."""
+        """The lines and events to be written next. Events become lines in the thread: a diff may have a hundred thousand lines."""
         self._arguments: dict[str, str] = {}
         self._end = 0
         """The number of the newest event at the newest flush."""
@@ -108,7 +108,7 @@ class Recorder:
         await run_to_completion(self._write_out())
 
     async def aclose(self) -> None:
-        """Write what is left and listen no more."""
+        """Write the remaining events and unsubscribe."""
         self._closing.set()
         self._woken.set()
         await asyncio.gather(self._task, return_exceptions=True)
@@ -116,30 +116,30 @@ class Recorder:
         self._wire.unsubscribe(self._subscription)
 
     async def _run(self) -> None:
-        # Never cancelled: a write that waits for its thread would be lost.
+        # This task is never cancelled: a write that waits for its thread would be lost.
         while not self._closing.is_set():
-            # A text that stands still is written too.
+            # A text that has stopped growing is written too.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if self._open is None else PART_S):
                     await self._woken.wait()
             self._woken.clear()
-            # Not once for each token: what comes in this time is merged by the queue and written together.
+            # The record is not written once for each token: the queue merges the deltas of this time, which are written together.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GATHERED_S):
                     await self._closing.wait()
             await self._take_all()
             if self._open is not None and self._is_part():
                 self._close()
-            # A token of a text that goes on costs no thread.
+            # A token of a text that goes on needs no thread.
             if self._lines:
                 await self._write_out()
 
     def _is_part(self) -> bool:
-        """Whether what is open is long or old enough to be written, though it goes on."""
+        """Return whether the open text is long or old enough to be written, though it goes on."""
         return self._n_chars >= PART_CHARS or time.monotonic() - self._opened_at >= PART_S
 
     async def _take_all(self) -> None:
-        # Whoever else does this meanwhile takes from the same end.
+        # Another caller that drains during the slices below takes from the same end.
         self._drained += self._subscription.drain()
         slices = TimeSlices()
         while self._drained:
@@ -160,12 +160,12 @@ class Recorder:
         event = record.event
         match event:
             case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress():
-                # These events say something of this run alone.
+                # These events tell of this run of the program alone.
                 return
             case ToolsChanged(added=(), removed=()):
                 return
             case ToolsChanged():
-                # Versions that know no other form pass over an empty one.
+                # Older versions, which know no other form, ignore an empty one.
                 event = replace(event, form="", names=())
                 record = record._replace(event=event)
             case _:
@@ -232,18 +232,18 @@ def _is_more_of(first: EventRecord, record: EventRecord) -> bool:
 
 
 def _whole(record: EventRecord, pieces: Sequence[str]) -> EventRecord:
-    """The record of a run of text with all its pieces; as it is where there are none beside its own."""
+    """Return the record of a run of text with all its pieces; the same record if it has no further pieces."""
     return record._replace(event=with_text(record.event, "".join(pieces))) if pieces else record
 
 
 class StoredRecords(NamedTuple):
-    """What reading a record gives.
+    """The result of reading a record.
 
     Attributes:
-        records: what can be read of the session's agent, numbered upwards.
-        n_skipped: how many of the records that we wrote cannot be read.
-        ended_at: when the last of them was written, which of a text is later than its first word.
-        beside: what can be read of agents beside it, likewise.
+        records: the readable records of the session's agent, numbered upwards.
+        n_skipped: the number of unreadable records that we wrote.
+        ended_at: when the last record was written, which is later than the first word of its text.
+        beside: the readable records of agents beside it, numbered likewise.
     """
 
     records: list[EventRecord]
@@ -253,7 +253,7 @@ class StoredRecords(NamedTuple):
 
 
 def read_records(session: Session) -> list[EventRecord]:
-    """Everything in the record that can be read, numbered upwards."""
+    """Return every readable event of the record, numbered upwards."""
     return read_stored(session).records
 
 
@@ -270,14 +270,14 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
             log.exception("a record cannot be read")
             record = None
             n_skipped += 1
-        # What stands there twice (a write that was repeated) bears a number that has been.
+        # A record that stands there twice (a repeated write) has a number that came before.
         if record is None or 0 < record.seq <= newest or record.seq > newest_read:
             continue
         newest = max(newest, record.seq)
         if record.source:
             beside.append(record)
             continue
-        # Records of another program bear none, and must not use up those of ours.
+        # Records of another program have no numbers, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
         records.append(record if record.seq >= following else record._replace(seq=following))
     ended_at = records[-1].at if records else 0.0
@@ -285,7 +285,7 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
 
 
 def _lines(read: Iterable[StoredLine]) -> Iterable[StoredLine]:
-    """What can be read, up to where reading itself fails."""
+    """Return the readable lines, up to an error of reading itself."""
     try:
         yield from read
     except Exception:
@@ -293,7 +293,7 @@ def _lines(read: Iterable[StoredLine]) -> Iterable[StoredLine]:
 
 
 def end_of_record(session: Session) -> list[EventRecord]:
-    """The last turns of the record, to be shown until all of it is read.
+    """Return the last turns of the record, to be shown until all of it is read.
 
     Only whole turns, or the last steps where one turn is longer than what is read; and only what does not depend on
     anything further up. Nothing where the record ends elsewhere than the context does (a program was killed within an
@@ -319,7 +319,7 @@ def end_of_record(session: Session) -> list[EventRecord]:
 
 
 def _newest_checkpoint(session: Session) -> str:
-    """The uid of the last checkpoint in the end of the context; empty where there is none that has one."""
+    """Return the uid of the last checkpoint in the end of the context; empty if there is none that has one."""
     file = JsonlLog(session.dir / LIVE_NAME, session.storage, metadata=None)
     for size_bytes in (END_BYTES, LARGE_END_BYTES):
         start = file.tail_start(size_bytes)
@@ -330,7 +330,7 @@ def _newest_checkpoint(session: Session) -> str:
 
 
 def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
-    """What stands in the record from an offset on, numbered upwards."""
+    """Return the events in the record from an offset on, numbered upwards."""
     decoder = Decoder()
     seq = 0
     for _, line in without_doubled(file.read_with_offsets(start)):
@@ -341,7 +341,7 @@ def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
 
 
 def _from_turn(recorded: Iterable[EventRecord], *, in_turn: bool = False) -> list[EventRecord]:
-    """The end of some events that depends on nothing before it: from the first such turn on, or step (`in_turn`)."""
+    """Return the end of some events that depends on nothing before it: from the first such turn on, or step (`in_turn`)."""
     records: list[EventRecord] = []
     known: set[str] = set()
     for record in recorded:
@@ -364,14 +364,14 @@ def _from_turn(recorded: Iterable[EventRecord], *, in_turn: bool = False) -> lis
 def closing_events(
     records: Iterable[EventRecord], ended_at: float | None = None
 ) -> list[EventRecord]:
-    """The events that end what is open at a record's end, where the program was killed.
+    """Return the events that end what is open at a record's end, where the program was killed.
 
     Calls, questions, queued texts and a compaction end as a stop would have ended them, and so does a turn that was within
     a step: its end closes the answer or the reasoning that was being written, and a wait for the next attempt.
 
     Args:
         records: a session's events in order, of a program that was killed.
-        ended_at: when it was, in seconds since 1970; as far as is known where the last of them began.
+        ended_at: when the program was killed, in seconds since 1970; None if only the time of the last record is known.
     """
     calls: dict[str, str] = {}
     begun: set[str] = set()
@@ -404,7 +404,7 @@ def closing_events(
             case ev.StatusUpdate(step_output=output) if output is not None:
                 is_asking = False
             case ev.StepRetry():
-                # What was only being written went with the failed attempt.
+                # The calls that were still being written went with the failed attempt.
                 calls = {key: call_id for key, call_id in calls.items() if key in begun}
             case ev.CompactionBegin() as compaction:
                 pass
@@ -428,7 +428,7 @@ def closing_events(
     if compaction is not None:
         tokens = compaction.tokens_before
         events.append(ev.CompactionEnd(tokens, tokens, error="The program ended before it did."))
-    # A fork ends within a turn too, but never within a step: there nothing was cut off.
+    # A fork ends within a turn too, but never within a step: its record was cut off in no answer.
     if is_asking or calls or compaction is not None:
         events.append(ev.TurnEnd("interrupted", killed=True))
     at = last.at if ended_at is None else ended_at
@@ -436,7 +436,7 @@ def closing_events(
 
 
 def half_answer(records: Sequence[EventRecord]) -> str:
-    """What the model had said of an answer when the program was killed; empty where it was not saying anything."""
+    """Return what the model had said of an answer when the program was killed; empty if it was not answering."""
     pieces: list[str] = []
     withdrawn = False
     for record in reversed(records):
@@ -476,7 +476,7 @@ def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:
 
 
 def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
-    """The uids of the world line at which these events end; None where they lead to one that they do not contain."""
+    """Return the uids of the world line at which these events end; None if they lead to one that they do not contain."""
     lines = WorldLines[CheckpointName]()
     for record in records:
         match record.event:
@@ -499,7 +499,7 @@ _OPERATIONS = (
 
 
 def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[EventRecord]]:
-    """The events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
+    """Return the events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
     kimi-cli's records."""
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []
@@ -509,30 +509,30 @@ def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[Even
             continue
         match record.event:
             case ev.TurnBegin() | ev.StepBegin() as begin:
-                # They are published just before their checkpoint. What waited for one that never came belongs to none.
+                # These events are published just before their checkpoint. If that one was never made, they belong to none.
                 if isinstance(begin, ev.TurnBegin) or any(
                     isinstance(waiting.event, ev.StepBegin) for waiting in before
                 ):
                     before = []
                 before.append(record)
             case ev.CheckpointCreated(uid=uid, was=was, kind=kind, kept=kept) as created:
-                # What was kept of a checkpoint is told by its messages, also where it moved again.
+                # The messages tell what was kept of a checkpoint, also if it was renumbered again.
                 is_untold = bool(kept or (was and not found.get(was)))
                 current = [] if is_untold else found.setdefault(uid, [])
                 if was:
-                    # What it began was published under its old name.
+                    # The events that began the checkpoint were published under its old name.
                     current += _renamed(found.get(was, ()), created)
                     continue
                 if kind == "step":
-                    # The checkpoint of the turn itself is lost: that comes from the messages, and not twice.
+                    # The checkpoint of the turn itself is lost: its beginning comes from the messages, and must not come twice.
                     before = [waiting for waiting in before if not _begins_turn(waiting.event)]
                 current += [*before, record]
                 before = []
             case ev.SteerTaken():
-                # It stands behind the checkpoint that was there, also where a turn has been resumed since.
+                # The event belongs to the checkpoint that was there, also if a turn has been resumed since.
                 current.append(record)
             case event if isinstance(event, _OPERATIONS | ev.SteerQueued):
-                # Nothing waits in what is over.
+                # Nothing waits once the turn is over.
                 continue
             case _:
                 (before if before else current).append(record)
@@ -540,22 +540,22 @@ def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[Even
 
 
 def _begins_turn(event: ev.Event) -> bool:
-    """Whether the user said something there, which has a checkpoint of its own."""
+    """Return whether the user began a turn with this event, which has a checkpoint of its own."""
     return isinstance(event, ev.TurnBegin) and not event.resumed
 
 
 def _renamed(
     records: Sequence[EventRecord], created: ev.CheckpointCreated
 ) -> Iterator[EventRecord]:
-    """The records of a checkpoint that was renumbered, with its new name everywhere."""
+    """Return the records of a checkpoint that was renumbered, with its new name everywhere."""
     old, new = f"{created.was}:", f"{created.uid}:"
     for record in records:
         match record.event:
             case ev.CheckpointCreated(label=label, first=first):
-                # Its own words: what had waited when a turn began may stand before them.
+                # The label holds the checkpoint's own words: messages that had waited when a turn began may stand before them.
                 yield record._replace(event=replace(created, was="", label=label, first=first))
             case ev.StatusUpdate():
-                # Its figures are those before the summary.
+                # The figures in this event are those before the summary.
                 continue
             case (
                 ev.ToolCall(key=key)
@@ -584,7 +584,7 @@ class RecordedUnit:
     )
 
     def display(self, place: int) -> tuple[DisplayBlock, ...]:
-        """What the result of the call at this place of the step showed."""
+        """Return the display blocks of the result of the call at this place of the step."""
         if place >= len(self.calls):
             return ()
         return self.displays.get(self.calls[place][0], ())
@@ -603,14 +603,14 @@ class KimiCliRecord:
     def __init__(self, records: Iterable[EventRecord]) -> None:
         self._units = _units(records)
         self._next = 0
-        # Where turns with the same words begin, so that one that is nowhere costs no walk through all of them.
+        # The places where turns with the same words begin, so that unknown words cost no walk through all turns.
         self._turns: dict[str, list[int]] = {}
         for place, unit in enumerate(self._units):
             if unit.words is not None:
                 self._turns.setdefault(unit.words.strip(), []).append(place)
 
     def turn(self, words: str) -> RecordedUnit | None:
-        """The next turn that began with these words; those passed over had none in the conversation (commands)."""
+        """Return the next turn that began with these words; those passed over had none in the conversation (commands)."""
         places = self._turns.get(words.strip(), [])
         following = bisect_left(places, self._next)
         if following == len(places):
@@ -621,11 +621,11 @@ class KimiCliRecord:
 
     @property
     def next_at(self) -> float:
-        """When the turn or step began that follows those given so far, in seconds since 1970; infinite after the last."""
+        """Return when the turn or step began that follows those returned so far, in seconds since 1970; infinite after the last."""
         return self._units[self._next].at if self._next < len(self._units) else math.inf
 
     def step(self, names: Sequence[str]) -> RecordedUnit | None:
-        """The next step of the same turn that called these tools."""
+        """Return the next step of the same turn that called these tools."""
         for place in range(self._next, len(self._units)):
             unit = self._units[place]
             if unit.words is not None:

@@ -1,10 +1,10 @@
-"""The repair of records in which the history of an imported session stands twice.
+"""Repairs records that contain the history of an imported session twice.
 
-kimi-cli's record tells of no checkpoint. An earlier version took a short one for that of a killed program, and appended all
-of its history again, made from the context files, when the session was opened. Such a part is recognised without doubt: it
-stands directly behind records of kimi-cli, which bear no number, and creates checkpoints under names that are made from the
-bytes before them, while a checkpoint that is created in a running session has a random name. It tells nothing that the
-context files do not.
+kimi-cli's record has no events of checkpoints. An earlier version took a short record for that of a killed program, and when
+the session was opened appended its whole history again, made from the context files. Such a part is recognised without doubt:
+it follows directly after records of kimi-cli, which have no number, and creates checkpoints with names made from the bytes
+before them, while a checkpoint created in a running session has a random name. It contains nothing that the context files do
+not.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from kimi_tui.session.session import Session
 log = logging.getLogger(__name__)
 
 StoredLine = tuple[int, dict[str, Any]]
-"""The offset of a line of the record in bytes, and what it holds."""
+"""The offset of a line of the record in bytes, and the line's object."""
 DOUBLED_NAME = "wire.doubled.jsonl"
-"""What the record is kept as that was repaired."""
+"""The name under which the record is kept as it was before a repair."""
 _OURS_ALONE = frozenset({"CheckpointCreated", "ContextReverted", "LineChanged"})
 _FIRST_LINES = 8
 _HASH_CHARS = 64
-"""Characters of a name that is made from bytes."""
+"""The number of characters of a name that is made from bytes."""
 
 
 def repair_record(session: Session) -> str:
-    """Take the doubled part out of the record of an open session. Blocks: call it in a thread.
+    """Remove the doubled part from the record of an open session. It blocks, so call it in a thread.
 
-    The record that was is kept beside it. Where the disk refuses, nothing is changed: every reader passes over that part.
+    The former record is kept beside it. If the disk refuses, nothing is changed, as every reader skips that part.
 
     Returns:
-        a sentence for the user; empty where there was nothing to repair.
+        a sentence for the user; empty if there was nothing to repair.
     """
     record, storage = session.record, session.storage
     if not any(_is_foreign(line) for line in itertools.islice(record.read(), _FIRST_LINES)):
-        # Only what began in kimi-cli can be an import.
+        # Only a session that began in kimi-cli can be an import.
         return ""
     starts = [offset for offset, _ in record.read_with_offsets()]
     kept = {offset for offset, _ in without_doubled(record.read_with_offsets())}
@@ -51,7 +51,7 @@ def repair_record(session: Session) -> str:
     temporary = session.dir / f".{record.path.name}.tmp"
     try:
         with storage.opened(record.path) as source:
-            # A line that cannot be read goes with the one before it.
+            # An unreadable line stays with the line before it.
             ends = [*starts[1:], storage.readable_size(source)]
             with storage.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as target:
                 for start, end in zip([0, *starts[1:]], ends, strict=True):
@@ -74,10 +74,10 @@ def repair_record(session: Session) -> str:
 
 
 def without_doubled(lines: Iterable[StoredLine]) -> Iterator[StoredLine]:
-    """The lines of a record but for those parts in which kimi-cli's history stands for a second time.
+    """Yield the lines of a record except the parts that contain kimi-cli's history for a second time.
 
     Args:
-        lines: those of a record, or of its end; of a record without such a part hardly any are held back.
+        lines: the lines of a record, or of its end; in a record without such a part hardly any line is held back.
     """
     follows_foreign = False
     held: list[StoredLine] = []
@@ -86,7 +86,7 @@ def without_doubled(lines: Iterable[StoredLine]) -> Iterator[StoredLine]:
         if follows_foreign and not is_foreign:
             held.append((offset, line))
             if _created(line) is not None and not any(map(_is_imported, held)):
-                # A running program has begun here.
+                # A running program wrote this line, so the part has ended.
                 yield from held
                 held, follows_foreign = [], False
             continue
@@ -97,11 +97,11 @@ def without_doubled(lines: Iterable[StoredLine]) -> Iterator[StoredLine]:
 
 
 def _end_of_doubled(lines: list[StoredLine]) -> int:
-    """How many of the lines behind kimi-cli's are its history once more; 0 where that was not appended."""
+    """Return how many of the lines after kimi-cli's are its history once more; 0 if that was not appended."""
     created = [place for place, line in enumerate(lines) if _is_imported(line)]
     if not created:
         return 0
-    # All of it was written at once, and what follows its last checkpoint bears the time of that.
+    # The whole part was written at once, so the lines after its last checkpoint have the same time.
     end = created[-1]
     at = lines[end][1].get("timestamp")
     while end < len(lines) and lines[end][1].get("timestamp") == at:
@@ -110,13 +110,13 @@ def _end_of_doubled(lines: list[StoredLine]) -> int:
 
 
 def _is_imported(line: StoredLine) -> bool:
-    """Whether a line creates a checkpoint that another program had made."""
+    """Return whether a line creates a checkpoint that another program made."""
     uid = _created(line[1])
     return uid is not None and len(uid) == _HASH_CHARS
 
 
 def _created(line: dict[str, Any]) -> str | None:
-    """The name of the checkpoint that a line tells to be new; None for any other line."""
+    """Return the name of the checkpoint that a line creates; None for any other line."""
     message = lenient_json.mapping(line.get("message"))
     payload = lenient_json.mapping(message.get("payload"))
     if message.get("type") != "CheckpointCreated" or payload.get("was"):

@@ -1,8 +1,8 @@
-"""`RequestForm`, which form of system prompt and tools goes with every request, chosen for the model's window and abilities.
+"""`RequestForm`, the form of system prompt and tools in every request, chosen for the model's window and abilities.
 
 A window of a few thousand tokens has no room for the whole system prompt and twelve tools. The lean form has a short prompt
-and five tools in few words, no D-Mail tool and no checkpoint markers; a model whose template takes no tools gets none. What
-is stored is the same in each form: it is adapted when it is sent.
+and five tools in few words, no D-Mail tool and no checkpoint markers; a model whose chat template supports no tools gets
+none. The stored messages are the same in each form: they are adapted when they are sent.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Literal
 from kimi_tui.llm.provider import ModelInfo
 
 LEAN_BELOW = 16_000
-"""Tokens: a model with a smaller window gets the lean form by itself. The whole prompt and all tools take about 5,200."""
+"""Tokens. A model with a smaller window gets the lean form by default. The whole prompt and all tools take about 5,200."""
 SLOW_PROMPT_S = 60.0
 """Seconds for reading the first prompt, after which the lean form is offered."""
 _RESULT_SHARE = 6
 _LEAST_RESULT_TOKENS = 150
 CHARS_A_TOKEN = 3
-"""Of code and command output as a small model counts it: fewer than in prose."""
+"""Characters per token of code and command output, as a small model counts them: fewer than in prose."""
 
 ToolsWish = Literal["", "on", "lean", "off"]
-"""What the user wants with `/tools`: the whole form, the lean one, no tools; empty for what suits the model."""
+"""The user's choice with `/tools`: the whole form, the lean one, no tools; empty for the form that suits the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class RequestForm:
     """The form of system prompt and tools.
 
     Attributes:
-        lean: a short prompt, and few tools in few words.
-        tools: whether the model is told of tools.
+        lean: whether to use a short prompt, and few tools in few words.
+        tools: whether the model gets tools.
         added: names of tools that the user added to the few.
     """
 
@@ -50,7 +50,7 @@ class RequestForm:
 def form_for(
     info: ModelInfo | None, wish: ToolsWish = "", added: tuple[str, ...] = ()
 ) -> RequestForm:
-    """The form for a model: what the user wishes, else what is configured for it, else what its window has room for."""
+    """Return the form for a model: the user's choice, else the configured one, else the one that suits its window."""
     if info is None:
         return RequestForm(lean=wish == "lean", tools=wish != "off")
     small = info.lean if info.lean is not None else 0 < info.window < LEAN_BELOW
@@ -60,7 +60,7 @@ def form_for(
 
 
 def result_chars(form: RequestForm, window: int, n_calls: int) -> int | None:
-    """The most characters of each result of a step with so many calls; None for no limit but the tools' own."""
+    """Return the largest number of characters of each result in a step with `n_calls` calls; None for no limit but the tools' own."""
     if not form.lean or window <= 0:
         return None
     tokens = max(_LEAST_RESULT_TOKENS, window // _RESULT_SHARE // max(1, n_calls))
@@ -68,7 +68,7 @@ def result_chars(form: RequestForm, window: int, n_calls: int) -> int | None:
 
 
 def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
-    """The notice about a form that was chosen for the model: what it is and why, and what can be done about it.
+    """Return the notice about a form that was chosen for the model: the form with the reason, and the user's options.
 
     Args:
         info: the model.
@@ -86,7 +86,7 @@ def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
 
 
 def larger_words(info: ModelInfo) -> str:
-    """How the model gets a larger window, in a sentence; empty where nobody knows."""
+    """Say in one sentence how the model gets a larger window; empty if that is unknown."""
     if info.enlarged:
         return f"F4 or /window makes one with {info.enlarged:,} at Ollama."
     return info.larger

@@ -1,6 +1,6 @@
-"""Computes the preview of a rewind, jump or undo: what it would drop and free. Nothing is changed.
+"""Computes the preview of a rewind, jump or undo: the messages that it would drop, and the tokens that it would free. Nothing is changed.
 
-It may be called at any time, also during a turn, and for conversations of any length: figures come from the context's index,
+It may be called at any time, even during a turn, and for conversations of any length: figures come from the context's index,
 and only messages whose rows are drawn are read.
 """
 
@@ -42,7 +42,7 @@ from kimi_tui.tool_cards import COMMANDS, ImageBlock
 
 _LISTED = {MessageKind.SAID: 1, MessageKind.DMAIL: 1, MessageKind.SUMMARY: 1, MessageKind.WORDS: 1}
 
-# How many rows a message has in the list beside those of its calls, by its kind.
+# The number of rows of a message in the list, by its kind, without those of its calls.
 _ROWS = bytes(
     _LISTED.get(MessageKind(kind), 0) if kind < len(MessageKind) else 0 for kind in range(256)
 )
@@ -54,11 +54,11 @@ _MOST_KNOWN = 1_000
 
 
 def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
-    """What goes back into the prompt after a rewind to this checkpoint.
+    """Return the text that goes back into the prompt after a rewind to this checkpoint.
 
-    That is the message of the user that was `chosen` among those behind it, or else what it began with; of those that
-    stand before a D-Mail the newest. A message that only begins like a command of the user's own has a blank before it,
-    as it is written.
+    It is the `chosen` message of the user among those after the checkpoint, or else the message that began it; of messages
+    before a D-Mail the newest. A message that only looks like a command of the user has a blank before it, as the user types
+    it.
     """
     messages, texts = segment.messages, list[str]()
     places = [n for n, message in enumerate(messages) if is_user_words(message)]
@@ -71,14 +71,14 @@ def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
 
 
 def rewind_images(segment: Segment, chosen: int = -1) -> tuple[ImageBlock, ...]:
-    """The images that were pasted into that; those that it names come by their names again."""
+    """Return the images that were pasted into that message; images that it names are attached again by their names."""
     words = segment.words
     returned = (words[n] for n in _returned(segment, chosen))
     return tuple(one for message in returned for one in image_blocks(message, pasted=True))
 
 
 def _returned(segment: Segment, chosen: int) -> range:
-    """Which of the user's messages behind a checkpoint `rewind_prompt` gives."""
+    """Return which of the user's messages after a checkpoint `rewind_prompt` returns."""
     n_said = len(segment.said)
     if 0 <= chosen < n_said:
         return range(chosen, chosen + 1)
@@ -91,12 +91,12 @@ def _returned(segment: Segment, chosen: int) -> range:
 async def preview_of(
     conversation: Conversation, target: Target, stays: Collection[int] = ()
 ) -> RewindPreview:
-    """What a rewind to a checkpoint of the live world line would do.
+    """Compute what a rewind to a checkpoint of the live world line would do.
 
     Args:
         conversation: the live conversation.
         target: the checkpoint.
-        stays: the messages that stay all the same, as with a D-Mail, counted from the first that dropped.
+        stays: the messages that stay nevertheless, as with a D-Mail, counted from the first dropped one.
 
     Raises:
         KeyError: there is no such checkpoint.
@@ -108,13 +108,13 @@ async def preview_of(
     used, estimated = conversation.meter.used, conversation.meter.is_estimated
     after, measured, _ = conversation.figure_before(point)
     dropped = DroppedMessages(conversation, place, _returned(there, target.said), stays)
-    # From here on the context may grow, or become another one; what goes was settled above.
+    # From here on the context may grow or be replaced; the dropped part was computed above.
     preview = await _preview(target, there, dropped, used, min(after, used))
     return replace(preview, estimated=estimated or not measured or after > used)
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:
-    """The preview for the end of the live world line: only files can be restored."""
+    """Return the preview for the end of the live world line: only files can be restored."""
     dropped = DroppedMessages(conversation, len(conversation.context.checkpoints))
     used = conversation.meter.used
     estimated = conversation.meter.is_estimated
@@ -126,12 +126,12 @@ def preview_of_files(conversation: Conversation) -> RewindPreview:
 async def preview_of_jump(
     conversation: Conversation, world_lines: StoredWorldLines, target: Target
 ) -> RewindPreview:
-    """What a jump to a checkpoint of another world line, or its end, would do: what only the live one has dropped.
+    """Compute what a jump to a checkpoint of another world line, or its end, would do: the parts that only the live one has are dropped.
 
     Raises:
         KeyError: there is no such world line or checkpoint.
     """
-    # The file of the other world line is read through.
+    # The file of the other world line is read completely.
     line = await asyncio.to_thread(world_lines.read, target.world_line)
     points = line.checkpoints
     place, offset = len(points), line.index.size
@@ -142,7 +142,7 @@ async def preview_of_jump(
         point = line.index.checkpoint(target.id)
         place, offset = place_of(point, points), point.offset
         figure = await asyncio.to_thread(conversation.figure_before, point, line)
-    # What is said of an end is what the newest checkpoint began.
+    # The preview of an end shows the segment of the newest checkpoint.
     shown = min(place, len(points) - 1)
     there = await asyncio.to_thread(segment_at, line, points[shown]) if points else None
     live, shared = conversation.context.checkpoints, 0
@@ -159,9 +159,9 @@ async def preview_of_jump(
 async def preview_of_undo(
     conversation: Conversation, world_lines: StoredWorldLines, undone: JournalEntry, name: str
 ) -> RewindPreview:
-    """What happened since an operation, all of which its undo takes along; `name` is what the operation is called."""
+    """Compute what happened since an operation, which its undo takes along; `name` is the name of the operation."""
     context, points = conversation.context, conversation.context.checkpoints
-    # Where the operation only added something, that begins with a checkpoint of its own.
+    # An operation that only appended records begins with a checkpoint of its own.
     done = undone.size + 1 if undone.grows_line else undone.to_size
     place = bisect_left(points, done, key=lambda one: one.offset)
     if not (undone.changes_line or undone.grows_line):
@@ -182,11 +182,11 @@ async def preview_of_undo(
 async def _first_own(
     conversation: Conversation, world_lines: StoredWorldLines, undone: JournalEntry
 ) -> int:
-    """The place of the first live checkpoint that is not on the line which the operation left."""
+    """Return the place of the first live checkpoint that is not on the line that the operation left."""
     points = conversation.context.checkpoints
     if undone.grows_line:
         return bisect_left(points, undone.size, key=lambda one: one.offset)
-    # The file of that line is read through.
+    # The file of that line is read completely.
     left = (await asyncio.to_thread(world_lines.index, undone.n)).checkpoints
     there = {point.uid for point in left if point.offset < undone.size}
     return next((n for n, one in enumerate(points) if one.uid not in there), len(points))
@@ -195,7 +195,7 @@ async def _first_own(
 async def _preview(
     target: Target, there: Segment | None, dropped: DroppedMessages, used: int, after: int
 ) -> RewindPreview:
-    """The preview, with estimated tokens. `there` is what the checkpoint began, None where that is not known."""
+    """Return the preview, with estimated tokens. `there` is the segment of the checkpoint, None if it is unknown."""
     n_checkpoints, n_turns = await dropped.begun()
     label = "" if there is None else there.label
     if there is not None and 0 <= target.said < len(there.said):
@@ -217,16 +217,16 @@ async def _preview(
 
 
 class DroppedMessages(Sequence[DroppedMessage]):
-    """Everything that a rewind drops from a checkpoint on, newest first, as the context stands now.
+    """Everything that a rewind drops from a checkpoint on, newest first, in the present context.
 
-    How many rows there are is known at once; a message is read when somebody looks at its row. Where the context has
-    become another one since, rows that nobody had looked at are empty.
+    The number of rows is known at once; a message is read when its row is accessed. If the context has been replaced since,
+    rows that were not accessed before are empty.
 
     Args:
         conversation: the live conversation.
-        place: the first checkpoint that goes, by its place in the list.
-        returned: which of what the user said behind that checkpoint comes back into the prompt, and is not listed.
-        stays: the messages that stay, counted from the first that dropped.
+        place: the place of the first dropped checkpoint in the list.
+        returned: the user's messages after that checkpoint that go back into the prompt, and are not listed.
+        stays: the messages that stay, counted from the first dropped one.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
             for number in stays:
                 here[number] = MessageKind.OTHER
         listed = self._listed = bytes(here)
-        # The number of rows up to and with each message.
+        # The number of rows up to and including each message.
         self._rows = list(accumulate(map(add, listed.translate(_ROWS), self._calls)))
 
     def __len__(self) -> int:
@@ -279,14 +279,16 @@ class DroppedMessages(Sequence[DroppedMessage]):
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise IndexError("there is no such row")
-        # The newest is first in the list, and last in the context.
+        # The newest row is first in the list, and last in the context.
         place = len(self) - 1 - place
         number = bisect_right(self._rows, place)
         before = self._rows[number - 1] if number else 0
         return self._entry(number, place - before)
 
     async def begun(self) -> tuple[int, int]:
-        """How many checkpoints go, and how many turns: each message of the user that begins one, also before a D-Mail that carried it."""
+        """Return the number of dropped checkpoints, and of dropped turns: each message of the user that begins one, even before a
+        D-Mail that carried it.
+        """
         n_checkpoints = n_turns = 0
         slices = TimeSlices()
         start = 0
@@ -307,34 +309,34 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return n_checkpoints, n_turns
 
     def _all_stays(self, start: int, end: int) -> bool:
-        """Whether there is anything between two messages, and all of it stays."""
+        """Return whether there are messages between two places, and all of them stay."""
         said = (
             [n for n in range(start, end) if self._kinds[n] not in _ASIDES] if self._stays else []
         )
         return bool(said) and self._stays.issuperset(said)
 
     async def cost(self) -> Cost | None:
-        """What the calls of what goes have cost; None where no prices are set, or nothing dropped."""
+        """Return the cost of the dropped model calls; None if no prices are set, or if nothing is dropped."""
         if not self._points:
             return None
         return await self._conversation.ledger.cost_of(self._points, self._index)
 
     def _end_of(self, place: int) -> int:
-        """The number, counted from the first that goes, after the last message behind a checkpoint."""
+        """Return the number, counted from the first dropped one, after the last message of a checkpoint."""
         if place + 1 == len(self._points):
             return len(self._kinds)
         return self._points[place + 1].message_index - self._first
 
     def _entry(self, number: int, row: int) -> DroppedMessage:
-        """One row of a message, in their order in the context: what it says, if it says anything, then its calls."""
+        """Return one row of a message, in the order of the context: its text, if it has any, then its calls."""
         known = self._known.get((number, row))
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[number, row] = self._read(number, row)
+            known = self._known[number, row] = self._message_row(number, row)
         return known
 
-    def _read(self, number: int, row: int) -> DroppedMessage:
+    def _message_row(self, number: int, row: int) -> DroppedMessage:
         message = self._message(number)
         kind, n_calls = self._listed[number], self._calls[number]
         order = row - (self._rows[number] - (self._rows[number - 1] if number else 0) - n_calls)
@@ -352,7 +354,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         has_result = order < n_results
         failed = has_result and self._kinds[number + 1 + order] == MessageKind.FAILED
         tokens = self._cost(number + 1 + order, is_only=n_results == 1) if has_result else None
-        # Calls that make no sense are counted, and are not in the message.
+        # Invalid calls are counted, but are not in the message.
         calls = message.tool_calls or []
         if order >= len(calls):
             return DroppedMessage("tool", "", "", failed, tokens)
@@ -362,14 +364,14 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return DroppedMessage("tool", call_target(call, card), name, failed, tokens, card)
 
     def _n_results(self, number: int) -> int:
-        """How many results follow the calls of a message."""
+        """Return the number of results that follow the calls of a message."""
         if self._counted[0] != number:
             following = self._kinds[number + 1 : number + 1 + self._calls[number]]
             self._counted = (number, len(following) - len(following.lstrip(_RESULTS)))
         return self._counted[1]
 
     def _cost(self, at: int, *, is_only: bool) -> int:
-        """What a result cost; `is_only`: no other one follows its call."""
+        """Return the tokens of a result; `is_only`: no other result follows its call."""
         cost = self._cost_of_only_result(at) if is_only else None
         if cost is not None:
             return cost
@@ -377,7 +379,9 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return self._conversation.meter.of_results(at, at + 1)
 
     def _cost_of_only_result(self, at: int) -> int | None:
-        """What a step added, as its row says, where all of that was one result; None where the server never said."""
+        """Return the tokens that a step added, as its row shows them, if all of them were one result; None if the server
+        never reported them.
+        """
         place = bisect_right(self._points, at + self._first, key=lambda p: p.message_index) - 1
         point = self._points[place]
         inside = self._kinds[point.message_index - self._first : self._end_of(place)]

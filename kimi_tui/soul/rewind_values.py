@@ -1,7 +1,7 @@
 """The values of a rewind: `Target`, `RewindPreview`, `RewindOutcome`, and the changes of files.
 
-Plain values for the screens, without imports of the engine; `rewind_preview` computes the preview, `operations` carries a
-rewind out.
+They are plain values for the screens, without imports of the engine; `rewind_preview` computes the preview, `operations`
+carries out a rewind.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 END = -1
-"""The id of a `Target` that is the end of its world line."""
+"""The id of a `Target` that means the end of its world line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A checkpoint by name: `id` on world line `world_line` (0: the live one), or with the id `END` all of that line.
+    """A target checkpoint: `id` on world line `world_line` (0: the live one), or with the id `END` the end of that line.
 
-    `said` chooses one of the messages that the user said behind it, counted from 0: that one comes back into the prompt
-    after a rewind. -1 chooses none of them.
+    `said` chooses one of the user's messages after it, counted from 0, which goes back into the prompt after a rewind. -1
+    chooses none of them.
     """
 
     id: int
@@ -34,29 +34,30 @@ class Target:
 
     @property
     def is_end(self) -> bool:
-        """Whether it is the end of the line, and no checkpoint."""
+        """Whether the target is the end of the line, and no checkpoint."""
         return self.id == END
 
 
 FilesChoice = Literal["keep", "restore", "only"]
-"""Whether a rewind keeps the files, restores them too, or restores the files only and keeps the conversation."""
+"""Whether a rewind keeps the files, restores them too, or restores only the files and keeps the conversation."""
 
 FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
-"""What bringing the files back does to one: it gets its old contents, is there again, goes, or is left alone: as a
-`conflict` because someone else changed it too, as a `skip` because no snapshot holds it."""
+"""The effect of a restore on one file: it gets its old contents, is created again, is deleted, or stays unchanged: as a
+`conflict` because somebody else changed it too, or as a `skip` because no snapshot has it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedMessage:
-    """One row of what a rewind drops: a message, or one tool call with its result.
+    """One row of the dropped part: a message, or one tool call with its result.
 
     Attributes:
-        kind: how to draw it.
+        kind: the kind of the row, for drawing.
         text: the first line of the message, or the target of the call.
         name: the tool's name.
         failed: whether the call failed.
-        tokens: what the result takes in the context; None where there is none yet.
-        card: of the tool; None where it is known by its name.
+        tokens: the tokens of the result in the context; None if there is no result yet.
+        card: the card of the tool; None if the name is enough to find it.
     """
 
     kind: Literal["user", "agent", "tool", "dmail", "summary"]
@@ -71,9 +72,9 @@ class DroppedMessage:
 class FilePreview:
     """A file that changed since a checkpoint.
 
-    `would` is what becomes of a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which
-    bringing it back takes away; `is_text` is false where there are none to show. `rows` may be cut. `only_rights` is
-    true where the contents are the same, and only who may read or run it changed; `is_folder` is an empty folder.
+    `would` is the effect on a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which a
+    restore reverses; `is_text` is false if there are no lines to show. `rows` may be shortened. `only_rights` is true if only
+    the permissions changed; `is_folder` is true for an empty folder.
     """
 
     path: str
@@ -92,11 +93,11 @@ class FilePreview:
 
 @dataclass(frozen=True, slots=True)
 class FilesPreview:
-    """The files that changed since a checkpoint, and what bringing them back would do.
+    """The files that changed since a checkpoint, and the effects of restoring them.
 
-    `reason` says why nothing can be brought back, empty where it can. What cannot come back: `not_covered` are paths in which
-    nobody looked, `remarks` further sentences; `ran_commands` is true where commands ran since, whose effects elsewhere stay.
-    `goes_along` is true where the files come back with the operation, and there is nothing to choose.
+    `reason` says why nothing can be restored; empty if files can be. `not_covered` are paths that were not scanned, `remarks`
+    further sentences about files that cannot be restored; `ran_commands` is true if commands ran since, whose effects
+    elsewhere stay. `goes_along` is true if the operation restores the files, and there is nothing to choose.
     """
 
     files: tuple[FilePreview, ...] = ()
@@ -108,18 +109,18 @@ class FilesPreview:
 
     @property
     def restorable(self) -> tuple[FilePreview, ...]:
-        """What is brought back without asking further."""
+        """The files that are restored without asking further."""
         return tuple(one for one in self.files if one.fate in ("restore", "create", "delete"))
 
     @property
     def conflicts(self) -> tuple[FilePreview, ...]:
-        """What someone else changed too."""
+        """The files that somebody else changed too."""
         return tuple(one for one in self.files if one.fate == "conflict")
 
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What became of a file; `reason` is why it was left alone, `is_lost` whether it is not what it was and cannot come back."""
+    """The outcome of a file; `reason` says why it was left unchanged, `is_lost` whether it has changed and cannot be restored."""
 
     path: str
     fate: FileFate
@@ -131,11 +132,11 @@ class FileOutcome:
 class RewindPreview:
     """The preview of a rewind to `target`: what it would drop, and the window after it. Tokens are estimates with `estimated`.
 
-    `dropped` are the dropped messages, each read when it is accessed. `cost` is what their model calls have cost; None where no
-    prices are set. `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is at
-    the target already, so that only files can be restored. `run_on` are the background commands, which continue. `left_as` is
-    the number of the world line that the dropped messages will be on, where that is known, and `left_from` the first
-    checkpoint that will be on that line alone; -1 for none.
+    `dropped` are the dropped messages, each read when it is accessed. `cost` is the cost of their model calls; None if no
+    prices are set. `ran_commands` is true if any of them ran a command. `is_there` is true if the conversation is at the
+    target already, so that only files can be restored. `run_on` are the background commands, which continue. `left_as` is the
+    number of the world line on which the dropped messages will be, if it is known, and `left_from` the first checkpoint that
+    will be only on that line; -1 for none.
     """
 
     target: Target
@@ -175,7 +176,7 @@ class RewindOutcome:
     """The outcome of a rewind. `prompt` is the message for the prompt (empty for a step within a turn), with its `images`.
 
     `is_open` says whether the conversation ends within a turn, so that the agent could continue. `change` is the event of the
-    operation; None where only files were restored, or a D-Mail was sent.
+    operation; None if only files were restored, or a D-Mail was sent.
     """
 
     checkpoint_id: int

@@ -1,4 +1,4 @@
-"""The title of a session: has the model name it after the beginning of the conversation."""
+"""The title of a session: asks the model to name the session after the beginning of the conversation."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 _TIMEOUT_S = 60.0
 _MOST_TOKENS = 64
 _MAX_CHARS = 2_000
-"""The most characters of either message that the model is shown."""
+"""The largest number of characters of each message in the request."""
 
 
 async def propose_title(conversation: Conversation) -> str:
-    """Have the model propose a title for the conversation; empty where it gives none.
+    """Ask the model for a title of the conversation; return an empty text if it gives none.
 
     A server that answers one request after another is not asked: the user's next message would wait for the title. The
     tokens of the call count in the session's totals.
@@ -33,7 +33,7 @@ async def propose_title(conversation: Conversation) -> str:
     info = conversation.model.info()
     if info is None or info.one_at_a_time:
         return ""
-    # It reads as far as there is a second message of the user.
+    # The conversation is read up to the second message of the user.
     user, agent = await asyncio.to_thread(_beginning, conversation.context.messages)
     if not user:
         return ""
@@ -51,10 +51,11 @@ async def propose_title(conversation: Conversation) -> str:
 
 
 def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
-    """What the user said first, and the last words of the agent about it."""
+    """Return the user's first message, and the agent's last message about it."""
     user = agent = ""
     for message in messages:
-        if is_user_words(message) and not message.text.startswith("!"):  # no command of their own
+        # Commands of the user do not count.
+        if is_user_words(message) and not message.text.startswith("!"):
             if user:
                 break
             user = titled(message.text[:_MAX_CHARS])

@@ -1,7 +1,7 @@
-"""`Soul`, the interface of an agent: what every caller may rely on, and the parts that one may have or lack.
+"""`Soul`, the interface of an agent: the methods that every agent has, and the parts that one may have or lack.
 
-A turn without a screen needs no more than this (`tests/soul/test_headless.py`). A screen asks `parts_of` what else there is
-and offers only that. `KimiSoul` is the soul of this program; its parts are classes of `parts`, and `UserMarks`.
+A turn without a screen needs no more than this (`tests/soul/test_headless.py`). A screen asks `parts_of` for the other parts
+and offers only those. `KimiSoul` is the soul of this program; its parts are classes of `parts`, and `UserMarks`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Soul(Protocol):
-    """An agent with which somebody talks.
+    """The interface of an agent.
 
     Attributes:
-        name: what it is called.
+        name: the name of the agent.
         wire: the event queue on which everything is published.
     """
 
@@ -30,51 +30,51 @@ class Soul(Protocol):
 
     @property
     def model_name(self) -> str:
-        """The model in use, as its server calls it; empty while none is set."""
+        """The name of the model in use at its server; empty while none is set."""
         ...
 
     @property
     def model_capabilities(self) -> frozenset[str] | None:
-        """What the model in use can take and do, by the names of `llm.provider.Capability`; None while none is set."""
+        """The capabilities of the model in use, by their names in `llm.provider.Capability`; None while none is set."""
         ...
 
     @property
     def status(self) -> StatusUpdate:
-        """The present token figures; its `context_usage` is the part of the window in use, from 0 to 1."""
+        """The present token figures; `context_usage` is the part of the window in use, from 0 to 1."""
         ...
 
     @property
     def message_count(self) -> int:
-        """How many messages the context holds."""
+        """The number of messages in the context."""
         ...
 
     async def run(self, user_input: str) -> Literal["done", "rejected"]:
-        """Run one turn: from the user's message until the agent stops. What it raises is told on the wire too.
+        """Run one turn: from the user's message until the agent stops. Errors that it raises are published on the wire too.
 
         Returns:
-            `done`, or `rejected` where the user did not allow what the agent wanted to do.
+            `done`, or `rejected` if the user refused an action of the agent.
 
         Raises:
             LLMNotSet: no model is set.
-            LLMNotSupported: the model cannot take something; `missing` names the capabilities.
+            LLMNotSupported: the model cannot accept a content; `missing` names the capabilities.
             LLMError: the model could not be asked.
             MaxStepsReached: the turn used up its steps (`n_steps`).
             RunCancelled: the turn was stopped.
-            SoulError: anything else that ended it.
+            SoulError: another error ended the turn.
         """
         ...
 
     async def interrupt(self) -> None:
-        """Stop what runs; what is complete is kept."""
+        """Stop the running turn or operation; complete parts are kept."""
         ...
 
     async def aclose(self) -> None:
-        """Stop, save and end. May be called again."""
+        """Stop, save and end. It may be called again."""
         ...
 
 
 class PartMissing(SoulError):
-    """Something was asked of a soul that lacks the part for it."""
+    """A soul lacks the part that a caller asked for."""
 
     def __init__(self, part: PartName) -> None:
         super().__init__(missing_words(part))

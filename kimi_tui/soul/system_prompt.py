@@ -1,8 +1,8 @@
-"""The system prompt: written once, when a session begins, as its first record; `adapted_prompt` when it is sent.
+"""The system prompt: it is written once, as the first record of a session, and adapted by `adapted_prompt` when it is sent.
 
-It has what git says of the work folder: branch, changed files and the last commits. Whoever wrote the repository wrote its
-configuration too, and much of that names programs that git would run. Nothing of it is run here: no hook, file monitor,
-signature check or transport; and where it has filters of its own, which git runs to compare files, git is not asked which
+It contains git's facts about the work folder: branch, changed files and the last commits. A repository's author also wrote
+its configuration, which may name programs that git would run. None of them is run here: no hook, file monitor, signature
+check or transport; and if the repository has filters of its own, which git runs to compare files, git is not asked which
 files have changed.
 """
 
@@ -32,7 +32,7 @@ from kimi_tui.tools.sandbox.policy import is_own_repository
 _MAX_ENTRIES = 80
 _OURS = "You are the agent of kimi-tui"
 _HEADING = "\n# "
-# What follows names the folder and holds the project's notes: nothing in it is ours to change.
+# The part after this heading names the folder and quotes the project's notes, so the program must not change anything in it.
 _LAST_HEADING = "\n# This session\n"
 
 _GIT_LIMIT_S = 1.5
@@ -61,14 +61,14 @@ def build_system_prompt(
     dmail: bool = True,
     no_keys: bool = False,
 ) -> str:
-    """The system prompt for a session in this folder. Reads a little of the disk and asks git: call it in a thread.
+    """Return the system prompt for a session in this folder. It reads files and runs git, so call it in a thread.
 
     Args:
-        work_dir: where the agent works.
+        work_dir: the agent's work folder.
         environ: the environment of the program.
         today: the date to name.
         dmail: whether the agent may send D-Mails.
-        no_keys: what looks like a key stays out of the project's notes, of names of files and of what git says.
+        no_keys: whether texts that look like keys are removed from the project's notes, names of files and git's output.
     """
     listing, repository = _listing(work_dir), repository_facts(work_dir, environ)
     if no_keys:
@@ -89,16 +89,16 @@ def build_system_prompt(
 
 
 def adapted_prompt(system_prompt: str, *, tools: bool, dmail: bool) -> str:
-    """The system prompt of a session as it is sent now.
+    """Return the system prompt of a session as it is sent now.
 
-    What is stored never changes. Where the user has turned tools or D-Mails off (or on) since the session began, the
-    sections about them are left out or put in; everything else stays byte for byte, and all of it where nothing has to
-    change. A prompt that is not ours, of an imported session, is sent as it is.
+    The stored prompt never changes. If the user has turned tools or D-Mails off (or on) since the session began, the sections
+    about them are removed or inserted; everything else stays byte for byte. The prompt of an imported session, which this
+    program did not write, is sent unchanged.
 
     Args:
-        system_prompt: as it is stored.
+        system_prompt: the stored system prompt.
         tools: whether the model may call tools.
-        dmail: whether one of them sends D-Mails.
+        dmail: whether one of the tools sends D-Mails.
     """
     head, place, rest = system_prompt.partition(_LAST_HEADING)
     if not place or not head.startswith(_OURS):
@@ -129,14 +129,14 @@ _MOST_NOTES = 3
 def lean_prompt(
     system_prompt: str, work_dir: Path, environ: Mapping[str, str], *, tools: bool
 ) -> str:
-    """The short system prompt for a model with a small window.
+    """Return the short system prompt for a model with a small window.
 
-    What is known of the session is taken from the stored prompt where that is one of ours, so that the text is the same
-    whenever the session is opened. The notes of the project are named, not quoted: they may be longer than the window.
+    The facts about the session come from the stored prompt if this program wrote it, so that the text is the same whenever
+    the session is opened. The notes of the project are named, not quoted: they may be longer than the window.
 
     Args:
-        system_prompt: as it is stored.
-        work_dir: where the agent works.
+        system_prompt: the stored system prompt.
+        work_dir: the agent's work folder.
         environ: the environment of the program.
         tools: whether the model may call tools.
     """
@@ -164,7 +164,7 @@ def _facts(work_dir: Path, environ: Mapping[str, str]) -> str:
 
 
 def _first_names(names: Sequence[str]) -> str:
-    """The first names of a listing in one line, as many as there is room for."""
+    """Return the first names of a listing in one line, as many as fit."""
     shown: list[str] = []
     room = _MOST_LISTED_TOKENS
     for name in names:
@@ -176,13 +176,13 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 class _Section(NamedTuple):
-    """A section of the system prompt that is not always sent: its heading, and the file that holds it."""
+    """A section of the system prompt that is not always sent: its heading, and the file with its text."""
 
     name: str
     file: str
 
     def text(self) -> str:
-        """The section without the sign of its heading, with the line end before the next one."""
+        """Return the section without the mark of its heading, with the line end before the next one."""
         return prompt(self.file).removeprefix("# ") + "\n"
 
 
@@ -205,7 +205,7 @@ def _listing(work_dir: Path) -> str:
             )
     except OSError as error:
         return f"(cannot be listed: {error.strerror or error})"
-    # A name may hold line ends: one entry is one line here.
+    # A name may contain line ends, but each entry is one line here.
     shown = [name.encode("utf-8", "replace").decode().replace("\n", "?") for name in names]
     if len(shown) > _MAX_ENTRIES:
         left = len(shown) - _MAX_ENTRIES
@@ -215,12 +215,12 @@ def _listing(work_dir: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FolderFacts:
-    """What the engine knows of the work folder.
+    """The engine's facts about the work folder.
 
     Attributes:
-        n_files: how many files it has; None where it was not scanned.
-        is_more: whether it has more files than are followed.
-        notes: the files of notes for agents that the model was sent.
+        n_files: the number of its files; None if it was not scanned.
+        is_more: whether it has more files than are tracked.
+        notes: the files with notes for agents that were sent to the model.
     """
 
     n_files: int | None = None
@@ -229,16 +229,16 @@ class FolderFacts:
 
 
 def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
-    """The part of the system prompt about the repository; empty where there is none, or where it names another one as its own.
+    """Return the part of the system prompt about the repository; empty if there is none, or if it is another folder's.
 
-    Runs git: call it in a thread.
+    It runs git, so call it in a thread.
     """
     root = repository_root(work_dir)
     program = find_program("git", environ, work_dir)
     if root is None or program is None or not is_own_repository(str(root)):
         return ""
     deadline = time.monotonic() + _GIT_LIMIT_S
-    # Where the configuration says that the files are elsewhere, nobody wants to know of those.
+    # A configuration that puts the files elsewhere is ignored.
     git = (program, *_SAFE_GIT, f"--work-tree={root}")
     env = {
         **child_environment(environ),
@@ -249,7 +249,7 @@ def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
     }
     status: list[str] = []
     filters = _git_lines((*git, *_FILTERS), root, env, deadline)
-    # Those of the user's own configuration, such as LFS, are the user's own programs.
+    # Filters of the user's own configuration, such as LFS, are the user's own programs.
     if filters is not None and not any(
         line.startswith(("local", "worktree", "unknown")) for line in filters
     ):
@@ -264,9 +264,9 @@ def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
 def _git_lines(
     argv: Sequence[str], folder: Path, env: Mapping[str, str], deadline: float
 ) -> list[str] | None:
-    """What a program prints, the first of it where that is much; None where it fails or takes too long.
+    """Return the lines that a program prints, up to a limit; None if it fails or takes too long.
 
-    A program that says that it found nothing (exit code 1) has not failed.
+    The exit code 1, which means that nothing was found, does not count as a failure.
     """
     left = deadline - time.monotonic()
     try:

@@ -28,7 +28,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """
     task = asyncio.ensure_future(work)
     try:
-        # The shield protects the write that is under way, not the caller.
+        # The shield protects the running write; the caller itself may be cancelled.
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
@@ -107,6 +107,7 @@ class OneAtATime:
     Attributes:
         closed: whether nothing may begin any more.
         stopping: whether what runs, or ran last, was stopped.
+        n_ahead: how many wait for their turn before all else that may begin (`idle_first`).
     """
 
     def __init__(self, before_stoppable: Callable[[], None]) -> None:
@@ -115,15 +116,16 @@ class OneAtATime:
         self._stoppable = False
         self.stopping = False
         self.closed = False
+        self.n_ahead = 0
 
     @property
     def running(self) -> bool:
-        """Whether one is under way."""
+        """Return whether a turn or operation is under way."""
         return self._task is not None
 
     @property
     def stoppable(self) -> bool:
-        """Whether one is under way that the user may stop."""
+        """Return whether one is under way that the user may stop."""
         return self._task is not None and self._stoppable
 
     def free(self) -> None:
@@ -134,6 +136,19 @@ class OneAtATime:
         """Wait until none is under way but one that may be stopped."""
         while (task := self._task) is not None and not self._stoppable:
             await asyncio.wait([task])
+
+    async def idle(self) -> None:
+        """Wait until none is under way."""
+        while (task := self._task) is not None:
+            await asyncio.wait([task])
+
+    async def idle_first(self) -> None:
+        """As `idle`, for what is to begin then before anything that has waited longer."""
+        self.n_ahead += 1
+        try:
+            await self.idle()
+        finally:
+            self.n_ahead -= 1
 
     async def run(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
         """Run one to its end.
@@ -149,7 +164,7 @@ class OneAtATime:
         self._task = task = asyncio.create_task(work, name="soul")
         self._stoppable, self.stopping = stoppable, False
         try:
-            # The shield keeps a caller's own cancel from tearing the task apart: it is stopped in order below.
+            # The shield keeps a caller's own cancel away from the task, which is stopped in order below.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
@@ -165,8 +180,8 @@ class OneAtATime:
         if task is None:
             return
         if self._stoppable and not self.stopping:
-            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun, which
-            # it does within this turn of the event loop: what the user said is in the context first.
+            # The task is cancelled only once: a second cancel would cut short the tidying up after the first. It must have
+            # begun by then, which takes one turn of the event loop: the user's message is in the context first.
             self.stopping = True
             await asyncio.sleep(0)
             task.cancel()

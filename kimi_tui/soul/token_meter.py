@@ -1,9 +1,9 @@
-"""Token counts: the server's own figures where there are any, and estimates for the rest.
+"""Token counts: the server's own figures if there are any, and estimates for the rest.
 
-A message is estimated by a pattern (`llm.tokens`); how far these estimates are off for this model is learned from
-every answer and applied to the next. `TokenMeter` counts the live context and is what is published, and
-`projection.tokens` keeps it for each checkpoint. `WorldLineTokens` gives the figures of a line by its file alone, where
-nothing was published. `window_parts` says what takes the room.
+A message is estimated by a pattern (`llm.tokens`); the error of these estimates for this model is learned from every answer
+and corrects the next ones. `TokenMeter` counts the live context; its figures are published, and `projection.tokens` keeps
+them for each checkpoint. `WorldLineTokens` gives the figures of a line from its file alone, if none were published.
+`window_parts` divides the window into its parts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 _LEARNING = 0.5
 _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
-# Their own message is not sent before the next step asks: what they hold was counted before them.
+# The message of such a checkpoint is sent with the next step, so the last figure is that of the context before it.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
 _MARKER_TOKENS = message_tokens(user_message("<system>CHECKPOINT 12</system>"))
 
@@ -51,20 +51,20 @@ class TokenMeter:
     """The token figures of one session: of its live context, and the totals of all its calls.
 
     Args:
-        context: the live line; whoever appends to it has its messages counted by `count_appended`.
+        context: the live line; after each append call `count_appended`.
         system_prompt: sent with every request.
         tools: sent with every request.
 
     Attributes:
-        scale: the context's, which learns from every answer.
+        scale: the correction of the context's estimates, which every answer updates.
     """
 
     def __init__(self, context: Context, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         self._context = context
         self.scale = context.scale
-        # The newest figure of the context, how many messages it covers, and whether it is an estimate.
+        # These are the newest figure of the context, the number of messages that it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
-        # The tokens that went with every request when that figure was taken.
+        # These tokens (system prompt and tools) were part of the request when that figure was taken.
         self._figure_fixed = 0
         self.set_fixed(system_prompt, tools)
         self._sums = TokenSums()
@@ -73,7 +73,7 @@ class TokenMeter:
         self.total_cached = 0
         self.total_output = 0
         self._step: tuple[int, int] | None = None
-        # What the newest steps added, each with how many messages there were then.
+        # The growth of each of the newest steps, with the number of messages at that time.
         self._growth: deque[tuple[int, int]] = deque(maxlen=_GROWTH_STEPS)
         self._last_input: int | None = None
         self._known_window: tuple[int, int, bool] = (0, 0, False)
@@ -81,12 +81,12 @@ class TokenMeter:
     def restore(
         self, last: StatusUpdate | None, used: int, totals: StatusUpdate | None = None
     ) -> None:
-        """Take up the totals of an earlier run, and what was learned of its estimates.
+        """Restore the totals of an earlier run, and the learned correction of its estimates.
 
         Args:
             last: the newest figures that were published for this context.
-            used: what it holds now.
-            totals: the newest figures at all, where they are others.
+            used: the tokens that it holds now.
+            totals: the newest figures of the session, if they are others.
         """
         counted = totals or last
         if counted is not None:
@@ -101,16 +101,16 @@ class TokenMeter:
         if last is not None and last.correction > 0:
             self._teach(last.correction)
         elif used and guess and last is not None and not last.estimated:
-            # A record that does not say: the server's own last figure does.
+            # The record has no correction, so it is computed from the server's last figure.
             self._teach(used / guess)
 
     def set_fixed(self, system_prompt: str, tools: Sequence[ToolSpec], n_unsent: int = 0) -> None:
-        """Set what is sent with every request from now on.
+        """Set the fixed part of every request from now on.
 
         Args:
-            system_prompt: as it is sent.
-            tools: as they are sent.
-            n_unsent: how many of the stored messages are markers that are left out of what is sent.
+            system_prompt: the system prompt as it is sent.
+            tools: the tools as they are sent.
+            n_unsent: the number of stored messages that are markers and are not sent.
         """
         self.scale.tool_tokens = _tokens_of(tools)
         self._system = _fixed_tokens(system_prompt) + self.scale.tool_tokens
@@ -137,52 +137,52 @@ class TokenMeter:
         return max(0, self._sums.total() - self._unsent)
 
     def estimate(self, texts: int | None = None) -> int:
-        """The corrected estimate of the next request.
+        """Return the corrected estimate of the next request.
 
         Args:
-            texts: the estimate of its messages by the pattern; None for those of the context.
+            texts: the estimate of its messages by the pattern; None for the context's messages.
         """
         return self.scale.corrected(self.uncorrected if texts is None else self._system + texts)
 
     # -- the live context ------------------------------------------------------------------------
 
     async def count_appended(self, slices: TimeSlices) -> None:
-        """Count the messages that were appended since the last time, in slices, so that thousands do not block the event loop."""
+        """Count the messages that were appended since the last call, in slices, so that thousands do not block the event loop."""
         messages = self._context.messages
         for place in range(self._sums.counted, len(messages)):
             await slices.yield_if_over()
-            # Parsed and kept here; of an answer with thousands of calls one is counted at a time.
+            # The messages are parsed and cached here; an answer with thousands of calls is counted one call at a time.
             for _ in count_in_steps(messages[place]):
                 await slices.yield_if_over()
             self._sums.add(messages, place + 1)
 
     async def recount(self, kept: int) -> None:
-        """Count the context anew after an operation has replaced it. No figure of the server is known of it yet.
+        """Count the context anew after an operation has replaced it. The server has given no figure for it yet.
 
         Args:
-            kept: how many of its first messages are unchanged.
+            kept: the number of its first messages that are unchanged.
         """
         self._sums.cut(kept)
         left = [step for step in self._growth if step[0] <= kept]
         self._growth = deque(left, maxlen=_GROWTH_STEPS)
         context = self._context
-        # A long one would hold up the event loop.
+        # Counting a long line here would block the event loop.
         await asyncio.to_thread(self._sums.add_sampled, context.index, context.messages)
-        # The next call is no growth of the last.
+        # The difference to the last call is no growth of a step.
         self._last_input = self._step = self._figure = None
 
     def set_figure(self, tokens: int, *, estimated: bool, count: int | None = None) -> None:
-        """Set the tokens of the first `count` messages (None: of all), as the server or an estimate has them."""
+        """Set the tokens of the first `count` messages (None: of all), from the server or as an estimate."""
         counted = self._sums.counted
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
         self._figure_fixed = self._fixed
 
     def figure_was_with(self, fixed: int) -> None:
-        """Note that the figure was taken with another prompt and other tools, by their estimate."""
+        """Note the estimated tokens of the other prompt and tools with which the figure was taken."""
         self._figure_fixed = fixed - self._unsent
 
     def texts(self, count: int) -> int:
-        """The estimate, by the pattern alone, of the first `count` messages."""
+        """Return the estimate, by the pattern alone, of the first `count` messages."""
         return self._sums.total(0, count)
 
     @property
@@ -190,12 +190,12 @@ class TokenMeter:
         return self._system - self._unsent
 
     def begin_step(self) -> None:
-        """Begin a step: the figures of the last call belong to another one."""
+        """Begin a step: the figures of the last call belong to another step."""
         self._step = None
 
     @property
     def used(self) -> int:
-        """The tokens of the context: the newest figure, and an estimate of what came after it."""
+        """The tokens of the context: the newest figure, plus an estimate of the messages after it."""
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
@@ -204,19 +204,19 @@ class TokenMeter:
 
     @property
     def fixed(self) -> int:
-        """What of `used` no compaction frees: all but the messages."""
+        """The part of `used` that no compaction frees: everything but the messages."""
         return self.used - self.scale.corrected(self._texts)
 
     @property
     def is_estimated(self) -> bool:
-        """Whether any of `used` is an estimate."""
+        """Whether a part of `used` is an estimate."""
         figure = self._figure
         if figure is None or self._figure_fixed != self._fixed:
             return True
         return figure[2] or figure[1] < self._sums.counted
 
     def of_results(self, start: int, end: int) -> int:
-        """An estimate of the tool results in a range of messages."""
+        """Return an estimate of the tool results in a range of messages."""
         return self.scale.corrected(self._sums.between(start, end)[0])
 
     # -- calls -----------------------------------------------------------------------------------
@@ -225,12 +225,12 @@ class TokenMeter:
         """Add a call that sent the whole context, and learn the correction from it.
 
         Args:
-            usage: its tokens.
-            sent: the tokens that the context is taken to hold: the server's figure, or an estimate where that is none.
+            usage: the usage of the call.
+            sent: the tokens of the context: the server's figure, or an estimate if there is none.
         """
         self.add_usage(usage)
         self._step = (sent, usage.output)
-        # What is no figure of the server, or is one for another prompt, teaches nothing.
+        # An estimate, or a figure for a cut prompt, teaches nothing.
         if usage.estimated or usage.prompt_cut:
             return
         guess = self.uncorrected
@@ -248,22 +248,22 @@ class TokenMeter:
         self._last_input = usage.input
 
     def add_usage(self, usage: Usage) -> None:
-        """Add the tokens of a call to the totals, whatever it was for."""
+        """Add the tokens of any call to the totals."""
         self.total_input += usage.input
         self.total_cached += usage.cached
         self.total_output += usage.output
 
     def status(self, info: ModelInfo | None, limits: LoopLimits) -> StatusUpdate:
-        """The token figures for the gauge."""
+        """Return the token figures for the gauge."""
         used = self.used
-        # Without a model, the window is the one that the conversation was held in.
+        # Without a model, the window is that of the model with which the conversation was held.
         window, trigger, window_estimated = self._known_window
         if info is not None:
             window, window_estimated = info.window, info.window_estimated
             trigger = limits.compaction_trigger(window) if window else 0
         tools, talk = self._sums.between()
         guess = self._system + talk + tools
-        # The parts are estimates; scaled, so that they add up to what is shown.
+        # The parts are estimates, scaled so that their sum is the shown figure.
         scale = used / guess if guess else 0.0
         grown = [tokens for _, tokens in self._growth]
         system, tool_part = round(self._system * scale), round(tools * scale)
@@ -289,11 +289,11 @@ class TokenMeter:
 
 
 class WorldLineTokens:
-    """The tokens at the places of a world line, by its file alone.
+    """The tokens at the places of a world line, from its file alone.
 
     Args:
         line: the world line.
-        scale: what estimates are taken for; None for what is usual.
+        scale: the correction of estimates; None for the usual one.
     """
 
     def __init__(self, line: WorldLineContent, scale: TokenScale | None = None) -> None:
@@ -303,7 +303,7 @@ class WorldLineTokens:
         self._first: tuple[int, int] | None = None
 
     def before(self, offset: int) -> TokenFigure:
-        """The tokens before a place: the last figure before it, and an estimate of what came after that."""
+        """Return the tokens before a place: the last figure before it, plus an estimate of the messages after that."""
         usage = self._index.usage_before(offset)
         if usage is None:
             return self._before_any(offset)
@@ -314,17 +314,20 @@ class WorldLineTokens:
         return TokenFigure(tokens + self._scale.corrected(since), measured)
 
     def at(self, point: Checkpoint, kind: CheckpointKind) -> TokenFigure:
-        """What was sent at a checkpoint; where nothing was sent, what precedes it."""
+        """Return the tokens that were sent at a checkpoint; if nothing was sent, those before it."""
         if point.tokens is None or kind in _UNSENT:
             return self.before(point.offset)
-        # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
+        # The program wrote the figure of a compaction, and shifted those of the checkpoints after it; neither comes from a
+        # server.
         by_program = kind in SUMMARIES or point.was is not None
         return TokenFigure(
             point.tokens, not by_program and not self._index.is_estimated_behind(point.offset)
         )
 
     def _before_any(self, offset: int) -> TokenFigure:
-        """An estimate that fits the line's first figure (`projection.tokens`): who wrote it may have sent other tools than ours."""
+        """Return an estimate that fits the line's first figure (`projection.tokens`): the program that wrote it may have sent
+        other tools.
+        """
         tokens = self._scale.tool_tokens + self._stored.before(self._index, offset, self._messages)
         if self._first is None:
             self._first = (0, 0)
@@ -347,7 +350,7 @@ def _usual_scale() -> TokenScale:
 
 
 def estimate_of(system_prompt: str, tools: Sequence[ToolSpec]) -> int:
-    """The estimate, by the pattern, of a system prompt and tools."""
+    """Return the estimate, by the pattern, of a system prompt and tools."""
     return _fixed_tokens(system_prompt) + _tokens_of(tools)
 
 
@@ -355,11 +358,11 @@ def _tokens_of(tools: Sequence[ToolSpec]) -> int:
     return _fixed_tokens("".join(f"{t.name}{t.description}{t.parameters}" for t in tools))
 
 
-# Kept: those of the tools take a millisecond at every opening of a session.
+# The results are cached: counting the tools takes a millisecond at every opening of a session.
 _fixed_tokens = lru_cache(maxsize=8)(text_tokens)
 
 
-# -- what stands in the window, part by part, for the user to see what takes the room
+# -- the parts of the window, for the user
 
 _OF_PROGRAM = {
     "marker": "checkpoint marks",
@@ -377,7 +380,7 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """One part of the context window: its name, tokens, count (0: none), and whether it is in the part above."""
+    """One part of the context window: its name, tokens, count (0: none), and whether it belongs to the part above."""
 
     name: str
     tokens: int
@@ -388,14 +391,14 @@ class WindowPart:
 def window_parts(
     system: str, tools: Sequence[ToolSpec], messages: Sequence[Message], used: int
 ) -> list[WindowPart]:
-    """The parts of what is sent, in their order: estimates, scaled so that they add up to what is used. For a thread."""
+    """Return the parts of a request in their order, as estimates scaled to the tokens in use. Call it in a thread."""
     tokens: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     below: dict[str, int] = {}
-    # What is appended meanwhile is no part of it.
+    # Messages that are appended meanwhile are not counted.
     for message in islice(messages, len(messages)):
         whole = message_tokens(message)
-        name = _kind_of(message)
+        name = _part_name(message)
         if n_images := sum(isinstance(part, ImagePart) for part in message.parts):
             words = [part for part in message.parts if not isinstance(part, ImagePart)]
             said = message_tokens(message.model_copy(update={"content": words}))
@@ -425,7 +428,7 @@ def window_parts(
     return [replace(part, tokens=round(part.tokens * scale)) for part in parts]
 
 
-def _kind_of(message: Message) -> str:
+def _part_name(message: Message) -> str:
     if message.role == "tool":
         return "tool results"
     if message.role == "assistant":

@@ -1,8 +1,8 @@
-"""Runs the tool calls of one step: those that only read in parallel, those that change something one after another.
+"""Runs the tool calls of one step: reading calls in parallel, changing calls one after another.
 
-Calls keep their order where it matters: a reading call after a changing one waits for it, so that it sees the change.
-Whatever happens, every call ends up with a result. The output of a running tool goes to the wire, cleaned and at a
-bounded rate. A command that the user runs themselves (`!make test`) is run here too.
+Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. Every call
+always gets a result. The output of a running tool goes to the wire, cleaned and at a bounded rate. A command that the user
+runs (`!make test`) is run here too.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _OUTPUT_CHARS = 16_384
 _SHOWN_AS_STARTED_AFTER_S = 0.03
 _STOP_PATIENCE_S = 0.7
 _SIDE_BY_SIDE = 16
-"""So many reading calls run at once: more would only wait for the same few threads, and an answer may hold thousands."""
+"""The number of reading calls that run at once: more would only wait for the same few threads, and an answer may have thousands."""
 
 
 class Call(NamedTuple):
-    """One call of a step. `key` is ours and unique, `id` the provider's own."""
+    """One call of a step. `key` is this program's unique one, `id` the provider's."""
 
     key: str
     id: str
@@ -69,7 +69,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a call. `noted` are the file versions it saw."""
+    """The result of a call. `noted` are the file versions that it saw."""
 
     call: Call
     outcome: ToolOutcome
@@ -82,10 +82,10 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """What all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
+    """The parts that all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
 
-    `search_sandbox` is that of search programs. With `asks_for_keys` the user is asked before a result with API keys goes to
-    the model. `moved_from` is the path that the work folder had before; empty where it has had one path only.
+    `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
+    goes to the model. `moved_from` is the path that the work folder had before; empty where it has had one path only.
     """
 
     conversation: Conversation
@@ -115,14 +115,14 @@ class ToolBatch:
 
     @property
     def results(self) -> list[CallResult]:
-        """The results there are, in the order of the calls."""
+        """The results so far, in the order of the calls."""
         return [self._done[call.key] for call in self._calls if call.key in self._done]
 
     async def run(self) -> list[CallResult]:
         """Run all calls.
 
         Raises:
-            asyncio.CancelledError: call `stop` then, which gives a result to every call.
+            asyncio.CancelledError: cancelled; call `stop` then, which gives a result to every call.
         """
         slices = TimeSlices()
         for call in self._calls:
@@ -141,15 +141,15 @@ class ToolBatch:
         await self._wait(0)
         if self._failures:
             raise self._failures[0]
-        # What was changed is known before the next step, which may go back.
+        # The changes must be known before the next step, which may be a rewind.
         await self._conversation.files.settled()
         return self.results
 
     async def stop(self) -> set[asyncio.Task[None]]:
-        """Cancel what runs and settle what has no result.
+        """Cancel the running calls, and give a result to every call without one.
 
         Returns:
-            tasks that are still ending what they started; whoever owns the engine awaits them.
+            tasks that are still ending their processes; the owner of the engine awaits them.
         """
         running = {task for task in self._running if not task.done()}
         for task in running:
@@ -175,9 +175,9 @@ class ToolBatch:
         await clear_in_slices(results)
 
     async def _wait(self, most: int) -> None:
-        """Wait until at most `most` calls run; errors of the program itself are kept in `_failures`."""
+        """Wait until at most `most` calls run; errors of the program itself are collected in `_failures`."""
         while len(self._running) > most:
-            # Not gather: it would hold up a cancel until the last of them has ended.
+            # `gather` would delay a cancellation until the last call has ended.
             done, self._running = await asyncio.wait(
                 self._running, return_when=asyncio.FIRST_COMPLETED
             )
@@ -236,7 +236,7 @@ class _RunningCall:
 
     @property
     def may_have_acted(self) -> bool:
-        """Whether it got further than to a first question that nobody has answered."""
+        """Whether the call got further than to a first question without an answer."""
         return not self._asking or bool(self._changes)
 
     async def run(self) -> CallResult:
@@ -262,7 +262,7 @@ class _RunningCall:
             renewed=self._renewed,
         )
         limit_s = conversation.limits.tool_timeout_s
-        # What changes something begins when it may; of the rest, what has not asked by then is running.
+        # A changing call begins when it may; a reading call that has not asked by then is shown as running.
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
         if self._tool is not None and self._tool.changes != "nothing":
             timer.cancel()
@@ -292,7 +292,7 @@ class _RunningCall:
                 outcome = await self._with_images_stored(outcome)
             outcome = await self._with_keys_marked(outcome)
             outcome = _within(outcome, self._room_chars)
-        # How long a tool took is its own doing; the user may think as long as they want.
+        # The duration excludes the time that the user took to answer.
         duration_s = time.monotonic() - began - self._waited_s
         done = CallResult(
             call, outcome, rejected=rejected, feedback=feedback, duration_s=duration_s
@@ -300,7 +300,7 @@ class _RunningCall:
         return replace(done, noted=self._versions.noted) if self._versions.noted else done
 
     def _emit(self, text: str) -> None:
-        """Publish what the tool prints; most print nothing. What runs on in the background may print after the end."""
+        """Publish output of the tool. A command that continues in the background may print after the call's end."""
         if self._has_ended:
             return
         if self._output is None:
@@ -308,7 +308,7 @@ class _RunningCall:
         self._output.emit(text)
 
     async def _with_images_stored(self, outcome: ToolOutcome) -> ToolOutcome:
-        """The outcome, whose images can be named in a message now."""
+        """Store the images of the outcome, so that a message can name them."""
         try:
             for image in outcome.images:
                 await asyncio.to_thread(self._conversation.images.put, image)
@@ -317,9 +317,9 @@ class _RunningCall:
         return outcome
 
     async def _with_keys_marked(self, outcome: ToolOutcome) -> ToolOutcome:
-        """The outcome, marked where it has what looks like keys, and without them where the user wants that.
+        """Return the outcome, marked if it has texts that look like keys, and without them if the user wants that.
 
-        Both of what the model reads is looked at: tools quote files in what they say beside their output, too.
+        Both the output and the message are searched, as tools quote files in their messages too.
         """
         said, output = outcome.message, outcome.output
         in_said, in_output = await asyncio.to_thread(lambda: (find_keys(said), find_keys(output)))
@@ -361,10 +361,10 @@ class _RunningCall:
         return replace(outcome, brief=brief)
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        """Ask the user for this call (as the tools' `Approver`); the time limit is suspended meanwhile.
+        """Ask the user about this call (as the tools' `Approver`); the time limit is suspended meanwhile.
 
         Returns:
-            the command that the user put in the place of the one asked about; empty where there is none.
+            the command with which the user replaced the one in the question; empty if they did not.
 
         Raises:
             ToolRejected: the answer is no.
@@ -382,7 +382,7 @@ class _RunningCall:
             paths = None if self._tool.changes == "anything" else inside
             self._changes.append(await conversation.files.before_change(paths))
             while approval.mode != mode:
-                # Changed during that: what was covered may not be any more.
+                # The command was replaced meanwhile, and the earlier permission may not cover the new one.
                 mode = approval.mode
                 if ask.changeable and instead:
                     ask = replace(ask, detail=instead, session_key="")
@@ -396,12 +396,12 @@ class _RunningCall:
         return instead
 
     def _renewed(self, env: ToolEnv) -> ToolEnv:
-        """The environment of a tool again, in the mode that holds now."""
+        """Return the environment of a tool again, for the present mode."""
         mode = self._runtime.approval.mode
         return replace(env, sandbox=self._sandbox(mode), reads_only=mode == "plan")
 
     def _sandbox(self, mode: Mode) -> Sandbox | None:
-        """Where commands run in this mode; None where each is asked about."""
+        """Return the sandbox of commands in this mode; None if each command needs approval."""
         sandbox = self._runtime.sandbox
         if mode in ("sandboxed", "all") or (mode == "plan" and sandbox and sandbox.is_whole):
             return sandbox
@@ -415,7 +415,7 @@ class _RunningCall:
 
 
 def within_room(text: str, most_chars: int | None) -> str:
-    """A text with its middle cut out where it takes more than a small window has room for; digits and signs take more."""
+    """Return a text with its middle cut out if it exceeds the room in a small window; digits and signs take more room."""
     if most_chars is None:
         return text
     tokens, most = text_tokens(text), most_chars // CHARS_A_TOKEN
@@ -425,7 +425,7 @@ def within_room(text: str, most_chars: int | None) -> str:
 
 
 def _within(outcome: ToolOutcome, most_chars: int | None) -> ToolOutcome:
-    """The outcome with as much of its output as a small window has room for."""
+    """Return the outcome with as much of its output as fits in a small window."""
     output = within_room(outcome.output, most_chars)
     if output == outcome.output:
         return outcome
@@ -438,11 +438,11 @@ def _within(outcome: ToolOutcome, most_chars: int | None) -> ToolOutcome:
 
 
 class LiveOutput:
-    """Publishes the output of one call twenty times a second; of a flood only the newest part.
+    """Publishes the output of one call twenty times a second; of a flood of output only the newest part.
 
     Args:
-        wire: where it goes.
-        key: the call.
+        wire: the wire on which it is published.
+        key: the key of the call.
     """
 
     def __init__(self, wire: Wire, key: str) -> None:
@@ -473,7 +473,7 @@ class LiveOutput:
             self._timer = self._loop.call_later(_OUTPUT_INTERVAL_S, self._flush)
 
     def close(self) -> None:
-        """Pass on what is left; nothing is taken afterwards."""
+        """Publish the rest; later output is ignored."""
         if not self._closed:
             self._flush()
             self._closed = True
@@ -488,7 +488,7 @@ class LiveOutput:
         self._pieces.clear()
         self._size = 0
         if self._n_skipped:
-            # What was skipped may have held half a terminal sequence: begin anew.
+            # The skipped text may have contained half a terminal sequence, so the cleaner starts anew.
             self._cleaner = Cleaner()
             text = f"\n[… {self._n_skipped:,} characters …]\n{text}"
             self._n_skipped = 0
@@ -498,18 +498,18 @@ class LiveOutput:
 
 
 async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) -> Literal["done"]:
-    """Run a shell command of the user to its end: its card goes on the wire, its output into the context.
+    """Run a shell command of the user to its end: its card is published on the wire, its output added to the context.
 
-    It stands in the context as what the user said, behind a checkpoint of its own, and what came of it as a reminder behind
-    that. So a rewind to it brings the files back that it changed, and puts it into the prompt again.
+    In the context the command is a message of the user after a checkpoint of its own, followed by its result as a reminder.
+    So a rewind to it restores the files that it changed, and puts it into the prompt again.
 
     Args:
-        command: as the user typed it.
-        runtime: where it runs; its sandbox is not used.
-        told: the model is told of it; else nothing of it comes into the context.
+        command: the command as the user typed it.
+        runtime: the runtime; its sandbox is not used.
+        told: whether the model is told of it; if not, the context does not change.
 
     Raises:
-        asyncio.CancelledError: stopped; it is published and told as that.
+        asyncio.CancelledError: the command was stopped; it is published and reported as stopped.
         OSError: the disk refused.
     """
     conversation = runtime.conversation
@@ -546,7 +546,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     conversation.files.after_change(change, uid, key)
     sent, brief = outcome.output, outcome.brief
     if not told:
-        # Its card stands among those of which the agent knows.
+        # The card looks like those of commands that the agent is told of, so it says that this one is not.
         brief = f"{brief}, agent not told"
     elif keys := await asyncio.to_thread(find_keys, sent):
         brief = with_count(brief, keys)

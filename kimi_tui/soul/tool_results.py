@@ -1,13 +1,13 @@
-"""Tool results as the context stores them, and `ToolMemory`, what tools know from them about the conversation.
+"""Tool results as the context stores them, and `ToolMemory`, the tools' knowledge of the conversation from these results.
 
-A result is one `tool` message in kimi-cli's form: a sentence about the call in `<system>` tags, then the output as it
-was. `tool_message` writes it and `outcome_of` reads it back.
+A result is one `tool` message in kimi-cli's form: a sentence about the call in `<system>` tags, then the unchanged output.
+`tool_message` writes it and `outcome_of` reads it back.
 
-`ToolMemory` is the todo list, the version under which the agent last saw each file, and what it was reminded of. All is
-computed from the messages of the live world line, so that a rewind, a D-Mail or an undo takes it back too; for that, the
-versions that a call saw stand beside its result under the key `saw`.
+`ToolMemory` has the todo list, the version of each file when the agent last saw it, and the reminders that it got. All of it
+is computed from the messages of the live world line, so that a rewind, a D-Mail or an undo reverts it too; for this the key
+`saw` beside a result has the versions that the call saw.
 
-`blocks_of` makes the blocks that cards draw of what a tool did; diffs are bounded, and large ones computed in a thread.
+`blocks_of` makes the blocks that cards draw for the effects of a tool; diffs are bounded, and large ones computed in a thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from kimi_tui.tool_cards import (
     BriefBlock,
     CardOf,
     DiffBlock,
-    DiffLine,
     DisplayBlock,
     ImageBlock,
     TodoBlock,
@@ -38,18 +37,18 @@ from kimi_tui.tools.outcome import Effect, FileEdit, ToolOutcome
 from kimi_tui.workspace.diff import diff_lines
 
 CARD_LINES = 200
-"""Rows of a diff that a card keeps; the whole counts stand beside them."""
+"""Rows of a diff that a card keeps; the counts are always of the whole change."""
 _SMALL_CHARS = 8_000
 NOT_RUN = "Not run: the user refused another call of this step."
 _REFUSED = "The user refused this call"
 REJECTED = f"{_REFUSED}. Do not try to reach the same by another way; ask what they want."
-# How the results of such calls begin in a stored session; older ones say "person".
+# Results of such calls begin like this in a stored session; older versions wrote "person".
 _STOPPED = re.compile("The (user|person) stopped this call |Not run: the (user|person) stopped ")
 _NEVER_RAN = re.compile("The (user|person) refused this call|Not run: ")
 
 
 def tool_message(call_id: str, outcome: ToolOutcome) -> Message:
-    """The stored message for one result."""
+    """Return the stored message for one result."""
     parts: list[ContentPart] = []
     if outcome.is_error:
         parts.append(TextPart(text=f"<system>ERROR: {outcome.message or 'It failed.'}</system>"))
@@ -64,7 +63,7 @@ def tool_message(call_id: str, outcome: ToolOutcome) -> Message:
 
 
 def outcome_of(message: Message) -> ToolOutcome:
-    """The outcome that a stored result holds; effects and display are not stored in it."""
+    """Return the outcome in a stored result; effects and display are not stored in it."""
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     first = texts[0] if texts else ""
     if first.startswith("<system>") and first.endswith("</system>"):
@@ -75,17 +74,17 @@ def outcome_of(message: Message) -> ToolOutcome:
 
 
 def never_ran(outcome: ToolOutcome) -> bool:
-    """Whether the call was refused, or the agent was stopped before it began."""
+    """Whether the call was refused, or the agent was stopped before it started."""
     return _NEVER_RAN.match(outcome.message) is not None
 
 
 def was_stopped(outcome: ToolOutcome) -> bool:
-    """Whether the user stopped the call, or the agent before it began."""
+    """Whether the user stopped the call, or the agent before the call started."""
     return _STOPPED.match(outcome.message) is not None
 
 
 def rejection(feedback: str) -> ToolOutcome:
-    """The outcome of a call that the user refused, with their reason if they gave one."""
+    """Return the outcome of a call that the user refused, with their reason if they gave one."""
     if feedback:
         return ToolOutcome(
             message=f"{_REFUSED} and says: {feedback}",
@@ -99,18 +98,18 @@ _STATUSES = frozenset({"pending", "in_progress", "done"})
 
 
 class ToolMemory:
-    """What the tools know of the live world line: the files that the agent has read, and its todo list.
+    """The tools' knowledge of the live world line: the files that the agent has read, and its todo list.
 
     Args:
-        card: returns the cards of tools: one shows a list that its calls set.
+        card: returns the cards of tools; the card of one tool says that its calls set the list.
 
     Attributes:
-        todos: the todo list; None where none was set.
-        versions: by absolute path, the version under which the agent last saw the file.
-        notes: the paths of notes of folders that it was given.
-        mode: what needs asking, as it was told last; empty where it was not told.
-        folder: the path of the work folder, as it was told when that had changed; empty where it was not told.
-        known: whether it was computed since `forget`.
+        todos: the todo list; None if none was set.
+        versions: the version of each file when the agent last saw it, by absolute path.
+        notes: the paths of the folders' notes that the agent was given.
+        mode: the approval mode as the agent was last told; empty if it was not told.
+        folder: the path of the work folder as the agent was told after a change; empty if it was not told.
+        known: whether the memory was computed since `forget`.
     """
 
     def __init__(self, card: CardOf = card_of) -> None:
@@ -122,14 +121,14 @@ class ToolMemory:
         self.known = False
 
     def forget(self) -> None:
-        """Drop everything: the conversation has changed."""
+        """Drop everything, as the conversation has changed."""
         self.todos, self.known = None, False
-        # Calls hold on to it.
+        # Running calls hold references to this dictionary, so it is cleared and not replaced.
         self.versions.clear()
         self.notes, self.mode, self.folder = set(), "", ""
 
     def compute(self, messages: Iterable[Message]) -> None:
-        """Compute all of it from the messages of a world line, oldest first."""
+        """Compute the memory from the messages of a world line, oldest first."""
         self.forget()
         calls: list[ToolCall] = []
         position = 0
@@ -152,7 +151,7 @@ class ToolMemory:
         self.known = True
 
     def update(self, outcome: ToolOutcome) -> None:
-        """Take in the outcome of a call that has just ended."""
+        """Add the outcome of a call that has just ended."""
         for effect in outcome.effects:
             if isinstance(effect, TodoBlock):
                 self.todos = effect.items
@@ -173,7 +172,7 @@ class ToolMemory:
 
 
 def with_versions(message: Message, noted: Mapping[str, str]) -> Message:
-    """The message with the versions of files that its call, or what it names, made known, as `ToolMemory.compute` reads them."""
+    """Return the message with the versions of files that its call (or its attachments) showed, as `ToolMemory.compute` reads them."""
     if not noted:
         return message
     return message.model_copy(update={"saw": dict(noted)})
@@ -195,17 +194,17 @@ def _todos(key: str, arguments: str | None) -> tuple[TodoItem, ...] | None:
 
 
 def call_key(checkpoint_uid: str, position: int) -> str:
-    """The key of a tool call on the wire: unique in a session, and known from the context alone.
+    """Return the key of a tool call on the wire: it is unique in a session, and computed from the context alone.
 
     Args:
-        checkpoint_uid: the checkpoint behind which the call stands.
-        position: its place among the calls behind that checkpoint, from 0.
+        checkpoint_uid: the uid of the checkpoint that the call follows.
+        position: its place among the calls after that checkpoint, from 0.
     """
     return f"{checkpoint_uid}:{position}"
 
 
 def files_written(messages: Sequence[Message], card: CardOf = card_of) -> dict[str, int]:
-    """How often each path was changed with the file tools, by the calls that did not fail; `card` returns the cards of tools."""
+    """Return how often each path was changed with the file tools, by calls that did not fail; `card` returns the cards of tools."""
     failed = _failed_calls(messages)
     files: dict[str, int] = {}
     for position, message in enumerate(messages):
@@ -219,7 +218,7 @@ def files_written(messages: Sequence[Message], card: CardOf = card_of) -> dict[s
 
 
 def _failed_calls(messages: Sequence[Message]) -> set[tuple[int, int]]:
-    """Calls by (message, place in it) whose result says that they failed; results follow in the order of the calls."""
+    """Return the calls, by (message, place in it), whose result says that they failed; results follow in the order of the calls."""
     failed: set[tuple[int, int]] = set()
     for position, message in enumerate(messages):
         if not message.tool_calls:
@@ -238,7 +237,7 @@ def _failed_calls(messages: Sequence[Message]) -> set[tuple[int, int]]:
 async def blocks_of(
     effects: Iterable[Effect], brief: str = "", images: Iterable[Image] = ()
 ) -> tuple[DisplayBlock, ...]:
-    """The blocks of a finished call: its few words first, then what it brought, then what it changed."""
+    """Return the blocks of a finished call: its brief fact first, then its images, then its changes."""
     blocks: list[DisplayBlock] = [BriefBlock(brief)] if brief else []
     blocks += map(ImageBlock.of, images)
     for effect in effects:
@@ -251,12 +250,12 @@ async def blocks_of(
 
 
 async def diffs_of(edits: Iterable[FileEdit]) -> tuple[DisplayBlock, ...]:
-    """The whole diffs that the user must see before a yes."""
+    """Return the complete diffs that the user must see before a yes."""
     return tuple([await diff_of(edit, None) for edit in edits])
 
 
 async def change_more_than(edits: Iterable[FileEdit], most: int) -> bool:
-    """Whether edits add and remove more than so many lines in all."""
+    """Whether edits add and remove more than `most` lines in all."""
     n_lines = 0
     for edit in edits:
         changed = (edit.before or "").count("\n") + edit.after.count("\n")
@@ -268,19 +267,18 @@ async def change_more_than(edits: Iterable[FileEdit], most: int) -> bool:
 
 
 async def diff_of(edit: FileEdit, max_lines: int | None) -> DiffBlock:
-    """One edit as a diff; large texts are compared in a thread."""
+    """Return one edit as a diff; large texts are compared in a thread."""
     if len(edit.before or "") + len(edit.after) <= _SMALL_CHARS:
         return diff_block(edit, max_lines)
     return await asyncio.to_thread(diff_block, edit, max_lines)
 
 
 def diff_block(edit: FileEdit, max_lines: int | None = CARD_LINES) -> DiffBlock:
-    """The change of one file, by lines.
+    """Return the change of one file, by lines.
 
     Args:
-        edit: both texts, whole.
-        max_lines: how many rows to keep; None for all of them.
+        edit: the edit, with both texts complete.
+        max_lines: the largest number of rows to keep; None for all of them.
     """
     diff = diff_lines(edit.before or "", edit.after, max_lines)
-    rows = tuple(DiffLine(*row) for row in diff.rows)
-    return DiffBlock(edit.path, diff.added, diff.removed, rows, edit.before is None)
+    return DiffBlock(edit.path, diff.added, diff.removed, diff.rows, edit.before is None)

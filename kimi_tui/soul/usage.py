@@ -1,9 +1,8 @@
-"""Usage: what a session did, how many tokens its calls took, by checkpoint and by model, and what they cost.
+"""Usage: the actions of a session, the tokens of its calls by checkpoint and by model, and their cost.
 
-`Ledger` counts tokens from the events of a session. The record of a stored session and what is published now go
-through the same counting, so that a resumed session knows the same as one that was never left. Prices come with the
-configuration. `statistics` counts turns, tools and seconds from the record alone: the same for a live session and for
-one on disk.
+`Ledger` counts tokens from the events of a session. The record of a stored session and newly published events are counted in
+the same way, so that a resumed session has the same figures as one that was never left. Prices come from the configuration.
+`statistics` counts turns, tools and seconds from the record alone, so it is the same for a live session and for one on disk.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _PER_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """Tokens that calls of one model took; `cached` is part of `input`.
+    """The tokens of calls of one model; `cached` is part of `input`.
 
-    `is_exact` is false where some of it is an estimate, or where it is not known how much of it was cached.
+    `is_exact` is false if a part is an estimate, or if the cached part is unknown.
     """
 
     input: int = 0
@@ -66,9 +65,9 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """An amount of money for each currency, in the order in which they were met.
+    """An amount of money per currency, in the order in which the currencies occurred.
 
-    `is_whole` is false where a model was called whose price is not known: it cost at least this.
+    `is_whole` is false if a model without a known price was called: the cost is at least this amount.
     """
 
     amounts: tuple[tuple[str, float], ...]
@@ -79,15 +78,15 @@ class Cost:
 def cost_of(
     spent: Mapping[str, ModelUsage], prices: Mapping[str, ModelPrices], model_now: str = ""
 ) -> Cost | None:
-    """What these calls cost.
+    """Return the cost of these calls.
 
     Args:
-        spent: tokens by model; under an empty name those whose model is not known.
-        prices: by model.
-        model_now: the model in use, whose price stands in where the model is not known.
+        spent: the tokens by model; the empty name has those whose model is unknown.
+        prices: the prices by model.
+        model_now: the model in use, whose price is used for calls with an unknown model.
 
     Returns:
-        None where no price is known of any of it (or of the model in use, where nothing was called).
+        None if no price is known for any of the calls (or for the model in use, if there were no calls).
     """
     amounts: dict[str, float] = {}
     is_exact = is_whole = True
@@ -112,10 +111,10 @@ _Totals = tuple[int, int, int]
 
 
 class Ledger:
-    """Tokens and cost of the model calls behind each checkpoint.
+    """The tokens and cost of the model calls after each checkpoint.
 
     Args:
-        prices: by model; empty where none are set, then nothing costs anything.
+        prices: the prices by model; if none are set, nothing costs anything.
     """
 
     def __init__(self, prices: Mapping[str, ModelPrices] | None = None) -> None:
@@ -127,9 +126,9 @@ class Ledger:
         self._spent: dict[str, dict[str, ModelUsage]] = {}
 
     def follow(self, event: Event) -> None:
-        """Take in an event: what the totals grow by was spent at the newest checkpoint."""
+        """Take in an event: tokens by which the totals grow were spent at the newest checkpoint."""
         match event:
-            # What only moves behind a summary spends nothing there.
+            # A checkpoint that was only moved after a summary has no tokens there.
             case CheckpointCreated(uid=uid, was=""):
                 self._newest = uid
                 self._known.add(uid)
@@ -139,7 +138,7 @@ class Ledger:
                 pass
 
     def begin(self, status: StatusUpdate) -> None:
-        """Begin with an opened session: totals beyond its record were spent at no checkpoint that is known."""
+        """Begin with an opened session: totals beyond its record were spent at no known checkpoint."""
         self._count(status, "")
 
     def _count(self, status: StatusUpdate, uid: str) -> None:
@@ -150,10 +149,10 @@ class Ledger:
             return
         self._totals = now
         grown = [new - old for new, old in zip(now, before, strict=True)]
-        # Totals that fall are those of another count; where it began is not known.
+        # Falling totals belong to another count, whose beginning is unknown.
         if min(grown) < 0:
             return
-        # Figures of tokens in use are estimates after tools ran; those of the call are when it has just returned.
+        # The tokens in use are an estimate after tools ran; the figures of a call are exact when it has just returned.
         is_exact = status.step_input is None or not status.estimated
         spent = ModelUsage(grown[0], grown[1], grown[2], is_exact)
         models = self._spent.setdefault(uid, {})
@@ -161,18 +160,18 @@ class Ledger:
         models[status.model] = spent if known is None else known + spent
 
     def total_cost(self) -> Cost | None:
-        """What the whole session cost; None where no prices are set."""
+        """Return the cost of the whole session; None if no prices are set."""
         spent: dict[str, ModelUsage] = {}
         for models in self._spent.values():
             _add(spent, models)
         return cost_of(spent, self.prices, self._model)
 
     async def cost_of(self, points: Sequence[Checkpoint], index: ContextIndex) -> Cost | None:
-        """What the calls of these checkpoints cost; None where no prices are set.
+        """Return the cost of the calls of these checkpoints; None if no prices are set.
 
         Args:
-            points: neighbours on the live world line, oldest first, up to its end.
-            index: of the live context; its usage records stand in for what the record does not hold.
+            points: neighbouring checkpoints on the live world line, oldest first, up to its end.
+            index: the index of the live context; its usage records are used for steps that the record does not contain.
         """
         if not self.prices:
             return None
@@ -197,7 +196,7 @@ class Ledger:
         figures = index.usages_between(point.offset, end)
         if not figures:
             return {}
-        # Two a step: what was sent, and that with what came back.
+        # There are two figures per step: the tokens sent, and those including the answer.
         output = max(0, figures[1] - figures[0]) if len(figures) > 1 else 0
         return {"": ModelUsage(figures[0], 0, output, is_exact=False)}
 
@@ -208,7 +207,7 @@ def _add(spent: dict[str, ModelUsage], more: Mapping[str, ModelUsage]) -> None:
 
 
 class CompactionTokens(NamedTuple):
-    """The tokens before and after a compaction; whether the latter is the server's own figure."""
+    """The tokens before and after a compaction, and whether the latter is the server's own figure."""
 
     before: int
     after: int
@@ -219,10 +218,9 @@ class CompactionTokens(NamedTuple):
 class Statistics:
     """Counts, tokens and seconds of a session.
 
-    `dmail_tokens_saved` is the sum over all D-Mails. `model_s`,
-    `tools_s` and `user_s` are the seconds spent waiting for the model, for tools, and for an answer of the user.
-    `cost` is for who has prices to fill in; None where there are none. `is_fork`: all figures count what came along
-    from another session too.
+    `dmail_tokens_saved` is the sum over all D-Mails. `model_s`, `tools_s` and `user_s` are the seconds spent waiting for the
+    model, for tools, and for an answer of the user. `cost` is filled in by callers that have prices; None if there are none.
+    With `is_fork` all figures include the part that was copied from another session.
     """
 
     turns: int = 0
@@ -285,7 +283,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
         sent.apply(event)
         figures.apply(event)
         if isinstance(event, TurnBegin):
-            # A program that was killed in mid-turn left it open; the time until the next turn was nobody's waiting.
+            # A program that was killed in mid-turn left the turn open; nobody waited until the next turn.
             clock.stop()
         clock.advance(record.at)
         match event:
@@ -324,7 +322,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
             case _:
                 pass
     for uid, place in made.items():
-        # What the server has counted since, where it has.
+        # The server's figure since then is used, if there is one.
         if (figure := figures.left_by(uid)) is not None:
             before = compactions[place].before
             compactions[place] = CompactionTokens(before, figure.tokens, figure.measured)
@@ -347,11 +345,11 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
 
 
 def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> Statistics:
-    """What an open session did and cost. Reads files: call it in a thread.
+    """Return the statistics of an open session, with its cost. It reads files, so call it in a thread.
 
     Args:
         session: the session; its record must be written out.
-        prices: by model; where there are none, there is no cost.
+        prices: the prices by model; without prices there is no cost.
     """
     history = read_history(session)
     ledger = Ledger(prices)
@@ -359,7 +357,7 @@ def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> S
         ledger.follow(record.event)
     counted = statistics(history.stored)
     if history.shown is not history.stored:
-        # The figures of the cards that the chat shows of them.
+        # These are the figures that the chat's cards show.
         drawn = statistics(history.shown)
         counted = replace(counted, dmails=drawn.dmails, dmail_tokens_saved=drawn.dmail_tokens_saved)
     counted = with_journal(counted, session.context.journal.entries)
@@ -368,11 +366,11 @@ def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> S
 
 
 def with_journal(counted: Statistics, entries: Iterable[JournalEntry]) -> Statistics:
-    """Statistics completed by the journal of operations, where the record that they were counted from is lost or imported."""
+    """Complete statistics from the journal of operations, if the record from which they were counted is lost or imported."""
     by_kind: dict[str, list[tuple[int, int]]] = {"dmail": [], "compaction": [], "rewind": []}
     for entry in entries:
         if entry.op in by_kind:
-            # One that only put something at the end took nothing away.
+            # An operation that only appended removed nothing.
             after = entry.tokens_before if entry.grows_line else entry.tokens_after
             by_kind[entry.op].append((entry.tokens_before, after))
     dmails, compactions, rewinds = by_kind["dmail"], by_kind["compaction"], by_kind["rewind"]

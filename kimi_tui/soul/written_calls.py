@@ -1,8 +1,8 @@
-"""Finds tool calls that a model wrote as text in place of making them, at the end of its answer.
+"""Finds tool calls that a model wrote as text instead of making them, at the end of its answer.
 
 Small models, and servers that do not parse what a model's template prints, answer with a code block of JSON, with
-`<tool_call>` tags as Hermes and Qwen write them, or with a bare JSON object. Only what ends an answer counts: a call within
-an explanation is an example. Nothing is run here: whoever finds a call asks the user first.
+`<tool_call>` tags as Hermes and Qwen write them, or with a bare JSON object. Only calls at the end of an answer count: a call
+within an explanation is an example. Nothing is run here: the caller asks the user first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WrittenCall:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCalls:
-    """The calls at the end of an answer, in order, and what the answer says before them.
+    """The calls at the end of an answer, in order, and the text before them.
 
     Attributes:
         calls: the calls.
@@ -45,11 +45,11 @@ class WrittenCalls:
 
 
 def written_calls(text: str, names: Collection[str]) -> WrittenCalls | None:
-    """The calls of tools of these names that a text ends with; else one that stands alone in it with words behind it.
+    """Return the calls of tools with these names that end a text; else one that stands alone in it, followed by other text.
 
     Args:
         text: the answer.
-        names: the tools that there are; what names another is no call.
+        names: the names of the existing tools; a text with another name is no call.
     """
     if len(text) > _MOST_CHARS:
         return None
@@ -67,7 +67,7 @@ def written_calls(text: str, names: Collection[str]) -> WrittenCalls | None:
 
 
 def _last(text: str, names: Collection[str]) -> tuple[str, list[WrittenCall]]:
-    """What ends the text, if that is calls, and what precedes it."""
+    """Return the text before the calls that end a text, and these calls."""
     if text.endswith(_END_TAG) or (_TAG in text and _END_TAG not in text[text.rfind(_TAG) :]):
         start = text.rfind(_TAG)
         if start < 0:
@@ -83,7 +83,7 @@ def _last(text: str, names: Collection[str]) -> tuple[str, list[WrittenCall]]:
 
 
 def _inside(text: str, names: Collection[str]) -> list[WrittenCall]:
-    """The calls in the code blocks and tags of a text, wherever they stand."""
+    """Return the calls in the code blocks and tags of a text, at any place."""
     found: list[WrittenCall] = []
     blocks = (
         text.split(f"\n{_FENCE}")
@@ -98,13 +98,13 @@ def _inside(text: str, names: Collection[str]) -> list[WrittenCall]:
 
 
 def _fenced(block: str) -> str:
-    """What a code block holds; empty where it is of another language than JSON."""
+    """Return the content of a code block; empty if its language is not JSON."""
     language, _, inner = block.removeprefix(_FENCE).partition("\n")
     return inner if language.strip().lower() in _LANGUAGES else ""
 
 
 def _calls(text: str, names: Collection[str]) -> list[WrittenCall]:
-    """The calls that a JSON text holds, which is an object or a list of such; nothing where any of it is none."""
+    """Return the calls in a JSON text, which is an object or a list of objects; nothing if any of it is no call."""
     text = text.strip().removeprefix(_TAG).removesuffix(_END_TAG).strip()
     if text[:1] not in ("{", "["):
         return []

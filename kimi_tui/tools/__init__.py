@@ -1,1 +1,1 @@
-"""The tools of the agent, one module a tool or for tools that are one idea, and what they share: paths, files, processes."""
+"""The tools of the agent, in one module per tool or group of related tools, and their shared parts: paths, files, processes."""

@@ -1,6 +1,6 @@
-"""Reads the arguments of tool calls, which models and gateways write in many ways, and says what is wrong with them.
+"""Reads the arguments of tool calls, which models and gateways write in many ways, and explains their errors.
 
-Models write null for what they mean to leave out, lists and objects as strings of JSON, and whole arguments as such a string.
+Models write null for omitted arguments, lists and objects as strings of JSON, and all arguments as one such string.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MOST_ENCODED = 3
 
 
 def parsed(arguments: str | None) -> dict[str, object]:
-    """The arguments of a call, as the model wrote them, by name.
+    """Return the arguments of a call by name, from the text that the model wrote.
 
     Raises:
-        ToolProblem: they are no JSON, or no object.
+        ToolProblem: the text is not JSON, or not an object.
     """
     text = (arguments or "").strip() or "{}"
     try:
@@ -49,13 +49,13 @@ def parsed(arguments: str | None) -> dict[str, object]:
             "The arguments must be one JSON object. Nothing was run: send the call again.",
             brief="bad JSON",
         )
-    # Models write null for what they mean to leave out.
+    # Models write null for arguments that they mean to omit.
     values = cast("dict[str, object]", value)
     return {key: value for key, value in values.items() if value is not None}
 
 
 def with_json_parsed(value: object, schema: Mapping[str, Any]) -> object:
-    """The value with those strings parsed that stand where the schema has a list or an object and no string."""
+    """Return the value with those strings parsed for which the schema expects a list or an object and no string."""
     kinds = _kinds(schema)
     if isinstance(value, str) and kinds & {"array", "object"} and "string" not in kinds:
         parsed = _from_json(value)
@@ -72,7 +72,7 @@ def with_json_parsed(value: object, schema: Mapping[str, Any]) -> object:
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """The types of JSON that a schema takes, as far as it names them."""
+    """Return the JSON types that a schema accepts, as far as it names them."""
     found: set[str] = set()
     for one in (schema, *schema.get("anyOf", ())):
         kind: object = one.get("type", ())
@@ -81,7 +81,7 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _from_json(text: str) -> object:
-    """The value of JSON that may be encoded as a string a few times; the text itself where it is none."""
+    """Return the value of JSON that may be encoded as a string several times; the text itself if it is not JSON."""
     value: object = text
     for _ in range(_MOST_ENCODED):
         if not isinstance(value, str):
@@ -94,13 +94,13 @@ def _from_json(text: str) -> object:
 
 
 def explained(error: ValidationError, properties: Iterable[object]) -> list[str]:
-    """What is wrong with the values, a sentence for each of the first problems; `properties` are the known names."""
+    """Explain the errors in the values, one sentence for each of the first problems; `properties` are the known names."""
     known = [str(name) for name in properties]
     return [_problem(detail, known) for detail in error.errors()[:_ERRORS_NAMED]]
 
 
 def bad_arguments(tool: str, problems: Sequence[str]) -> ToolProblem:
-    """The problem of a call of this tool whose arguments are wrong."""
+    """Return the problem of a call of this tool with wrong arguments."""
     said = f"The arguments of {tool} are wrong; nothing was run. "
     return ToolProblem(said + " ".join(problems), brief="bad arguments")
 
@@ -122,5 +122,5 @@ def _problem(detail: ErrorDetails, known: list[str]) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with lone surrogates (from odd file names or the model) written out, so that it can be sent."""
+    """Return the text with lone surrogates (from odd file names or the model) escaped, so that it can be sent."""
     return text.encode("utf-8", "backslashreplace").decode()

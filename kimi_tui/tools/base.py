@@ -1,9 +1,9 @@
-"""`Tool`, which owns all that is known of a tool, and `ToolEnv`, what a call gets; what it returns is in `outcome.py`.
+"""`Tool`, which holds all facts about a tool, and `ToolEnv`, the environment of a call; results of calls are in `outcome.py`.
 
-A tool of this program is a `TypedTool`, whose parameters are a pydantic model; one that is described at run time, as those of
-MCP servers are, a `SchemaTool`. What a call asks the user is an `ApprovalQuestion`, with the rule (`Asks`) by which it is asked.
+A tool of this program is a `TypedTool`, whose parameters are a pydantic model; a tool described at run time, such as one of
+an MCP server, is a `SchemaTool`. A call asks the user with an `ApprovalQuestion`, whose rule (`Asks`) says when to ask.
 
-Tools do not import the wire, the session or the soul: what they may use of those, the soul puts into the `ToolEnv`.
+Tools do not import the wire, the session or the soul: the soul puts the parts that they may use into the `ToolEnv`.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 Changes = Literal["nothing", "order", "edits", "anything"]
-"""What the calls of a tool may change:
+"""The changes that the calls of a tool may make:
 
-- `nothing`: they run beside one another. All others run one after another.
-- `order`: no file, but a call has to come in its place.
-- `edits`: the files that its questions name as `edits`.
-- `anything`: any file. It asks in every mode, by `Tool.question` or in `Tool.run`, if only to be allowed without the user:
-  before the answer the files are looked at, so that it is known afterwards what the call changed.
+- `nothing`: calls run in parallel. Calls of all other tools run one after another.
+- `order`: calls change no file, but have to run in their order.
+- `edits`: calls change the files that their questions list as `edits`.
+- `anything`: calls may change any file. They ask in every mode, by `Tool.question` or in `Tool.run`, even if the answer comes
+without the user: the files are scanned before the answer, so that the changes of the call are known afterwards.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """The rule by which a question is asked.
+    """The rule that says when the user is asked.
 
     Attributes:
-        kind: how it is put.
-        unasked: the modes in which the answer is yes without the user. Whatever is `protected` is asked in these too.
-        is_change: whether it is refused in plan mode, and not asked.
+        kind: the kind of question.
+        unasked: the modes in which the answer is yes without the user. Questions about `protected` files are asked in these modes too.
+        is_change: whether plan mode refuses the call without asking.
         stops: whether a no without a reason ends the turn.
     """
 
@@ -64,35 +64,35 @@ class Asks:
 
 
 TO_EDIT = Asks(unasked=frozenset({"edits", "sandboxed", "all"}), is_change=True)
-"""To edit a file in the work folder."""
+"""The rule for editing a file in the work folder."""
 TO_EDIT_ELSEWHERE = Asks(unasked=frozenset({"all"}), is_change=True)
-"""To edit any other file, or one that is protected."""
+"""The rule for editing any other file, or a protected one."""
 TO_RUN = Asks(unasked=frozenset({"all"}))
-"""To run a command, or whatever else may have any effect."""
+"""The rule for running a command, or any other action that may have any effect."""
 TO_GO_OUTSIDE = Asks()
-"""To read outside the work folder, or to run a command outside the sandbox that the mode would have it in."""
+"""The rule for reading outside the work folder, or for running a command outside the sandbox that the mode requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
-    """A request for approval, before something is run, changed, or read outside the work folder.
+    """A request for approval, made before a command runs, a file changes, or a file outside the work folder is read.
 
     Attributes:
-        asks: the rule by which it is asked.
+        asks: the rule that says when it is asked.
         question: one sentence.
-        detail: exactly what will run, or the path that will be read or written.
+        detail: the exact command that will run, or the path that will be read or written.
         where: the folder, time limit and warnings, for the line below the question.
         edits: the changes to show as diffs.
-        session_key: names the group of questions that a yes for the session covers; empty where none is offered.
-        session_offer: the label of that yes.
-        protected: whether it is asked even in the mode that allows everything.
+        session_key: the name of the group of questions that a yes for the session covers; empty if no such yes is offered.
+        session_offer: the label of that answer.
+        protected: whether the user is asked even in the mode that allows everything.
         checkpoint_id: the target of a D-Mail.
-        options: the answers offered where a yes is not enough; the answer is one of them, or the user's own text.
+        options: the offered answers if a yes is not enough; the answer is one of them, or the user's own text.
         multi_select: whether the answer may be several options, joined by semicolons.
-        sandboxed: whether it is about a sandboxed command, which is not asked about in the mode that allows these.
-        changeable: whether a yes may bring a command in the place of `detail`, which runs instead.
-        words_offer: of a pause, the label of the answer with the user's own words; empty where none is offered.
-        no_offer: of a pause, the label of the no.
+        sandboxed: whether the question is about a sandboxed command; the mode that allows these does not ask it.
+        changeable: whether a yes may come with another command, which runs instead of `detail`.
+        words_offer: the label of the answer with the user's own text, for a pause; empty if it is not offered.
+        no_offer: the label of the no, for a pause.
     """
 
     asks: Asks
@@ -119,22 +119,22 @@ class Approver(Protocol):
         """Wait for the answer.
 
         Returns:
-            on yes: empty, the command that the user put in place of the one asked about, or the chosen option.
+            for a yes: an empty text, the command with which the user replaced the one in the question, or the chosen option.
 
         Raises:
-            ToolRejected: on no.
+            ToolRejected: the user said no.
         """
         ...
 
 
 class FileVersions:
-    """The versions of files that the agent has seen: an edit of a file that has another one by now is refused.
+    """The versions of files that the agent has seen: an edit of a file that has changed since is refused.
 
     Args:
-        known: the version tokens of the conversation, by absolute path; what a call sees is added at once.
+        known: the version tokens of the conversation, by absolute path; versions that a call sees are added at once.
 
     Attributes:
-        noted: what this call has seen, for its result.
+        noted: the versions that this call has seen, for its result.
     """
 
     def __init__(self, known: dict[str, str]) -> None:
@@ -142,35 +142,35 @@ class FileVersions:
         self.noted: dict[str, str] = {}
 
     def seen(self, path: Path) -> str | None:
-        """The version token under which the agent last saw this file (by reading or writing), or None."""
+        """Return the version token of this file when the agent last saw it (by reading or writing), or None."""
         return self._known.get(str(path))
 
     def saw(self, path: Path, version: str) -> None:
-        """Note the version of a file that the agent has seen now."""
+        """Note the version of a file that the agent sees now."""
         self._known[str(path)] = self.noted[str(path)] = version
 
 
 @dataclass(frozen=True, slots=True)
 class ToolEnv:
-    """Everything a running tool may use.
+    """Everything that a running tool may use.
 
     Attributes:
         work_dir: the session's folder.
-        approver: asks the user.
+        approver: asks the user for approval.
         send_dmail: queues a D-Mail (text, checkpoint, whether files are restored) for the end of this step; raises a
-            `ValueError` for the model where it cannot go there.
-        versions: which files the agent knows in which version.
-        emit: takes live output (decoded text) for the screen.
-        environ: the environment of this program; children get an allowlist of it.
+            `ValueError` with a text for the model if the D-Mail cannot be sent there.
+        versions: the versions of files that the agent has seen.
+        emit: called with live output (decoded text) for the screen.
+        environ: the environment variables of this program; child processes get an allowlist of them.
         key: the key of the call, unique in the session.
-        todos: the todo list of the live world line; None where none was set.
-        sandbox: the sandbox of commands that run without a question; None where there is none, or each command is asked about.
-        search_sandbox: the sandbox of search programs, in every mode; None where there is none.
-        reads_only: whether nothing may be changed (plan mode).
-        jobs: the background commands; None where there can be none.
-        sees: whether the model takes images.
-        room_chars: the most characters of a result where the model's window is small; None for the tool's own limit.
-        renewed: returns this environment with `sandbox` and `reads_only` of the present mode, which may have changed.
+        todos: the todo list of the live world line; None if none was set.
+        sandbox: the sandbox of commands that run without approval; None if there is none, or if every command needs approval.
+        search_sandbox: the sandbox of search programs, in every mode; None if there is none.
+        reads_only: whether changes are forbidden (plan mode).
+        jobs: the background commands; None if there cannot be any.
+        sees: whether the model accepts images.
+        room_chars: the largest number of characters of a result if the model's window is small; None for the tool's own limit.
+        renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
 
     work_dir: Path
@@ -191,19 +191,19 @@ class ToolEnv:
 
 
 class Tool(ABC, Generic[Params]):
-    """One tool: all that is known of it. Stateless: whatever a call needs comes in by `ToolEnv`."""
+    """One tool, with all facts about it. It is stateless: a call gets everything that it needs in a `ToolEnv`."""
 
     name: str
     changes: Changes
-    """What its calls may change."""
+    """The changes that its calls may make."""
     card: Card = PLAIN
-    """How its calls look. Those of `tool_cards.KNOWN` have that one."""
+    """The look of its calls on the screen. Tools in `tool_cards.KNOWN` have that card."""
     lean_params: tuple[str, ...] = ()
-    """The parameters that a model with a small window is told of; empty where such a model is not given the tool by itself."""
+    """The parameters that are described to a model with a small window; empty if such a model does not get the tool by default."""
 
     @property
     def description(self) -> str:
-        """What the model reads of it: `prompts/tools/NAME.md`."""
+        """The description for the model: `prompts/tools/NAME.md`."""
         return prompt(f"tools/{self.name}")
 
     @property
@@ -213,37 +213,38 @@ class Tool(ABC, Generic[Params]):
 
     @abstractmethod
     def parse(self, values: Mapping[str, object]) -> Params:
-        """The parameters from the arguments of a call.
+        """Return the parameters from the arguments of a call.
 
         Raises:
-            ToolProblem: they make no sense.
+            ToolProblem: the arguments are invalid.
         """
 
     def question(self, params: Params, env: ToolEnv) -> ApprovalQuestion | None:
-        """What is asked before `run`; None where nothing is, or `run` asks itself."""
+        """Return the question to ask before `run`; None if there is none, or if `run` asks itself."""
         del params, env
         return None
 
     @abstractmethod
     async def run(self, params: Params, env: ToolEnv) -> ToolOutcome:
-        """Do it.
+        """Run the tool.
 
         Raises:
-            ToolProblem: it cannot be done.
+            ToolProblem: the tool cannot do it.
             ToolRejected: the user said no.
-            asyncio.CancelledError: stopped; whatever it started has been ended.
+            asyncio.CancelledError: the call was stopped; every process that it started has been ended.
         """
 
     def spec(self) -> ToolSpec:
-        """Name, description and parameters as they are sent to the model."""
-        # Without the docstring of the class.
+        """Return name, description and parameters as they are sent to the model."""
+        # The top level's description is the docstring of the class, which is not meant for the model.
         schema = {key: value for key, value in self.schema.items() if key != "description"}
         return ToolSpec(self.name, self.description, plain_schema(schema))
 
     def lean_spec(self) -> ToolSpec:
-        """The tool as a model with a small window is told of it: `prompts/lean/tools/NAME.md`, and a schema without words.
+        """Return the tool as it is described to a model with a small window: `prompts/lean/tools/NAME.md`, and a schema
+        without descriptions.
 
-        A tool without `lean_params` has its usual description and schema.
+        A tool without `lean_params` keeps its usual description and schema.
         """
         if not self.lean_params:
             return self.spec()
@@ -258,7 +259,9 @@ class TypedTool(Tool[Model]):
     """A tool whose parameters are a pydantic model."""
 
     params: type[Model]
-    """The model reads the docstrings and the field descriptions of this in the JSON schema."""
+    """The model of the parameters. Its field descriptions, and the docstrings of nested models, are part of the JSON schema
+    that the model gets.
+    """
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -266,7 +269,7 @@ class TypedTool(Tool[Model]):
         return _schema_of(self.params)
 
     def parse(self, values: Mapping[str, object]) -> Model:
-        """The arguments as `params`; lists and objects may have been written as strings of JSON."""
+        """Return the arguments as `params`; lists and objects may be written as strings of JSON."""
         try:
             return self.params.model_validate(values)
         except ValidationError as error:
@@ -279,16 +282,16 @@ class TypedTool(Tool[Model]):
 
 
 class SchemaTool(Tool[dict[str, Any]]):
-    """A tool that is described by a plain JSON schema, as those of servers are. Its own server checks most of the arguments.
+    """A tool that is described by a plain JSON schema, such as a server's. The server checks most of the arguments.
 
-    Where its calls may change anything, each is asked about, whole.
+    If its calls may change anything, each of them needs approval.
 
     Args:
-        name: what the model calls it by: letters, digits, `_` and `-`, at most 64.
-        description: what the model reads of it.
-        schema: of its arguments.
-        changes: what its calls may change.
-        card: how they look.
+        name: the name that the model uses: letters, digits, `_` and `-`, at most 64.
+        description: the description for the model.
+        schema: the JSON schema of its arguments.
+        changes: the changes that its calls may make.
+        card: the look of its calls.
     """
 
     def __init__(
@@ -306,14 +309,14 @@ class SchemaTool(Tool[dict[str, Any]]):
         self._description = description
         self._schema: Mapping[str, Any] = {"type": "object", "properties": {}, **schema}
         said = json.dumps([description, dict(schema)], sort_keys=True, default=str)
-        # A yes for the session covers the tool that was described so, and not what may come in its place under its name.
+        # A yes for the session covers the tool with this description, and no other tool that gets its name later.
         self._allowed_by = (
             f"call:{name}:{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()}"
         )
 
     @property
     def description(self) -> str:
-        """What the model reads of it."""
+        """The description for the model."""
         return self._description
 
     @property
@@ -322,14 +325,14 @@ class SchemaTool(Tool[dict[str, Any]]):
         return self._schema
 
     def parse(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """The arguments, all that are required; lists and objects may have been written as strings of JSON."""
+        """Return the arguments if all required ones are there; lists and objects may be written as strings of JSON."""
         missing = [name for name in self._schema.get("required", ()) if name not in values]
         if missing:
             raise bad_arguments(self.name, [f"`{name}` is required." for name in missing])
         return cast("dict[str, Any]", with_json_parsed(dict(values), self.spec().parameters))
 
     def question(self, params: dict[str, Any], env: ToolEnv) -> ApprovalQuestion | None:
-        """Whether it may be called with these arguments."""
+        """Ask whether the tool may be called with these arguments."""
         if self.changes != "anything":
             return None
         return ApprovalQuestion(
@@ -355,7 +358,7 @@ _WORDS = frozenset(
 
 
 def _bare(schema: Any) -> Any:
-    """A part of a schema without what only explains or bounds it: types, properties, enumerations and what is required stay."""
+    """Return a part of a schema without descriptions and bounds: types, properties, enumerations and required names stay."""
     if isinstance(schema, Mapping):
         table = cast("Mapping[str, Any]", schema)
         return {
@@ -370,5 +373,5 @@ def _bare(schema: Any) -> Any:
 
 @cache
 def _schema_of(params: type[BaseModel]) -> dict[str, Any]:
-    # Kept: those of all tools take 5 ms, at every opening of a session.
+    # The schemas are cached: making those of all tools takes 5 ms at every opening of a session.
     return params.model_json_schema()

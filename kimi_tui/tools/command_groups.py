@@ -2,7 +2,7 @@
 
 A group is a program, its first words, and the folder; `command_groups.toml` is an allowlist of groups with their options and
 words. A command that is not on it, or cannot be parsed, found or checked in time, belongs to no group, so that the user is
-asked. `soul.approval` knows which groups were allowed.
+asked. `soul.approval` stores the allowed groups.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ from kimi_tui.tools.sandbox.policy import has_parts_elsewhere
 from kimi_tui.workspace.protected_names import GuardedLink, folded, secrets
 
 Kind = Literal["reads", "project", "never", "unknown", "unclear"]
-"""The kind of a command: it only reads; it runs code of the folder; it is a wrapper or interpreter, or has code in its
-arguments; it or one of its words is not on the list; it is not one simple command."""
+"""The kind of a command. `reads`: it only reads. `project`: it runs code of the folder. `never`: it is a wrapper or
+interpreter, or has code in its arguments. `unknown`: it or one of its words is not on the list. `unclear`: it is not one
+simple command.
+"""
 
 _GIT_LIMIT_S = 1.0
 _GIT_LIMIT_BYTES = 2 << 20
@@ -53,7 +55,7 @@ _HARMLESS_SETTING = re.compile(
     r"|branch\..+|remote\..+\.(url|pushurl|fetch|prune|tagopt|gh-resolved)|extensions\.objectformat",
     re.DOTALL,
 )
-# Nothing that the repository brings runs, nothing is written or fetched on the way.
+# With these settings no program of the repository runs, and nothing is written or fetched.
 _GIT_ENVIRON = {
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "core.fsmonitor",
@@ -66,21 +68,21 @@ _GIT_ENVIRON = {
 _REPOSITORIES = frozenset({".git", ".hg", ".svn", ".jj", ".sl", ".bzr", "_darcs", ".pijul", "cvs"})
 _SEPARATORS = re.compile(r"[:=,]")
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w:.-]*", re.ASCII)
-# Of a signature, also where a sign before its letter asks for a line or a blank.
+# `%G` and a letter is a commit's signature; a sign before the letter may ask for a line or a blank.
 _SIGNATURE = re.compile(r"%[-+ ]*G")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a yes for the session can stand for a command, with the group that it belongs to or the reason why it is in none.
+    """Whether a yes for the session can cover a command, with the command's group or the reason why it has none.
 
     Attributes:
-        kind: of command.
-        reason: why it is in no group; else what is sure of it.
-        group: names the group; empty where it is in none.
-        offer: the label of a yes to the group for the session.
-        argv: how it is run without a shell.
-        environ: what it gets beside the environment of every command.
+        kind: the kind of command.
+        reason: the reason why the command has no group; for one with a group, what is certain about it.
+        group: the name of the group; empty if there is none.
+        offer: the label of the answer that allows the group for the session.
+        argv: the arguments with which the command runs without a shell.
+        environ: the variables that it gets besides those of every command.
     """
 
     kind: Kind
@@ -92,12 +94,12 @@ class Verdict:
 
 
 def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
-    """Which group a command belongs to. Blocks, looks at files and runs `shfmt` and `git`: for a thread.
+    """Find the group of a command. It looks at files and runs `shfmt` and `git`, so call it in a thread.
 
     Args:
-        command: as a shell would be given it.
-        work_dir: where it would run.
-        environ: of this program.
+        command: the command as it would be given to a shell.
+        work_dir: the folder in which it would run.
+        environ: the environment variables of this program.
     """
     try:
         words = simple_words(command, find_shfmt(environ, work_dir))
@@ -122,7 +124,7 @@ def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
 
 
 class _Doubt(Exception):
-    """It has no place in the group. The text says why, in a few words."""
+    """The command has no place in the group. The text says why in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class _Form:
         )
 
     def others(self, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-        """What stands after the beginning and is no option: words, and values of options with True.
+        """Yield the words after the beginning that are no options, and the values of options (with True).
 
         Raises:
             _Doubt: an option is not on the list.
@@ -165,7 +167,7 @@ class _Form:
                     yield value, True
 
     def _value(self, option: str) -> str | None:
-        """The value that stands in the option's own word; None where it is the next one, empty where it has none."""
+        """Return the value in the option's own word; None if the value is the next word, empty if the option has none."""
         digits = option[1:]
         is_number = digits.isascii() and digits.isdecimal()
         if option in self.flags or ("-#" in self.flags and is_number):
@@ -174,7 +176,7 @@ class _Form:
             return None
         name, equals, value = option.partition("=")
         if self.single:
-            # Go takes one dash or two.
+            # Go accepts one dash or two.
             name = f"-{name.lstrip('-')}" if name[:3].count("-") < 3 else name
             if name in self.flags and not equals:
                 return ""
@@ -243,7 +245,7 @@ def _grouped(
 def _check_word(
     word: str, work_dir: Path, environ: Mapping[str, str], links: Sequence[GuardedLink]
 ) -> None:
-    """That a word, if it is a path or has one behind a separator, leads to nothing outside and to no secret."""
+    """Check that a word, if it is or contains a path, leads to nothing outside the work folder and to no secret."""
     for piece in (word, *_SEPARATORS.split(word)):
         if not piece:
             continue
@@ -255,7 +257,7 @@ def _check_word(
 
 
 def _is_of_repository(target: ResolvedPath) -> bool:
-    """Whether it is one of the files that a version control system keeps for itself: addresses there may have passwords."""
+    """Return whether the path is one of a version control system's own files: addresses in them may have passwords."""
     if any(folded(part) in _REPOSITORIES for part in target.real.relative_to(target.root).parts):
         return True
     above = (one for one in target.real.parents if one.is_relative_to(target.root))
@@ -265,7 +267,7 @@ def _is_of_repository(target: ResolvedPath) -> bool:
 def _program(
     name: str, work_dir: Path, environ: Mapping[str, str]
 ) -> tuple[str, tuple[object, ...]]:
-    """The program that a shell would take, and what it is known by."""
+    """Return the program that a shell would run, and the facts that identify it."""
     for folder in child_environment(environ)["PATH"].split(os.pathsep):
         if not os.path.isabs(folder):
             raise _Doubt("the path has a folder that depends on where one is")
@@ -285,8 +287,9 @@ def _program(
 def _check_repository(
     git: str, work_dir: Path, environ: Mapping[str, str], *, contents: bool
 ) -> None:
-    """That the folder's own repository names no program, lies where it seems to, and shows no secrets and no files of
-    elsewhere."""
+    """Check that the folder's own repository names no program, lies where it seems to, and shows no secrets and no files from
+    elsewhere.
+    """
     own = work_dir / ".git"
     if not stat.S_ISDIR(own.lstat().st_mode):
         raise _Doubt("the repository is elsewhere")
@@ -319,10 +322,10 @@ def _has_other_names(path: Path) -> bool:
 
 
 def _answer(argv: Sequence[str], work_dir: Path, environ: Mapping[str, str]) -> str:
-    """What a program writes, within limits.
+    """Return the output of a program, within limits.
 
     Raises:
-        _Doubt: it failed, took too long or wrote too much.
+        _Doubt: the program failed, took too long or wrote too much.
     """
     with tempfile.TemporaryFile() as answer:
         try:
@@ -381,14 +384,15 @@ def _never() -> dict[str, str]:
     }
 
 
-# -- one simple command of literal words, and nothing else. Two readers that know nothing of each other must find the same
-# words: a recogniser of a grammar so small that it has no corners, and `shfmt`, which knows all of bash, in a process of its
-# own. Whatever they disagree about, whatever is too long or takes too long, is no simple command.
+# -- parsing simple commands -----------------------------------------------------------------------------
+# Two independent parsers must find the same literal words: a recogniser of a very small grammar, and `shfmt`, which knows all
+# of bash, in a process of its own. A command about which they disagree, or that is too long or takes too long, is not simple.
 
 _LONGEST_BYTES = 8192
 _MOST_WORDS = 256
 _LIMIT_S = 1.0
-# Not here: blanks, quotes, the operators, $ ` \ # * ? [ ] { } ! and, where bash makes a home folder of it, ~.
+# Blanks, quotes, the operators, and $ ` \ # * ? [ ] { } ! are not bare characters, nor is ~ where bash expands it to a home
+# folder.
 _BARE = r"(?:[\w./:,=+@%^-]|(?<=[\w.^@-])~)"
 _PIECE = re.compile(rf"(?P<bare>{_BARE}+)|'(?P<single>[^']*)'|\"(?P<double>[^\"$`\\]*)\"")
 _ODD_KINDS = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs", "Mn", "Me"})
@@ -396,18 +400,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
 class NotSimple(Exception):
-    """It is more than one simple command of literal words, or nobody can tell. The text says why, in a few words."""
+    """The command is not one simple command of literal words, or that is unknown. The text says why in a few words."""
 
 
 def simple_words(command: str, shfmt: str | None) -> list[str]:
-    """The words of a simple command.
+    """Return the words of a simple command.
 
     Args:
-        command: the line.
-        shfmt: the program; None where there is none, and then nothing is simple.
+        command: the command line.
+        shfmt: the path of `shfmt`; None if there is none, and then no command is simple.
 
     Raises:
-        NotSimple: it is something else, or has a word that a shell would change.
+        NotSimple: the line is something else, or has a word that a shell would change.
     """
     words = _recognised(command)
     if shfmt is None:
@@ -418,7 +422,7 @@ def simple_words(command: str, shfmt: str | None) -> list[str]:
 
 
 def find_shfmt(environ: Mapping[str, str], work_dir: Path) -> str | None:
-    """The program, as it was installed beside this one or stands on the path outside the work folder."""
+    """Return the path of `shfmt` that was installed with this program, or that is on the path outside the work folder."""
     return bundled_program("shfmt") or find_program("shfmt", environ, work_dir, Path())
 
 
@@ -457,7 +461,7 @@ def _recognised(command: str) -> list[str]:
 
 
 def _parsed(command: str, shfmt: str) -> list[str]:
-    """The words as shfmt finds them."""
+    """Return the words as shfmt finds them."""
     try:
         run = subprocess.run(
             [shfmt, "-ln=bash", "--to-json"],
@@ -486,7 +490,7 @@ _CALL = frozenset({"Type", "Pos", "End", "Args"})
 
 
 def _words_of(file: object) -> list[str]:
-    """The words of a tree of shfmt's, in which nothing may stand that is not known here."""
+    """Return the words of a tree of shfmt's, in which nothing may stand that is not known here."""
     tree = _node(file, {"Type", "Pos", "End", "Stmts"})
     (statement,) = cast("list[object]", tree["Stmts"])
     call = _node(_node(statement, _STATEMENT)["Cmd"], _CALL)

@@ -1,9 +1,9 @@
-"""Finds credentials in a text: API keys of known forms, private keys, addresses with a password, and long values that are called
-a key, token, secret or password. All of them are named "key" below.
+"""Finds credentials in a text: API keys of known forms, private keys, addresses with a password, and long values with a name
+such as key, token, secret or password. All of them are called "key" below.
 
-Which files hold secrets is decided by their names, in `workspace.protected_names` and `tools.paths.holds_secrets`.
+`workspace.protected_names` and `tools.paths.holds_secrets` decide by names which files hold secrets.
 
-Each form has letters that it cannot be without; a pattern is only tried where these stand, and takes a bounded stretch from there.
+Each form has fixed letters; its pattern is only tried where these occur, and reads a bounded number of characters from there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LEFT_OUT = "[key left out]"
 _MOST_FOUND = 1000
 _SLICE = 16_384
 _MOST_SHOWN = 4
-# The letters, and what has to stand there; of a form with a group only the group is the key.
+# Each form has its fixed letters and a pattern; if the pattern has a group, only the group is the key.
 _FORMS = (
     ("sk-", r"\bsk-[\w-]{16,300}"),
     ("AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
@@ -41,7 +41,7 @@ _FORMS = (
     ("tvly-", r"\btvly-[\w-]{20,60}"),
     ("r8_", r"\br8_[A-Za-z0-9]{37}\b"),
     ("lsv2_", r"\blsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}\b"),
-    # Of GLM: a name, and what is secret.
+    # Keys of GLM: a name, and the secret part.
     (".", r"(?<![\w.])[0-9a-f]{32}\.(?=[A-Za-z]{0,15}\d)[A-Za-z0-9]{16}(?![\w.])"),
     ("gl", r"\bgl(?:agent|cbt|dt|ffct|ft|imt|oas|ptt|rt|soat)-[\w-]{20,100}"),
     ("xapp-", r"\bxapp-\d-[\w-]{20,200}"),
@@ -124,14 +124,14 @@ _NAMED = (
 
 @cache
 def _compiled(form: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    # All of them together take a tenth of a second, and few texts have the letters of more than a handful.
+    # Compiling all patterns takes a tenth of a second, and few texts have the letters of more than a handful.
     return re.compile(form, flags)
 
 
 def find_keys(text: str) -> list[tuple[int, int]]:
-    """Where the keys are, in order, none within another; at most a thousand.
+    """Return the places of the keys in order, none inside another; at most a thousand.
 
-    It is done in slices, so that a thread that does it holds up no other.
+    It searches in slices, so that its thread delays no other.
     """
     spans: list[tuple[int, int]] = []
     forms = [_compiled(form) for letters, form in _FORMS if letters in text]
@@ -140,7 +140,7 @@ def find_keys(text: str) -> list[tuple[int, int]]:
         while at < len(text) and len(spans) < _MOST_FOUND:
             found = form.search(text, at, at + 2 * _SLICE)
             if found is None or found.start() >= at + _SLICE:
-                # What begins late may be cut off: the next slice has it whole.
+                # A key that begins late may be cut off here; the next slice contains all of it.
                 at += _SLICE
             else:
                 spans.append(found.span(1 if form.groups else 0))
@@ -157,18 +157,20 @@ _WORD_CHARS = 1024
 """A longer word is no key."""
 _BEGUN = re.compile(r"(?:c?sk-|gsk_|xai-|nvapi-|pplx-|tgp_|fw_|r8_|hf_|AIza)([\w-]{1,300})")
 _FEWEST_BEHIND = 8
-"""So many letters stand behind the beginning of a key."""
+"""Number of characters that follow the beginning of a key."""
 _RANDOM = re.compile(r"[A-Za-z0-9]{20,300}")
 _ADDRESS = re.compile(r"[./:@\\]")
 _TWO_PARTS = re.compile(r"[0-9a-f]{32}\.[A-Za-z0-9]{16}")
 _FEWEST_CHANGES = 4
-"""In so many letters of a random word their kind changes once: between digit, small and capital letter, but not in `Aa`."""
+"""In a random word the kind of character (digit, small letter, capital letter) changes at least once per this number of
+characters; `Aa` does not count as a change.
+"""
 _LONG_JOINED = 40
-"""A random word may have signs in it, as names of models do; these are shorter."""
+"""A random word may contain signs, as names of models do, but those are shorter than this."""
 
 
 def is_key(text: str) -> bool:
-    """Whether a text, as one types or pastes it, is a key: one word in a known form, or a long one that is random.
+    """Return whether a text, as a user types or pastes it, is a key: one word in a known form, or a long random word.
 
     A word with a dot, slash, colon or at sign is an address or a name, unless it has a known form.
     """
@@ -189,7 +191,7 @@ def is_key(text: str) -> bool:
 
 
 def may_begin_key(text: str) -> bool:
-    """Whether a text is one word that begins as keys of known servers do."""
+    """Return whether a text is one word that begins as keys of known servers do."""
     return _BEGUN.fullmatch(text) is not None
 
 
@@ -200,23 +202,23 @@ def _is_random(word: str, letters_a_change: int = _FEWEST_CHANGES) -> bool:
 
 
 def words_of_keys(text: str) -> list[tuple[int, int]]:
-    """Where the words are at the beginning of a text that are keys, in order; see `is_key`."""
+    """Return the places of the words at the beginning of a text that are keys, in order; see `is_key`."""
     words = re.finditer(r"\S+", text[:_LINE_CHARS])
     return [found.span() for found in words if is_key(found[0])]
 
 
 def count_in_words(keys: list[tuple[int, int]]) -> str:
-    """`1 key`, `3 keys`: the number of credentials that were found, in words."""
+    """Return the number of credentials in words: `1 key`, `3 keys`."""
     return "1 possible key" if len(keys) == 1 else f"{len(keys)} possible keys"
 
 
 def with_count(brief: str, keys: list[tuple[int, int]]) -> str:
-    """A brief fact, with how many there are behind it."""
+    """Return a brief fact, followed by the number of keys in it."""
     return f"{brief} · {count_in_words(keys)}" if brief else count_in_words(keys)
 
 
 def redact_keys(text: str, keys: list[tuple[int, int]]) -> str:
-    """The text with words in the place of each key."""
+    """Return the text with a placeholder for each key."""
     pieces: list[str] = []
     at = 0
     for start, end in keys:
@@ -226,7 +228,7 @@ def redact_keys(text: str, keys: list[tuple[int, int]]) -> str:
 
 
 def key_lines(text: str, keys: list[tuple[int, int]]) -> list[str]:
-    """For each line that has one, its number and the beginning of the key, as a question shows it."""
+    """Return, for each line with a key, its number and the beginning of the key, as a question shows it."""
     return [
         f"line {text.count(chr(10), 0, start) + 1}: {text[start : start + _MOST_SHOWN]}… ({end - start} characters)"
         for start, end in keys

@@ -1,9 +1,9 @@
-"""WriteFile and StrReplaceFile: replace all of a file or exact passages of it, with the user's yes, in one step.
+"""WriteFile and StrReplaceFile: replace a whole file or exact passages of it, after the user's approval, in one step.
 
 Both read the file, check that the agent knows this version, compute the new text, ask, and write it (`change_file`).
 
-Whoever reads the file meanwhile sees the old one or the new one, and a crash leaves one of the two: the new file is
-written beside the old one and renamed within the same folder descriptor.
+Readers see either the old or the new file, and a crash leaves one of the two: the new file is written beside the old one and
+renamed within the same folder descriptor.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ from kimi_tui.tools.paths import (
 from kimi_tui.workspace.snapshots import Limits
 
 Compute = Callable[[ResolvedPath, Content | None], str]
-"""From what is on disk (None: nothing) to the whole new text; raises `ToolProblem`. Runs in a thread."""
+"""Computes the whole new text from the content on disk (None: no file); raises `ToolProblem`. It runs in a thread."""
 
 LIMIT_S = 20.0
-"""How long the edits of one call may take to be made."""
+"""Seconds in which the edits of one call must be computed."""
 _PLACES_NAMED = 8
 
 
 async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
-    """Change one file, with the user's yes.
+    """Change one file after the user's approval.
 
     Args:
-        path: as the model wrote it.
-        compute: makes the new text.
-        env: of the call.
+        path: the path as the model wrote it.
+        compute: computes the new text.
+        env: the environment of the call.
 
     Raises:
-        ToolProblem: it cannot be done; nothing was written.
+        ToolProblem: the file cannot be changed; nothing was written.
         ToolRejected: the user said no.
     """
     target = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
@@ -86,7 +86,7 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
 
 
 def _why_lost(target: ResolvedPath, content: Content | None, env: ToolEnv) -> str:
-    """Why no snapshot holds what this file holds now; empty where one does."""
+    """Say why no snapshot has the present contents of this file; empty if one has."""
     if content is None:
         return ""
     if _is_beyond_snapshots(content):
@@ -97,22 +97,23 @@ def _why_lost(target: ResolvedPath, content: Content | None, env: ToolEnv) -> st
 
 
 def _is_beyond_snapshots(content: Content) -> bool:
-    """Whether no snapshot holds this file, because it is too large for one."""
+    """Return whether the file is too large for snapshots."""
     return content.stat.st_size > Limits().max_file_bytes
 
 
 async def _write_to_completion(
     target: ResolvedPath, data: bytes, content: Content | None, env: ToolEnv
 ) -> None:
-    """Write in a thread and wait for its end even when cancelled: then it has happened or not, but is not under way.
+    """Write in a thread and wait for its end even if cancelled, so that no write is under way afterwards.
 
     Raises:
         ToolProblem: see `replace_file`.
-        asyncio.CancelledError: cancelled meanwhile.
+        asyncio.CancelledError: the call was cancelled meanwhile.
     """
 
     def write() -> None:
-        # In here, because a cancelled caller gets no further, and the agent's own write is no foreign change.
+        # The version is noted here, because a cancelled caller gets no further and the agent's own write must not count as
+        # another's.
         env.versions.saw(target.real, replace_file(target, data, content))
 
     running = asyncio.ensure_future(asyncio.to_thread(write))
@@ -121,7 +122,7 @@ async def _write_to_completion(
     except asyncio.CancelledError:
         await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # read, so that asyncio reports no error that nobody asked for
+            running.exception()  # the exception is read, so that asyncio does not report it
         raise
 
 
@@ -155,7 +156,7 @@ def _planned(
 
 
 def _encoding_kept(content: Content | None, after: str) -> str:
-    """The encoding of a file before, where its byte order mark is in its text still; else UTF-8."""
+    """Return the encoding of a file if its byte order mark is still in the new text; else UTF-8."""
     if content is None or not after.startswith("\ufeff"):
         return UTF8
     return encoding_of(content.data)
@@ -173,12 +174,12 @@ def _shown_before(content: Content) -> str:
 
 
 def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) -> str:
-    """Replace all of a file in one step, keeping its mode and owner; returns the new version. Blocks: for a thread.
+    """Replace a whole file in one step, keeping its mode and owner; return the new version. It blocks, so call it in a thread.
 
     Args:
-        target: the file; missing folders on the way are made.
-        data: all of its new content.
-        expected: what was read before the user was asked; None where the file did not exist.
+        target: the file; missing folders above it are created.
+        data: the whole new content.
+        expected: the content that was read before the user was asked; None if the file did not exist.
 
     Raises:
         ToolProblem: the file is not as expected any more, or the disk refused. Nothing was changed then.
@@ -189,7 +190,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
         temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
         old = None if expected is None else expected.stat
         try:
-            # A new file gets its mode from the umask; one that replaces another gets that one's.
+            # A new file gets its mode from the umask, a replacement that of the old file.
             create_file(
                 temporary,
                 folder,
@@ -203,7 +204,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
             raise _changed(target) from error
         except OSError as error:
             raise refused(error, target.written) from error
-        # Folders that cannot be synced are so on their file system.
+        # Some file systems cannot sync folders.
         with contextlib.suppress(OSError):
             sync_folder(".", dir_fd=folder)
         if len(data) <= HASHED_LIMIT_BYTES:
@@ -258,7 +259,7 @@ class WriteFile(TypedTool[WriteFileParams]):
     lean_params = ("path", "content", "mode")
 
     async def run(self, params: WriteFileParams, env: ToolEnv) -> ToolOutcome:
-        """Write the file, after the approval of the user."""
+        """Write the file, after the user's approval."""
 
         def compute(target: ResolvedPath, content: Content | None) -> str:
             return _new_text(params, target, content)
@@ -277,10 +278,10 @@ class WriteFile(TypedTool[WriteFileParams]):
 
 
 def _check_written(*written: str) -> None:
-    """That what a model wrote has no half of a surrogate pair: in the text of a file that stands for a byte which is not shown.
+    """Check that a text of the model has no lone surrogate: in the text of a file it stands for an undecodable byte.
 
     Raises:
-        ToolProblem: it has one.
+        ToolProblem: the text has one.
     """
     if not all(map(texts.encodable, written)):
         raise ToolProblem("The text has half of a surrogate pair, which no file can hold.")
@@ -344,7 +345,7 @@ class StrReplaceFile(TypedTool[StrReplaceFileParams]):
     lean_params = ("path", "edit")
 
     async def run(self, params: StrReplaceFileParams, env: ToolEnv) -> ToolOutcome:
-        """Make all edits, with the user's yes, or none."""
+        """Make all edits after the user's approval, or none."""
         counts: list[int] = []
         stopped = threading.Event()
 
@@ -366,7 +367,7 @@ class StrReplaceFile(TypedTool[StrReplaceFileParams]):
         try:
             edit = await change_file(params.path, compute, env)
         finally:
-            # The thread that computes cannot be ended from here; it is not to go on for nobody.
+            # A thread cannot be cancelled, so the flag ends the computation when nobody waits for it any more.
             stopped.set()
         n_replaced = sum(counts)
         times = "1 replacement" if n_replaced == 1 else f"{n_replaced} replacements"
@@ -399,10 +400,10 @@ def _editable(target: ResolvedPath, content: Content | None) -> str:
 
 
 def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
-    """The text after one edit, and how many places it changed.
+    """Return the text after one edit, and the number of places that were changed.
 
     Raises:
-        ToolProblem: nothing to find, not found, or not unique.
+        ToolProblem: the old text is empty, missing, or not unique.
     """
     if not edit.old:
         raise ToolProblem(
@@ -435,9 +436,9 @@ def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
 
 
 def _as_in(text: str, edit: Edit) -> tuple[str, str]:
-    """The edit with LF behind every line, as `text` is seen."""
+    """Return the edit with LF as line ends, as in `text`."""
     old, new = texts.with_line_end(edit.old, "\n"), texts.with_line_end(edit.new, "\n")
-    # The last line of a file without a final newline: the model wrote one after it.
+    # The model wrote a final newline although the last line of the file has none.
     is_last = old not in text and old.endswith("\n") and len(old) > 1 and text.endswith(old[:-1])
     return (old[:-1], new.removesuffix("\n")) if is_last else (old, new)
 

@@ -1,7 +1,7 @@
-"""The paths of the work folder, newest first, for completion: `rg` lists them, `frizbee` matches what is typed.
+"""The paths of the work folder, newest first, for completion: `rg` lists them, `frizbee` matches the typed text.
 
-Paths that `.gitignore` excludes are left out, and names that cannot be typed. The list is kept until the next scan, which
-runs in slices of a few milliseconds on the event loop.
+Paths that `.gitignore` excludes and names that cannot be typed are omitted. The list is kept until the next scan, which runs
+in slices of a few milliseconds on the event loop.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.sandbox.search import Searched, confined_search, shut_below
 
 MOST = 100_000
-"""The most paths that are kept, the newest of a larger folder."""
+"""The largest number of paths that are kept; the newest ones of a larger folder."""
 MOST_CHARS = 16_000_000
-"""Of all paths: a hundred thousand may be four thousand letters long each."""
+"""The largest number of characters of all paths together: a hundred thousand paths may have four thousand letters each."""
 LIMIT_S = 20.0
 NEWEST = 40_000
-"""A query of a few letters, which matches nearly everything, looks at no more."""
+"""A query of a few letters, which matches nearly every path, searches only this number of newest paths."""
 _FEW_LETTERS = 3
 _CHUNK_BYTES = 16 * 1024
 _LIKELY = 200
-"""So many of the best by the whole path are put in order by their last name too."""
+"""This many of the best matches are also ranked by their last name."""
 _LONGEST_QUERY = 200
 
 
@@ -41,9 +41,9 @@ class FileList:
     """The files and folders of a work folder; a folder ends with `/`.
 
     Args:
-        work_dir: the folder.
-        environ: for the path on which `rg` may be.
-        sandbox: what it runs in; None for nothing.
+        work_dir: the work folder.
+        environ: the environment variables, for finding `rg`.
+        sandbox: the sandbox of `rg`; None for none.
 
     Attributes:
         paths: relative to the work folder, newest first; a folder is as new as the newest file below it.
@@ -58,10 +58,10 @@ class FileList:
         self.paths: list[str] = []
         self._haystacks = self._newest = Haystacks()
         self._last: tuple[str, int, list[str]] = ("", 0, [])
-        """What was asked for last, which is asked for again when the cursor moves, and the answer."""
+        """The last query with its number of results, and the answer: the same query comes again when the cursor moves."""
 
     async def scan(self) -> None:
-        """Look at the folder anew; where that cannot be done, or takes too long, what was known stays."""
+        """Scan the folder anew; if that fails or takes too long, the known paths stay."""
         try:
             with tempfile.TemporaryFile() as rules:
                 argv = await asyncio.to_thread(self._prepared, rules.fileno())
@@ -91,11 +91,11 @@ class FileList:
         except TimeoutError:
             return
         finally:
-            # To kill one that ends by itself would take its code from the thread that waits for it, which warns of that.
+            # Killing a process that ends by itself would take its exit code from the thread that waits for it, which warns then.
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-            # What was not read would keep it from being waited for.
+            # Unread output would keep the process from being reaped.
             while process.stdout is not None and await process.stdout.read(_CHUNK_BYTES):
                 pass
             await process.wait()
@@ -105,7 +105,7 @@ class FileList:
         self._last = ("", 0, [])
 
     def _prepared(self, rules: int) -> list[str]:
-        """The arguments of `rg`; the file of this descriptor is filled with rules."""
+        """Return the arguments of `rg`; the file of this descriptor is filled with rules."""
         argv = rg_options(rg_program(self._environ, self._work_dir), rules)
         argv += ["--files", "--hidden", "--glob=!.git", "--sortr=modified"]
         write_rules(rules, (), self._environ)
@@ -116,14 +116,14 @@ class FileList:
         return confined_search(self._sandbox, argv, Searched(str(folder), ".", rules, shut))
 
     def matching(self, query: str, count: int) -> list[str]:
-        """The likeliest paths for what was typed of one, best first; of those that are alike the newest first."""
+        """Return the most likely paths for a query, best first; of equal ones the newest first."""
         if not query:
             return self.paths[:count]
         query = _composed(query[:_LONGEST_QUERY])
         if (query, count) == self._last[:2]:
             return self._last[2]
         among = self._newest if len(query) <= _FEW_LETTERS else self._haystacks
-        # One pass in native code, which costs by what matches: a few milliseconds.
+        # One pass in native code takes a few milliseconds, depending on the number of matches.
         found = Matcher(query, max_items=_LIKELY).match_list(among)
         likely = [self.paths[match.index] for match in found]
         names = [path.removesuffix("/").rpartition("/")[2] for path in likely]
@@ -136,7 +136,7 @@ class FileList:
 
 
 async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str]]:
-    """The paths as they come, a folder behind the first file in it."""
+    """Yield the paths in pieces as they come; a folder comes after the first file in it."""
     assert process.stdout is not None
     folders: set[str] = set()
     n_found = n_chars = 0
@@ -157,12 +157,12 @@ async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str
         yield new
         n_found += len(new)
         n_chars += sum(map(len, new))
-        # Data that is there already is read without a pause.
+        # Without this pause, reading buffered data would never let the event loop run.
         await asyncio.sleep(0)
 
 
 def _composed(text: str) -> str:
-    """The text as it is typed: a name that macOS wrote may have its letters in parts. `locate` finds either form."""
+    """Return the text in composed form, as it is typed: macOS writes names decomposed. `locate` finds either form."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 

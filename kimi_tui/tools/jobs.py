@@ -1,7 +1,7 @@
-"""Jobs: commands that run on beside the conversation, until they end, are stopped, or the session ends.
+"""Jobs: commands that run in the background, until they end, are stopped, or the session ends.
 
-A `Job` has a command that was started, and what it has printed. `Jobs` are those of one session: the tools read and stop
-them, the user lists and stops them, and whoever owns the session ends them. Nothing of them is stored.
+A `Job` has a started command and its output. `Jobs` are those of one session: the tools read and stop them, the user lists
+and stops them, and the owner of the session ends them. Nothing of them is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TAIL_CHARS = 32_768
 
 
 class OutputTail:
-    """The newest output of a command, for the user to look at."""
+    """The newest output of a command, for the user to see."""
 
     def __init__(self) -> None:
         self._pieces: deque[str] = deque()
@@ -47,16 +47,16 @@ class Job:
     """A command that runs in the background.
 
     Attributes:
-        id: its number in the session.
-        key: the call that started it.
-        command: what runs.
+        id: the number of the job in the session.
+        key: the key of the call that started it.
+        command: the text of the command.
         running: the process.
-        task: gives its outcome, with the output that nobody has read yet.
+        task: a task whose result is the outcome, with the unread output.
         tail: the newest output.
-        started: when, in monotonic time.
-        ended: likewise; 0 while it runs.
-        is_told: the model knows that it has ended.
-        is_read: the model has all of its output.
+        started: the time of the start, in monotonic seconds.
+        ended: the time of the end, likewise; 0 while the command runs.
+        is_told: whether the model has been told that it ended.
+        is_read: whether the model has got all of its output.
     """
 
     id: int
@@ -72,17 +72,17 @@ class Job:
 
     @property
     def ran_s(self) -> float:
-        """For how long it has run, or ran, in seconds."""
+        """The seconds for which the command has run."""
         return (self.ended or time.monotonic()) - self.started
 
     @property
     def how_it_ended(self) -> str:
-        """How it ended, in a sentence; empty while it runs."""
+        """Return how the command ended, in one sentence; empty while it runs."""
         return self.outcome.message if self.outcome is not None else ""
 
     @property
     def outcome(self) -> ToolOutcome | None:
-        """How it ended; None while it runs."""
+        """The result of the command; None while it runs."""
         if not self.task.done():
             return None
         if self.task.cancelled():
@@ -95,10 +95,10 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one session. Used on the event loop.
+    """The jobs of one session, used on the event loop.
 
     Args:
-        changed: called with each that begins or has ended.
+        changed: called with each job that starts or ends.
     """
 
     def __init__(self, changed: Callable[[Job], None] = lambda job: None) -> None:
@@ -118,14 +118,14 @@ class Jobs:
         return tuple(job for job in self._jobs.values() if not job.ended)
 
     def get(self, job_id: int) -> Job | None:
-        """The job with a number."""
+        """Return the job with a number."""
         return self._jobs.get(job_id)
 
     def check_room(self) -> None:
-        """See that one more may run.
+        """Check that one more command may run.
 
         Raises:
-            ToolProblem: there are enough.
+            ToolProblem: too many run already.
         """
         if len(self.running) >= MOST_RUNNING:
             raise ToolProblem(
@@ -141,7 +141,7 @@ class Jobs:
         tail: OutputTail,
         key: str,
     ) -> Job:
-        """Take over a command that runs: it has no limit of time any more."""
+        """Take over a running command, which has no time limit any more."""
         running.lift_limit()
         self._n += 1
         job = Job(self._n, key, command, running, task, tail, running.started)
@@ -155,13 +155,13 @@ class Jobs:
     def _has_ended(self, job: Job) -> None:
         job.ended = time.monotonic()
         if not job.task.cancelled():
-            # Asked for, so that asyncio does not tell that nobody did.
+            # Reading the exception keeps asyncio from reporting it.
             job.task.exception()
         self._changed(job)
 
     @contextmanager
     def foreground(self) -> Generator[asyncio.Future[None]]:
-        """A call waits for a command within this. The future is done when it is to go on without that."""
+        """Mark that a call waits for a command. The yielded future is done when the call must continue without the command's end."""
         moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(moved)
         try:
@@ -170,21 +170,21 @@ class Jobs:
             self._waiting.remove(moved)
 
     def move_to_background(self) -> bool:
-        """Have calls go on without the commands that they wait for; False where none waits for any."""
+        """Make calls continue without the commands for which they wait; return False if no call waits."""
         waiting = [moved for moved in self._waiting if not moved.done()]
         for moved in waiting:
             moved.set_result(None)
         return bool(waiting)
 
     def take_ended(self) -> list[Job]:
-        """The commands that have ended since this was last called; the caller tells the model."""
+        """Return the commands that have ended since the last call; the caller tells the model."""
         ended = [job for job in self._jobs.values() if job.ended and not job.is_told]
         for job in ended:
             job.is_told = True
         return ended
 
     async def stop(self, job: Job) -> None:
-        """Stop a job with everything it started; returns when it has ended, or shortly after the signal."""
+        """Stop a job with everything that it started; returns when it has ended, or shortly after the signal."""
         job.task.cancel()
         await asyncio.wait([job.task])
 

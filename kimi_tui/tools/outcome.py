@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class ToolProblem(Exception):
-    """The tool cannot do what was asked. The text is for the model: what is wrong, and what to do instead.
+    """The tool cannot do what was asked. The text tells the model what is wrong, and what to do instead.
 
-    The toolset makes an error outcome of it.
+    The toolset turns the problem into an error outcome.
 
     Attributes:
-        brief: the same in a few words, for the card.
+        brief: the problem in a few words, for the card.
     """
 
     def __init__(self, message: str, *, brief: str = "") -> None:
@@ -26,7 +26,7 @@ class ToolProblem(Exception):
 
 
 class ToolRejected(Exception):
-    """The user said no. `feedback` is why, empty for a bare no (which ends the turn)."""
+    """The user said no. `feedback` is the reason, empty for a bare no (which ends the turn)."""
 
     def __init__(self, feedback: str = "") -> None:
         super().__init__(feedback or "The user said no.")
@@ -35,30 +35,30 @@ class ToolRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """A file was created or changed. Texts are whole; None means the file did not exist."""
+    """A file was created or changed. The texts are those of the whole file; None means that the file did not exist."""
 
     path: str
     before: str | None
     after: str
     unseen: str = ""
-    """What changes of the file's bytes though its lines look the same."""
+    """The change of the file's bytes if its lines look the same."""
 
 
 Effect = FileEdit | DisplayBlock
-"""A change of a file, whose card shows a diff of it, or what the card shows as it is. A `TodoBlock` is the agent's list from then on."""
+"""A change of a file, whose card shows its diff, or a block that the card shows. A `TodoBlock` becomes the agent's todo list."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool gives back.
+    """The result of a tool call.
 
     Attributes:
-        output: for the model, already capped.
-        message: one sentence about it, for the model too.
+        output: the text for the model, already limited in length.
+        message: one sentence about the result, for the model too.
         is_error: whether the tool failed.
         brief: a fact in a few words for the card (`184 lines`).
-        effects: what changed, and what else the card shows.
-        images: for the model to look at.
+        effects: the changes, and other parts of the card.
+        images: the images for the model.
     """
 
     output: str = ""
@@ -70,5 +70,5 @@ class ToolOutcome:
 
 
 def failure(message: str, *, brief: str = "") -> ToolOutcome:
-    """An error outcome; `message` is for the model: what went wrong, and what to do instead."""
+    """Return an error outcome; `message` tells the model what went wrong, and what to do instead."""
     return ToolOutcome(message=message, is_error=True, brief=brief)

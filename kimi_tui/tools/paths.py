@@ -1,10 +1,10 @@
-"""Paths that a model wrote: resolving them, which are protected or hold secrets, and asking the user before they are used.
+"""Paths that a model wrote: resolves them, finds out which are protected or hold secrets, and asks the user before they are used.
 
-`locate` resolves links and says whether a path is inside the work folder; opening is done by `files`. Protected are
-files that run later or that steer agents, shells and editors: changing one always needs the user's own yes. They are
-known by the names of their real path and of the one the model wrote (`workspace.protected_names`), whether they exist or not,
-and by those of links that lead to them (`links_in`).
-Where secrets are held even reading asks every time, inside the work folder too.
+`locate` resolves links and says whether a path is inside the work folder; `files` opens paths. Files that run later or that
+configure agents, shells and editors are protected: changing one always needs the user's own approval. They are recognised by
+the names in their real path and in the path that the model wrote (`workspace.protected_names`), whether they exist or not,
+and by the names of links that lead to them (`links_in`). Reading a file with secrets needs approval every time, inside the
+work folder too.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from kimi_tui.workspace.protected_names import (
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
 _NAMES_LIMIT = 5000
-"""How many names of a folder are compared with one that is not there."""
+"""The number of names of a folder that are compared with a missing one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """Where a path leads. Nothing needs to exist there.
+    """The place to which a path leads. Nothing needs to exist there.
 
     Attributes:
         written: the path as the model wrote it.
-        real: absolute, with all links resolved.
-        root: the work folder, resolved likewise.
+        real: the absolute path, with all links resolved.
+        root: the work folder, with all links resolved.
         inside: whether `real` is in the work folder.
-        linked: whether links led there.
-        home: the user's home folder, empty where it is not known.
+        linked: whether the path contained links.
+        home: the user's home folder, empty if it is unknown.
     """
 
     written: str
@@ -69,22 +69,22 @@ class ResolvedPath:
 
 
 def with_tilde(path: Path, home: str) -> str:
-    """The path with `~` for the home folder."""
+    """Return the path with `~` for the home folder."""
     if home and path.is_relative_to(home):
         return "/".join(("~", *path.relative_to(home).parts))
     return str(path)
 
 
 def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPath:
-    """Where `path` leads. Blocks: for a thread.
+    """Resolve a path. It blocks, so call it in a thread.
 
     Args:
-        path: as the model wrote it: from the work folder, absolute, or with `~/`.
+        path: the path as the model wrote it: relative to the work folder, absolute, or with `~/`.
         work_dir: the session's folder.
-        environ: for the home folder.
+        environ: the environment variables, for the home folder.
 
     Raises:
-        ToolProblem: the path cannot be one, or it leads to devices or the kernel's own files.
+        ToolProblem: the text is no valid path, or it leads to devices or the kernel's own files.
     """
     _check(path)
     home = app_paths.home_of(environ)
@@ -98,7 +98,7 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     try:
         real = Path(os.path.realpath(work_dir / written))
     except OSError as error:
-        # A link of the kernel, or a name that is something else from one look to the next.
+        # This is a link of the kernel, or a name that changes its meaning from one moment to the next.
         raise ToolProblem(
             f"Where {path:.200} leads cannot be told: {error.strerror}.", brief="bad path"
         ) from error
@@ -107,16 +107,16 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
         lexical = os.path.normpath(root / Path(lexical).relative_to(work_dir))
     inside = _within(real, root)
     if not inside and (ancestor := _same_folder(real, root)) is not None:
-        # Another spelling of the work folder, as a file system that ignores case allows.
+        # This is another spelling of the work folder, which a file system that ignores case accepts.
         real = root / real.relative_to(ancestor)
         inside = True
     return ResolvedPath(path, real, root, inside, lexical != str(real), home)
 
 
 def _as_on_disk(path: str) -> str:
-    """An absolute path, whose names that are not there are written as they are on disk where Unicode counts both as equal.
+    """Return an absolute path in which missing names are replaced by existing ones that are equal in Unicode.
 
-    A name that was typed has composed letters (NFC); one that macOS wrote may have them in parts (NFD).
+    A typed name is composed (NFC); one that macOS wrote may be decomposed (NFD).
     """
     if path.isascii() or os.path.lexists(path):
         return path
@@ -130,7 +130,7 @@ def _as_on_disk(path: str) -> str:
 
 
 def _equal_name(folder: str, name: str) -> str | None:
-    """The name in a folder that is `name` in another form of Unicode."""
+    """Return the name in a folder that equals `name` in another form of Unicode."""
     composed = unicodedata.normalize("NFC", name)
     try:
         with os.scandir(folder) as entries:
@@ -164,7 +164,7 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 def _same_folder(path: Path, root: Path) -> Path | None:
-    """The parent of `path` that is the very folder `root` under another spelling."""
+    """Return the parent of `path` that is the folder `root` itself under another spelling."""
     try:
         wanted = root.stat()
     except OSError:
@@ -192,12 +192,13 @@ def protected_reason(
     environ: Mapping[str, str],
     links: Sequence[GuardedLink] | None = None,
 ) -> str:
-    """Why changing this file always asks, in a few words; empty where it is an ordinary file. Lists folders: for a thread.
+    """Say in a few words why changing this file always needs approval; empty for an ordinary file. It lists folders, so call
+    it in a thread.
 
     Args:
         target: the file.
-        environ: for our own places.
-        links: what `links_around` said, where that was asked already.
+        environ: the environment variables, for this program's own files.
+        links: the result of `links_around`, if it is known already.
     """
     for names in _names(target, environ):
         if rule := runs_later().rule_in(names):
@@ -223,13 +224,13 @@ def holds_secrets(
     *,
     is_folder: bool = False,
 ) -> bool:
-    """Whether keys and the like are kept in this file or folder. Lists folders: for a thread.
+    """Return whether this file or folder holds keys or other secrets. It lists folders, so call it in a thread.
 
     Args:
         target: the file or folder.
-        environ: for our own places and those of secrets.
-        links: what `links_around` said, where that was asked already.
-        is_folder: it is a folder.
+        environ: the environment variables, for this program's own files and places of secrets.
+        links: the result of `links_around`, if it is known already.
+        is_folder: whether the path is a folder.
     """
     if is_secret_by_name(target, environ, is_folder=is_folder):
         return True
@@ -240,7 +241,7 @@ def holds_secrets(
 def is_secret_by_name(
     target: ResolvedPath, environ: Mapping[str, str], *, is_folder: bool = False
 ) -> bool:
-    """Whether its own name says so, or its place: then it is in no snapshot."""
+    """Return whether its own name or place says so; such a file is in no snapshot."""
     rules = secrets()
     return any(
         rules.rule_in(names, is_folder=is_folder) for names in _names(target, environ)
@@ -248,13 +249,13 @@ def is_secret_by_name(
 
 
 def links_around(target: ResolvedPath) -> list[GuardedLink]:
-    """The guarded links of the work folder and the home folder. Lists folders: for a thread."""
+    """Return the guarded links of the work folder and the home folder. It lists folders, so call it in a thread."""
     home = os.path.realpath(target.home) if target.home else ""
     return [*links_in(str(target.root)), *(links_in(home, deepest=0) if home else ())]
 
 
 def _guarded_link(target: ResolvedPath, rules: NameList, links: Sequence[GuardedLink]) -> str:
-    """The name of a link that leads to this path, or to a folder above it, and that the rules are about; else empty."""
+    """Return the name of a link that leads to this path, or to a folder above it, and that the rules cover; else an empty text."""
     real = str(target.real)
     for link in links:
         if real == link.real or real.startswith(f"{link.real}/"):
@@ -265,7 +266,7 @@ def _guarded_link(target: ResolvedPath, rules: NameList, links: Sequence[Guarded
 
 
 def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
-    """Whether the settings of a repository that the file lies in name it, or a folder above it, as what git runs or reads."""
+    """Return whether the settings of the repository around the file name it, or a folder above it, as a file that git runs or reads."""
     if not target.inside:
         return False
     root = str(target.root)
@@ -276,7 +277,7 @@ def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
                 if any(target.real.is_relative_to(path) for path in named):
                     return True
     except NoSandbox:
-        # Too much to look it all up.
+        # The settings name too much to look it all up.
         return True
     return False
 
@@ -284,7 +285,7 @@ def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
 def secrets_below(
     target: ResolvedPath, environ: Mapping[str, str]
 ) -> Callable[[bytes], bool] | None:
-    """Tells which files of a folder hold secrets; None where the folder itself does, and was asked for as such.
+    """Return a function that says which files of a folder hold secrets; None if the folder itself does, and so was approved as such.
 
     Paths are relative to the work folder where the folder is inside, else to the folder itself.
     """
@@ -313,15 +314,16 @@ def secrets_below(
 
 
 def _runs_other(target: ResolvedPath, before: str | None, after: str) -> bool:
-    """Whether a change of a file like `package.json` touches what package managers run."""
+    """Return whether a change of a file such as `package.json` affects the commands that package managers run."""
     name = target.real.name
     old, new = run_values(name, before or ""), run_values(name, after)
     return old is None or new is None or old != new
 
 
 def _names(target: ResolvedPath, environ: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """The names to judge: of the real path, and of the path as written (a link may have a harmless target); in a folder of
-    configurations or the like also those from the home folder."""
+    """Return the names to check: those of the real path, and of the path as written (a link may have a harmless target). In a
+    folder of configurations or the like they include the names from the home folder.
+    """
     real = target.real.relative_to(target.root) if target.inside else target.real
     asked = Path(target.written)
     if asked.is_absolute() and asked.is_relative_to(target.root):
@@ -333,8 +335,9 @@ def _names(target: ResolvedPath, environ: Mapping[str, str]) -> list[tuple[str, 
 
 
 def _folders_of_home(root: Path, environ: Mapping[str, str]) -> list[tuple[tuple[str, ...], Path]]:
-    """The `XDG_FOLDERS`: their usual names, and where they are; but none that the work folder lies in, which would be all
-    protected."""
+    """Return the `XDG_FOLDERS` with their usual names and present paths; but none that contains the work folder, which would
+    then be protected as a whole.
+    """
     return [
         (tuple(usual.split("/")), place)
         for usual in app_paths.XDG_FOLDERS
@@ -346,7 +349,7 @@ def _folders_of_home(root: Path, environ: Mapping[str, str]) -> list[tuple[tuple
 def _names_from_home(
     path: Path, folders: Iterable[tuple[tuple[str, ...], Path]]
 ) -> list[tuple[str, ...]]:
-    """The names of a path from the home folder, by those of these folders that it lies in."""
+    """Return the names of a path from the home folder, for each of these folders that contains it."""
     return [
         (*usual, *path.relative_to(place).parts)
         for usual, place in folders
@@ -355,7 +358,9 @@ def _names_from_home(
 
 
 def _own_places(environ: Mapping[str, str]) -> list[Path]:
-    """Where our files really are, and every link on the way: whoever changes one of these gives us other settings."""
+    """Return the real places of this program's own files, and every link that leads there: a changed link would lead to other
+    settings.
+    """
     ways = [links_to(str(place)) for place in app_paths.own_places(environ)]
     return [Path(place) for links, end in ways for place in (*links, end)]
 
@@ -374,7 +379,7 @@ def _is_in(path: Path, root: Path, places: Iterable[Path]) -> bool:
 
 
 def _within_work_folder(parts: list[str], root: Path) -> bool:
-    """A work folder that itself lies in one of our folders (a demo, a test) would otherwise be all protected."""
+    """Return whether the place contains the work folder (in a demo or a test), which would otherwise be protected as a whole."""
     work = [folded(part) for part in root.parts]
     return work[: len(parts)] == parts
 
@@ -385,7 +390,7 @@ _EDITS_OFFER = "Yes, and every edit in this folder in this session"
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search in a folder as the user is asked about it: lines on what it is for, and how far down it goes."""
+    """A search in a folder, described for the user: lines about its purpose, and how deep it goes."""
 
     lines: tuple[str, ...]
     reach: str
@@ -394,15 +399,15 @@ class SearchRequest:
 async def ask_to_read(
     target: ResolvedPath, env: ToolEnv, *, search: SearchRequest | None = None, n_links: int = 1
 ) -> None:
-    """Ask before something is read that is outside the work folder, holds secrets, or may be a file elsewhere.
+    """Ask before a file is read that is outside the work folder, holds secrets, or may be a file elsewhere.
 
-    An answer for the session is for the ordinary files of a folder, or for searches in it, which pass over secrets.
+    A yes for the session covers the ordinary files of a folder, or searches in it, which skip secrets.
 
     Args:
-        target: what is to be read.
-        env: who answers.
-        search: what is looked for, where `target` is itself a folder that is searched.
-        n_links: how many names the file has on disk.
+        target: the path to be read.
+        env: the environment of the call, whose approver answers.
+        search: the search, if `target` is a folder to be searched.
+        n_links: the number of names of the file on disk.
 
     Raises:
         ToolRejected: the user said no.
@@ -425,10 +430,10 @@ async def ask_to_read(
     key, offer = f"read outside:{holder}", f"every ordinary file in {holder_shown}"
     if search is not None:
         key, offer = f"search outside:{holder}", f"every search in {holder_shown}"
-    # What holds all of the user's own is never allowed as a whole.
+    # A folder that contains the user's whole home is never offered as a whole.
     is_offered = not secret and not (search and Path(target.home or "/").is_relative_to(holder))
     if n_links > 1 and not target.inside:
-        # The file's other names may be anywhere, so a yes to the ordinary files of this folder does not cover it.
+        # The file's other names may be anywhere, so a yes for the ordinary files of this folder does not cover it.
         is_offered = False
     await env.approver.ask(
         ApprovalQuestion(
@@ -444,17 +449,17 @@ async def ask_to_read(
 
 
 def shown_on_a_line(text: str) -> str:
-    """What a model looks for, with its line ends as it would write them: each fact stands on a line of its own."""
+    """Return a model's search text with its line ends escaped, so that each fact stays on one line."""
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
 async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv) -> None:
-    """Ask before what a search found is shown, where it found something in files that may be files elsewhere.
+    """Ask before the results of a search are shown if some come from files that may be files elsewhere.
 
     Args:
-        target: the folder that was searched.
-        linked: those files, as they are shown.
-        env: who answers.
+        target: the searched folder.
+        linked: these files, as they are shown.
+        env: the environment of the call, whose approver answers.
 
     Raises:
         ToolRejected: the user said no.
@@ -476,7 +481,7 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
 
 @asynccontextmanager
 async def read_approval_on_error(target: ResolvedPath, env: ToolEnv) -> AsyncGenerator[None]:
-    """If a `ToolProblem` is raised within, ask for approval as before a reading: its text would say what exists at the path.
+    """If a `ToolProblem` is raised inside, ask for approval as before a read: its text would reveal what exists at the path.
 
     Raises:
         ToolRejected: the user said no.
@@ -495,10 +500,10 @@ async def ask_to_change(
 
     Args:
         target: the file.
-        edit: what would change, shown as a diff.
-        env: who answers.
-        n_links: how many names the file has on disk; more than one may mean a file elsewhere.
-        lost: why what the file holds now is in no snapshot, so that nothing brings it back; empty where it is in one.
+        edit: the change, shown as a diff.
+        env: the environment of the call, whose approver answers.
+        n_links: the number of names of the file on disk; more than one may mean a file elsewhere.
+        lost: the reason why no snapshot has the file's present contents, so that they cannot be restored; empty if one has.
 
     Raises:
         ToolRejected: the user said no.

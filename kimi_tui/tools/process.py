@@ -1,16 +1,15 @@
-"""Running a command as a child process: its environment, its output, and the end of everything it started.
+"""Runs a command as a child process: its environment, its output, and the end of every process that it started.
 
-One thread owns a `RunningCommand` from start to reaping. It waits for the output and the exit apart from each other,
-because a background child can hold the pipe open long after the command has ended. Whoever awaits the command can be
-cancelled at any time: the thread still ends everything that was started. Three things find what has to be ended: the
-supervisor that runs above the command (`supervisor.py`); on Linux a random mark in the command's environment, which its
-descendants inherit, whatever group or session they moved to; elsewhere the parents that `ps` lists.
+One thread owns a `RunningCommand` from start to reaping. It waits for the output and the exit separately, because a
+background child can hold the pipe open long after the command has ended. The awaiting task can be cancelled at any time: the
+thread still ends every process that was started. These processes are found in three ways: by the supervisor that runs above
+the command (`supervisor.py`); on Linux by a random mark in the command's environment, which its descendants inherit in any
+process group or session; elsewhere by the parents that `ps` lists.
 
 Its output is kept in bounded memory: beginning and end for the model (`Capture`), the newest lines live (`LiveText`).
-Terminal sequences are taken out (`foreign_text.clean`); of a line that is redrawn with carriage returns the last state stays.
-
-Children get a short list of harmless variables, nothing that holds a key or runs code. Imports neither pydantic nor the
-other modules of tools, but for `supervisor`.
+Terminal sequences are removed (`foreign_text.clean`); a line that is redrawn with carriage returns keeps its last state.
+Child processes get a short list of harmless variables, none with a key or with code to run. This module imports neither
+pydantic nor other modules of tools except `supervisor`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervi
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text, for lists too long for one name a line."""
+    """Return the words of a text, for lists that are too long for one name per line."""
     return frozenset(text.split())
 
 
@@ -66,29 +65,29 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a child gets of `environ`, with pagers, editors and prompts switched off.
+    """Return the variables of `environ` that a child process gets, with pagers, editors and prompts switched off.
 
-    A relative folder of configurations, which some programs go by, would be one in the work folder: it is left out."""
+    A relative folder of configurations, which some programs accept, would lie in the work folder, so it is omitted."""
     passed = {
         name: value
         for name, value in environ.items()
         if (name in _PASSED and (os.path.isabs(value) or name not in XDG_FOLDERS.values()))
         or name.startswith("LC_")
-        # A proxy's address may carry a password.
+        # A proxy's address may contain a password.
         or (name in _PROXIES and "@" not in value)
     }
     return {"PATH": environ.get("PATH") or DEFAULT_PATH, **passed, **_FIXED}
 
 
 def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command of the user gets: all of it, but with no pager, editor or prompt, for which there is no terminal."""
+    """Return the variables for a command of the user: all of them, but without pagers, editors or prompts, as there is no terminal."""
     return {**environ, **_FIXED}
 
 
 def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
-    """The real path of the outermost repository that a folder lies in; of the folder itself where it lies in none.
+    """Return the real path of the outermost repository around a folder; the folder itself if there is none.
 
-    A repository of the home folder itself, or around it, is one of the user's own settings and does not count.
+    A repository of the home folder or around it holds the user's own settings and does not count.
     """
     home = Path(os.path.realpath(home_of(environ) or "/"))
     outermost = folder = Path(os.path.realpath(folder))
@@ -101,10 +100,10 @@ def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
 
 
 def own_git_settings(root: Path) -> dict[str, str]:
-    """The variables with which git reads the settings of the repository at a folder from that repository alone.
+    """Return the variables that make git read the settings of the repository at a folder from that repository alone.
 
-    A command in the sandbox cannot change those, but it can make the file `commondir`, by which git would read others, at
-    any moment: also between a look at them and the git that goes by them.
+    A command in the sandbox cannot change these settings, but it can create the file `commondir`, with which git reads other
+    settings, at any moment, even between a check and the run of git.
     """
     own = root / ".git"
     is_whole = own.is_dir() and not own.is_symlink()
@@ -112,23 +111,23 @@ def own_git_settings(root: Path) -> dict[str, str]:
 
 
 _READ_BYTES = 120 << 10
-"""Each larger buffer would be mapped anew by the allocator."""
+"""Bytes. The allocator would map each larger buffer anew."""
 _PIPE_BYTES = 1 << 20
-"""The most that Linux gives without privileges. The more a command can write ahead, the fewer the context switches."""
+"""Bytes: the largest pipe that Linux gives without privileges. The more a command can write ahead, the fewer context switches."""
 _SMALL_BYTES = 64 << 10
 _GATHER_S = 0.0002
-"""After a read of less than that, more is let gather: a reader that is woken by every write of a flood slows it by half."""
+"""Seconds to wait after a short read, so that more output gathers: a reader that is woken by every write of a flood slows it by half."""
 
 _TRIES = 3
-"""How often a command is started in the sandbox, as long as it cannot be."""
+"""The number of attempts to start a command in the sandbox."""
 _KILL_WAIT_S = 3.0
 _REPORT_BYTES = 64 << 10
-"""More than the longest report, which may name a path."""
+"""Bytes: more than the longest report, which may contain a path."""
 _LONGEST_NUMBER = 9
 
 
 class _Watch:
-    """Polls for the three events that a command's thread reacts to: output, the exit, and a request to stop."""
+    """Polls for the three events of a command's thread: output, the exit, and a request to stop."""
 
     def __init__(self, output: int, exit_descriptor: int, wake: int) -> None:
         self._output = output
@@ -143,7 +142,7 @@ class _Watch:
         self.exited = False
 
     def read(self) -> bytes:
-        """The output that has come; empty where there is none, or at the end."""
+        """Return the available output; empty if there is none, or at the end."""
         if self.at_end:
             return b""
         try:
@@ -158,7 +157,7 @@ class _Watch:
         return data
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until something happens, at most so long."""
+        """Wait until one of the events happens, at most `timeout_s` seconds."""
         for descriptor, _ in self._poll.poll(timeout_s * 1000):
             if descriptor == self._exit and not self.exited:
                 self.exited = True
@@ -169,9 +168,9 @@ class _Watch:
 
 
 class _Supervised:
-    """A command with its supervisor (`supervisor.py`): its exit code, and signals to its descendants.
+    """A command with its supervisor (`supervisor.py`): its exit code, and the signals to its descendants.
 
-    Reaped only on leaving, so that until then the supervisor's number cannot belong to anyone else.
+    It is reaped only on leaving the context, so that the supervisor's process id cannot be reused before.
     """
 
     def __init__(
@@ -184,18 +183,18 @@ class _Supervised:
         environ: Mapping[str, str],
         output: int,
     ) -> None:
-        """Start it.
+        """Start the command.
 
         Args:
-            argv: the program, by its whole path, and its arguments.
-            confined_to: what the supervisor confines it to (`sandbox/confine.py`); empty for no sandbox.
+            argv: the full path of the program, and its arguments.
+            confined_to: the words with which the supervisor confines it (`sandbox/confine.py`); empty for no sandbox.
             mark: the value of `MARK_NAME` in the environment of everything it starts.
-            work_dir: where it runs.
-            environ: of the command.
-            output: the descriptor that it writes to.
+            work_dir: the folder in which it runs.
+            environ: the variables of the command.
+            output: the descriptor for its output.
 
         Raises:
-            OSError: it could not be started.
+            OSError: the command could not be started.
         """
         orders, self._orders = os.pipe()
         self.descriptor, reports = os.pipe()
@@ -227,12 +226,12 @@ class _Supervised:
         self._exit: str | None = None
 
     def order(self, code: str) -> None:
-        """Send an order (see `supervisor.py`); does nothing where the supervisor has ended."""
+        """Send an order (see `supervisor.py`); does nothing if the supervisor has ended."""
         with contextlib.suppress(OSError):
             os.write(self._orders, code.encode())
 
     def exit_code(self) -> int | None:
-        """The command's exit code, negative for a signal; None where it has not ended, or its end was not reported.
+        """Return the command's exit code, negative for a signal; None if it has not ended, or if its end was not reported.
 
         Raises:
             OSError: the command could not be started.
@@ -247,12 +246,12 @@ class _Supervised:
         return int(number)
 
     def kill_all(self) -> int | None:
-        """Kill all descendants of the supervisor; returns how many processes are left, None where that is not known."""
+        """Kill all descendants of the supervisor; return the number of processes left, None if it is unknown."""
         self.order("K")
         left = self._next_report("L", _KILL_WAIT_S)
         if left is not None and (self._is_confined or not _HAS_PROC):
             return int(left)
-        # A command outside the sandbox can write to the supervisor's pipes: only what is found in `/proc` from here counts.
+        # A command outside the sandbox can write to the supervisor's pipes, so only our own reading of `/proc` counts.
         n_left = self._kill_below() if _HAS_PROC else None
         if left is None:
             # The command stopped or killed its supervisor.
@@ -260,9 +259,9 @@ class _Supervised:
         return n_left
 
     def _kill_below(self) -> int | None:
-        """Kill the supervisor's descendants from this process; returns how many are left, None where it has ended.
+        """Kill the supervisor's descendants from this process; return the number left, None if the supervisor has ended.
 
-        While it is only stopped, all of them still have it as an ancestor.
+        While the supervisor is only stopped, all of them still have it as an ancestor.
         """
         for _ in range(_KILL_ROUNDS):
             below = alive_below(self.pid)
@@ -277,7 +276,7 @@ class _Supervised:
         return len(alive_below(self.pid)) if self._process.poll() is None else None
 
     def _next_report(self, wanted: str, timeout_s: float) -> str | None:
-        """The text of the next report of a kind; None where none comes in time."""
+        """Return the text of the next report of a kind; None if none comes in time."""
         deadline = time.monotonic() + timeout_s
         while True:
             *lines, self._heard = self._heard.split(b"\n")
@@ -285,7 +284,7 @@ class _Supervised:
                 text = line.decode("ascii", "replace")
                 if not _is_report(text):
                     continue
-                # Where it could not be started, the end of what tried follows, and is not the command's.
+                # After a failed start, the end of the process that tried is reported next; it is not the command's exit.
                 if text[:1] in ("X", "E") and self._exit is None:
                     self._exit = text
                 if text[:1] == "L" and wanted == "L":
@@ -295,7 +294,7 @@ class _Supervised:
             waiter = select.poll()
             waiter.register(self.descriptor, select.POLLIN)
             left_s = deadline - time.monotonic()
-            # It may be somebody else who writes, and without end.
+            # Another process may be writing, without end.
             if left_s <= 0 or not waiter.poll(left_s * 1000):
                 return None
             data = os.read(self.descriptor, _REPORT_BYTES)
@@ -309,7 +308,7 @@ class _Supervised:
     def __exit__(self, *_: object) -> None:
         self.order("Q")
         os.close(self._orders)
-        # Its end ends the reports. Waiting for the process alone would ask for it again and again, ever more seldom.
+        # The pipe's end ends the reports. Waiting for the process alone would poll it at ever longer intervals.
         self._next_report("end", 1.0)
         os.close(self.descriptor)
         try:
@@ -320,7 +319,7 @@ class _Supervised:
 
 
 def _is_report(line: str) -> bool:
-    """Whether a line has the form of a report; a command outside the sandbox can write others into the pipe."""
+    """Return whether a line has the form of a report; a command outside the sandbox can write other lines into the pipe."""
     kind, _, rest = line.partition(" ")
     number = rest.partition(" ")[0].removeprefix("-")
     return kind in ("X", "E", "L") and number.isdecimal() and len(number) <= _LONGEST_NUMBER
@@ -330,7 +329,7 @@ _HAS_PROC = sys.platform == "linux" and Path("/proc/self/environ").exists()
 
 
 def marked(mark: str) -> list[int]:
-    """The ids of the processes whose environment has the mark."""
+    """Return the ids of the processes whose environment has the mark."""
     if not _HAS_PROC:
         return []
     return [
@@ -349,14 +348,14 @@ def _has_mark(pid: int, mark: str) -> bool:
 
 
 def _descendants(pid: int) -> list[int]:
-    """All descendants of a process where there is no `/proc`; must be asked before the process ends."""
+    """Return all descendants of a process without `/proc`; call it before the process ends."""
     if _HAS_PROC:
         return []
     return descendants_by_ps(pid)
 
 
 def descendants_by_ps(pid: int) -> list[int]:
-    """All descendants of a process, from the output of `ps`."""
+    """Parse all descendants of a process from the output of `ps`."""
     try:
         listed = subprocess.run(
             ["/bin/ps", "-axo", "pid=,ppid="],
@@ -385,7 +384,7 @@ def _signal_all(mark: str, others: list[int], number: signal.Signals) -> None:
 
 
 def _signal_marked(pid: int, mark: str, number: signal.Signals) -> None:
-    """Signal a process only if it still is the marked one: ids are used again, descriptors of processes are not."""
+    """Signal a process only if it still is the marked one: process ids are reused, process descriptors are not."""
     if not hasattr(os, "pidfd_open"):
         with contextlib.suppress(OSError):
             os.kill(pid, number)
@@ -411,23 +410,23 @@ _TICK_S = 0.1
 _KILL_ROUNDS = 3
 
 NO_LIMIT_S = 7 * 86_400.0
-"""Longer than any session; a poll takes no more than three weeks."""
+"""Seconds: longer than any session. A poll takes at most three weeks."""
 
 Ending = Literal["exited", "timeout", "stopped", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a command ended: its exit code or why it was stopped, and its output.
+    """The end of a command: its exit code or the reason why it was stopped, and its output.
 
     Attributes:
-        ending: by itself, by its timeout, stopped on request, or ended by `RunningCommand.end`.
-        exit_code: negative for a signal; None where it was ended from here.
-        duration_s: from start to end.
-        n_bytes: of its output, but for what was taken before.
-        output: what is kept of that.
-        n_left: background processes that held the output open and were ended.
-        n_alive: processes that could not be ended; None where the command ended its supervisor, so that this is not known.
+        ending: the way it ended: by itself, by its timeout, stopped on request, or by `RunningCommand.end`.
+        exit_code: the exit code, negative for a signal; None if this program ended it.
+        duration_s: the seconds from start to end.
+        n_bytes: the bytes of its output, without those taken before.
+        output: the part of the output that is kept.
+        n_left: the number of background processes that held the output open and were ended.
+        n_alive: the number of processes that could not be ended; None if it is unknown, as the command ended its supervisor.
     """
 
     ending: Ending
@@ -440,7 +439,7 @@ class ProcessEnd:
 
 
 class RunningCommand:
-    """One child process in a session of its own, without a terminal and with an empty input."""
+    """One child process in a session of its own, without a terminal and with an empty standard input."""
 
     def __init__(
         self,
@@ -454,17 +453,17 @@ class RunningCommand:
         ends_all: bool = False,
         around: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Prepare it.
+        """Prepare the command.
 
         Args:
-            argv: the program, by its whole path, and its arguments.
-            work_dir: where it runs.
+            argv: the full path of the program, and its arguments.
+            work_dir: the folder in which it runs.
             environ: its variables.
-            timeout_s: after so long it is ended, unless that is lifted.
-            on_output: called on the loop with what it writes.
-            confined_to: what its supervisor confines it to.
-            ends_all: end what it left running when it has ended.
-            around: entered in the command's thread before it starts, and left when all that it started has ended.
+            timeout_s: the seconds after which it is ended, unless the limit is lifted.
+            on_output: called on the event loop with its output.
+            confined_to: the words with which its supervisor confines it.
+            ends_all: whether to end the processes that it leaves running.
+            around: a context that is entered in the command's thread before it starts, and left when all its processes have ended.
         """
         self._around = around or contextlib.nullcontext()
         self._confined_to = confined_to
@@ -488,11 +487,11 @@ class RunningCommand:
         self._wake_closed = False
 
     async def run(self) -> ProcessEnd:
-        """Start it and wait for its end.
+        """Start the command and wait for its end.
 
         Raises:
-            OSError: it could not be started.
-            asyncio.CancelledError: cancelled; everything it started is ended, at the latest after `TERM_GRACE_S`.
+            OSError: the command could not be started.
+            asyncio.CancelledError: cancelled; every process that it started is ended, at the latest after `TERM_GRACE_S`.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[ProcessEnd] = loop.create_future()
@@ -520,23 +519,24 @@ class RunningCommand:
                 result = error
             call_soon(loop, settle, result)
 
-        # Not a daemon: the interpreter waits for it, so that nothing a command started outlives the program.
+        # The thread is no daemon: the interpreter waits for it, so that no process of a command outlives the program.
         thread = threading.Thread(target=work, name="command", daemon=False)
         thread.start()
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
             self._ask_to_stop()
-            # Long enough for what obeys, short enough for the user: what does not obey, the thread ends by itself.
+            # The wait is long enough for processes that obey, and short enough for the user; the thread ends the others by
+            # itself.
             await asyncio.wait([done], timeout=_CANCEL_WAIT_S)
             raise
 
     def lift_limit(self) -> None:
-        """Remove the limit of time; no effect where it is over already."""
+        """Remove the time limit; no effect if it has been reached."""
         self._timeout_s = NO_LIMIT_S
 
     def take_output(self) -> CapturedText:
-        """What it has printed since this was asked last, as far as it is kept; the rest is what it ends with."""
+        """Return the output since the last call, as far as it is kept; the rest comes with the end."""
         with self._capture_lock:
             taken, self._capture = self._capture, Capture()
         return taken.text()
@@ -547,7 +547,7 @@ class RunningCommand:
         self._live.feed(data)
 
     def end(self) -> None:
-        """End it with all that it started, from any thread; it then has ended as with a timeout."""
+        """End the command with all its processes, from any thread; it then counts as ended by a timeout."""
         self._is_over = True
         self._wake()
 
@@ -556,16 +556,16 @@ class RunningCommand:
         self._wake()
 
     def _wake(self) -> None:
-        # The thread closes the pipe when it is done; the number may then be someone else's.
+        # The thread closes the pipe when it is done; the descriptor's number may be reused then.
         with self._wake_lock:
             if not self._wake_closed:
                 os.write(self._wake_write, b"x")
 
     def _started(self, post: Callable[[str], None]) -> ProcessEnd:
-        """Start the command and wait for its end. Runs in the command's thread.
+        """Start the command and wait for its end. It runs in the command's thread.
 
-        Where it cannot be confined it is tried again, with all the same words: what was busy may be free by then, and what was
-        renamed since these were made stops it again.
+        A command that could not be confined is tried again with the same words: a busy file may be free by then, and a path
+        that was renamed since the policy was made stops it again.
         """
         try:
             for _ in range(_TRIES - 1 if self._confined_to else 0):
@@ -605,7 +605,7 @@ class RunningCommand:
                 try:
                     ending = self._until_end(process, watch, post)
                 except BaseException:
-                    # Whatever went wrong here, nothing is left running.
+                    # After any error here no process is left running.
                     process.kill_all()
                     _signal_all(self.mark, [], signal.SIGKILL)
                     raise
@@ -642,7 +642,7 @@ class RunningCommand:
             ending = "timeout"
         else:
             self._pump(watch, post, until=time.monotonic() + EOF_GRACE_S, after_exit=True)
-            # What is in the pipe is read even if this thread is scheduled after the deadline.
+            # The pipe is drained even if this thread is scheduled after the deadline.
             for _ in range(_PIPE_READS):
                 if not (data := watch.read()):
                     break
@@ -664,7 +664,7 @@ class RunningCommand:
         return self.started + self._timeout_s
 
     def _end_all(self, process: _Supervised, watch: _Watch, post: Callable[[str], None]) -> None:
-        """TERM, two seconds, KILL; the output is read meanwhile, so that no process blocks on a full pipe."""
+        """Send TERM, wait two seconds, send KILL; the output is read meanwhile, so that no process blocks on a full pipe."""
         others = _descendants(process.pid)
         process.order("T")
         _signal_all(self.mark, others, signal.SIGTERM)
@@ -675,7 +675,7 @@ class RunningCommand:
             if watch.exited and watch.at_end:
                 if not marked(self.mark):
                     break
-                # All output is read; only what moved elsewhere is still to end.
+                # All output is read; only processes that moved to another session are left.
                 time.sleep(min(_TICK_S, max(deadline - time.monotonic(), 0)))
         self._n_alive = process.kill_all()
         for _ in range(_KILL_ROUNDS):
@@ -710,7 +710,7 @@ class RunningCommand:
                 self._take(data)
                 if len(data) < _SMALL_BYTES:
                     time.sleep(_GATHER_S)
-                # In a flood nothing is ever waited for; the exit and a stop are still noticed.
+                # During a flood of output the thread never waits, but still checks for the exit and a stop.
                 if now < next_look:
                     continue
                 next_look = now + _LIVE_INTERVAL_S
@@ -725,18 +725,18 @@ class RunningCommand:
 def call_soon(
     loop: asyncio.AbstractEventLoop, function: Callable[..., None], value: object
 ) -> None:
-    """Call on the loop; nothing where the loop is closed."""
+    """Call the function on the event loop; does nothing if the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, value)
 
 
-# -- its output --------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------
 
 HEAD_CHARS = 15_000
 TAIL_CHARS = 25_000
 LINE_CHARS = 2000
 LIVE_CHARS = 8192
-"""The most that one piece of live output holds; a flood shows its newest lines."""
+"""The largest number of characters in one piece of live output; of a flood the newest lines are shown."""
 
 _HEAD_BYTES = HEAD_CHARS * 4
 _TAIL_BYTES = TAIL_CHARS * 4
@@ -744,7 +744,7 @@ _BINARY_SHARE = 0.05
 
 
 class Capture:
-    """Collects the output of one command, truncated in the middle where it is long. Used by one thread."""
+    """Collects the output of one command, shortened in the middle if it is long. Used by one thread."""
 
     def __init__(self) -> None:
         self.n_bytes = 0
@@ -767,7 +767,7 @@ class Capture:
             self._tail_bytes -= len(self._tail.popleft())
 
     def text(self) -> CapturedText:
-        """All of it as text for the model, truncated to its first `HEAD_CHARS` and last `TAIL_CHARS`."""
+        """Return the output as text for the model, shortened to its first `HEAD_CHARS` and last `TAIL_CHARS` characters."""
         tail = b"".join(self._tail)
         omitted = self.n_bytes - len(self._head) - len(tail)
         if omitted <= 0:
@@ -779,7 +779,7 @@ class Capture:
             head, end = text[:HEAD_CHARS], text[-TAIL_CHARS:]
         else:
             head = _readable(bytes(self._head))[:HEAD_CHARS]
-            # The cut may be within a character: what is left of it is dropped.
+            # The cut may be inside a character, whose rest is dropped.
             end = _readable(tail.lstrip(bytes(range(0x80, 0xC0))))[-TAIL_CHARS:]
         head = _to_line_end(head)
         end = _from_line_start(end)
@@ -791,7 +791,7 @@ class Capture:
 
 
 class CapturedText(NamedTuple):
-    """The captured output as the model gets it; whether it was shortened, and whether it looks binary."""
+    """The captured output for the model, and whether it was shortened or looks binary."""
 
     text: str
     shortened: bool
@@ -799,10 +799,10 @@ class CapturedText(NamedTuple):
 
 
 class LiveText:
-    """Decodes output for the live view. Where more came than `LIVE_CHARS`, the newest lines are kept.
+    """Decodes output for the live view. If more than `LIVE_CHARS` have come, the newest lines are kept.
 
     Attributes:
-        waiting: what there is to show.
+        waiting: the text to show.
     """
 
     def __init__(self) -> None:
@@ -820,7 +820,7 @@ class LiveText:
             self._skipped += over
 
     def take(self, *, final: bool = False) -> str:
-        """The text to show now; a character cut in the middle waits for its rest unless this is the end."""
+        """Return the text to show now; an incomplete character waits for its rest unless this is the end."""
         data = bytes(self.waiting)
         self.waiting.clear()
         note = ""
@@ -833,7 +833,7 @@ class LiveText:
 
 
 def _readable(data: bytes) -> str:
-    """Text without terminal sequences, and of lines that a progress display wrote over, only the last state."""
+    """Return the text without terminal sequences; lines that a progress display overwrote keep only their last state."""
     text = data.decode("utf-8", "replace")
     if "\r" in text:
         text = "\n".join(_last_state(line) for line in text.split("\n"))

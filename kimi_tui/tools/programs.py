@@ -1,7 +1,8 @@
-"""The one place where a program is looked up that this program runs itself: git, rg, bwrap, tmux, clipboards, browsers, editors.
+"""Looks up every program that this program runs itself: git, rg, bwrap, tmux, clipboards, browsers, editors.
 
-A program is taken only from a place that commands in the sandbox cannot change, now or in an earlier session: such a program would run
-outside of it. The settings are read here, so that this counts before there is a policy, and for work folders that are not open.
+A program is taken only from a place that commands in the sandbox cannot change, now or in an earlier session: such a program
+would run outside the sandbox. The settings are read here, so that this holds before there is a policy, and for work folders
+that are not open.
 """
 
 from __future__ import annotations
@@ -22,54 +23,56 @@ from kimi_tui.tools.sandbox.layers import layers_dir, once_writable, work_folder
 from kimi_tui.tools.sandbox.policy import shared_repository
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
-"""Folders in which all may write, whatever the environment says."""
+"""Folders in which every user may write, whatever the environment says."""
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _MOST_WORDS = 100
 _MOST_CONFIG_BYTES = 1 << 20
 
 
 def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
-    """A program on the path, by its whole path. Relative entries and what is in `written_roots` are passed over.
+    """Return a program on the path, as a full path. Relative entries and folders in `written_roots` are ignored.
 
     Args:
-        name: its name; one with a slash is looked up as it is, and must be absolute.
+        name: the name of the program; a name with a slash must be an absolute path, which is used as it is.
         environ: the environment, for the path and the home folder.
-        work_dirs: folders that are worked in.
+        work_dirs: the work folders.
     """
     roots = written_roots(environ, *work_dirs)
     if "/" in name:
         return name if os.path.isabs(name) and _is_kept(name, roots) and _runs(name) else None
     for folder in _kept_folders(environ, roots):
         found = program_in(folder, name)
-        # A link there to a shell outside would run what its arguments name.
+        # A link in such a folder to a shell elsewhere would run the code in its arguments.
         if found and _is_kept(found, roots):
             return found
     return None
 
 
 def program_in(folder: str, name: str) -> str:
-    """The program of this name in a folder, wherever that is; empty where there is none. It says what would run, not what may."""
+    """Return the program with this name in a folder; empty if there is none. It says what a shell would run, not what may run."""
     return shutil.which(name, path=folder) or ""
 
 
 def trusted_path(environ: Mapping[str, str], *work_dirs: Path) -> str:
-    """The value of `PATH` for programs that run others by their names, such as openers of addresses: without what commands can write."""
+    """Return the value of `PATH` for programs that run others by name, such as openers of addresses, without folders that
+    commands can write.
+    """
     return os.pathsep.join(_kept_folders(environ, written_roots(environ, *work_dirs)))
 
 
 def is_planted(program: str, environ: Mapping[str, str], *work_dirs: Path) -> bool:
-    """Whether commands in the sandbox can change a program, or a link on the way to it, or could once."""
+    """Return whether commands in the sandbox can change a program, or a link that leads to it, or could once."""
     return not _is_kept(program, written_roots(environ, *work_dirs))
 
 
 def planted_in(command: str, environ: Mapping[str, str], *work_dirs: Path) -> list[str]:
-    """The programs, by their paths, that a shell would take for words of a command though commands in the sandbox can change them,
-    while one of the same name lies where they cannot. Looks at files: for a thread.
+    """Return the paths of programs that a shell would run for words of a command although commands in the sandbox can change
+    them, while a program with the same name exists in a safe place. It looks at files, so call it in a thread.
 
     Args:
-        command: its text; every word in it may be a name.
+        command: the text of the command; every word in it may be a name.
         environ: the environment of the command.
-        work_dirs: folders that are worked in.
+        work_dirs: the work folders.
     """
     roots = written_roots(environ, *work_dirs)
     folders = [one for one in (environ.get("PATH") or DEFAULT_PATH).split(os.pathsep) if one]
@@ -83,22 +86,22 @@ def planted_in(command: str, environ: Mapping[str, str], *work_dirs: Path) -> li
 
 
 def bundled_program(name: str) -> str | None:
-    """A program that was installed with this one, into the same environment, which no command can change."""
+    """Return a program that was installed with this one into the same environment, which no command can change."""
     beside = os.path.join(sysconfig.get_path("scripts"), name)
     return beside if _runs(beside) else None
 
 
 def written_roots(environ: Mapping[str, str], *work_dirs: Path) -> frozenset[str]:
-    """What commands in the sandbox can write, or could in the past, as real paths: with all below it.
+    """Return the folders, as real paths, in which commands in the sandbox can write, or could in the past.
 
-    The folders that are worked in, with the repositories around them and those that they are working trees of; all folders in
-    which commands ran; what `[sandbox] writable` names; folders of temporary files; private layers, and the caches below them.
+    They are the work folders, with the repositories around them and those whose working trees they are; all folders in which
+    commands ran; the folders in `[sandbox] writable`; folders of temporary files; private layers, and the caches below them.
     """
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     named = [*once_writable(environ), *temporary_folders(environ)]
     named += [os.path.join(home, one.removeprefix("~/")) for one in _writable(environ)]
     ways = [links_to(os.path.normpath(path)) for path in named]
-    # The sandbox writes nothing that holds the home folder, whatever the settings say.
+    # The sandbox never writes to a folder that contains the home folder, whatever the settings say.
     found = {one for links, end in ways for one in (*links, end) if not is_under(home, (one,))}
     for folder in work_dirs:
         for place in {str(repository_around(folder, environ)), os.path.realpath(folder)}:
@@ -108,7 +111,7 @@ def written_roots(environ: Mapping[str, str], *work_dirs: Path) -> frozenset[str
 
 
 def temporary_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Folders of temporary files, in which all may write."""
+    """Return the folders of temporary files, in which every user may write."""
     own = (environ.get(name, "") for name in ("TMPDIR", "TMP", "TEMP"))
     return (*TEMPORARY, *filter(os.path.isabs, own))
 
@@ -129,7 +132,7 @@ def _runs(path: str) -> bool:
 
 
 def _writable(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """`[sandbox] writable` of the configuration; nothing where it cannot be read, which the start of the program says."""
+    """Return `[sandbox] writable` of the configuration; nothing if it cannot be read, which the start of the program reports."""
     file = app_paths.config_dir(environ) / "config.toml"
     try:
         found = os.stat(file)

@@ -1,12 +1,12 @@
-"""ReadFile: numbered lines of a text file, from its start, from a line on, or from its end; or an image to look at."""
+"""ReadFile: returns numbered lines of a text file, from its start, from a line on, or from its end; or an image."""
 
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import stat
 
+import aiofiles
 from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -36,7 +36,7 @@ from kimi_tui.tools.text import (
 MAX_LINES = 1000
 _BLOCK_BYTES = 256 * 1024
 _COUNTED_BYTES = 256 * 1024 * 1024
-"""How far lines are counted only to name their total or to number a tail; beyond, the answer says so."""
+"""Bytes up to which lines are counted only to give their total or to number a tail; beyond, the answer says that they are not."""
 
 
 class ReadFileParams(BaseModel):
@@ -69,37 +69,40 @@ class ReadFile(TypedTool[ReadFileParams]):
     lean_params = ("path", "line_offset", "n_lines")
 
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
-        """Read the lines; asks first outside the work folder."""
+        """Read the lines; ask first outside the work folder."""
         target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
         n_links = 1 if target.inside else await asyncio.to_thread(_n_links, target)
         await ask_to_read(target, env, n_links=n_links)
-        file, found = await _opened(target)
+
+        def opener(path: str, flags: int) -> int:
+            return open_for_reading(target)[0]
+
         try:
-            if found.st_nlink > n_links:
-                await ask_to_read(target, env, n_links=found.st_nlink)
-            source = await _Source.of(file, found)
-            start = await source.read_at(0, PROBE_BYTES)
-            if is_image(start) and env.sees:
-                return await _image_outcome(target, source, env)
-            if kind := binary_kind(start):
-                facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
-                if is_image(start):
-                    blind = f"{facts}, and you do not see images."
-                    return failure(blind, brief="this model sees no images")
-                return failure(f"{facts}.", brief="binary")
-            format_facts = await source.as_lines(params.path)
-            limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
-            window, numbered_from = await _read(source, params, limit)
+            async with aiofiles.open(target.real, "rb", opener=opener) as file:
+                found = os.fstat(file.fileno())
+                if found.st_nlink > n_links:
+                    await ask_to_read(target, env, n_links=found.st_nlink)
+                source = await _Source.of(file, found)
+                start = await source.read_at(0, PROBE_BYTES)
+                if is_image(start) and env.sees:
+                    return await _image_outcome(target, source, env)
+                if kind := binary_kind(start):
+                    facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
+                    if is_image(start):
+                        blind = f"{facts}, and you do not see images."
+                        return failure(blind, brief="this model sees no images")
+                    return failure(f"{facts}.", brief="binary")
+                format_facts = await source.as_lines(params.path)
+                limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
+                window, numbered_from = await _read_window(source, params, limit)
         except OSError as error:
             raise refused(error, params.path) from error
-        finally:
-            await file.close()
         env.versions.saw(target.real, source.version)
         return _outcome(target, params, source, window, numbered_from, format_facts)
 
 
 def _n_links(target: ResolvedPath) -> int:
-    """How many names the file has; 1 where there is none, or no regular one."""
+    """Return the number of names of a file; 1 if there is no file, or no regular one."""
     try:
         found = os.lstat(target.real)
     except OSError:
@@ -122,26 +125,8 @@ async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) ->
     return ToolOutcome(message=facts, brief=size, images=(image,))
 
 
-async def _opened(target: ResolvedPath) -> tuple[AsyncBufferedReader, os.stat_result]:
-    """The file, opened in a thread; where the caller is cancelled meanwhile, it is closed again."""
-    opening = asyncio.ensure_future(asyncio.to_thread(open_for_reading, target))
-    try:
-        descriptor, found = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close_again)
-        raise
-    # `open` of a descriptor touches no disk, so it is done here, where no cancel can come between.
-    file = io.BufferedReader(io.FileIO(descriptor), _BLOCK_BYTES)
-    return AsyncBufferedReader(file, loop=asyncio.get_running_loop(), executor=None), found
-
-
-def _close_again(opening: asyncio.Future[tuple[int, os.stat_result]]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        os.close(opening.result()[0])
-
-
 class _Source:
-    """A file to read at any offset: in memory where it is small, in blocks off the event loop where it is not."""
+    """A file to read at any offset: small ones from memory, large ones in blocks off the event loop."""
 
     def __init__(
         self, file: AsyncBufferedReader, data: bytes | None, size: int, version: str
@@ -149,7 +134,7 @@ class _Source:
         self._file = file
         self._data = data
         self.size = size
-        """Bytes; of what is read, once `as_lines` was called."""
+        """The size in bytes; after `as_lines`, that of the converted text."""
         self.version = version
 
     @classmethod
@@ -162,10 +147,10 @@ class _Source:
         return cls(file, None, found.st_size, stat_version(found))
 
     async def as_lines(self, path: str) -> list[str]:
-        """Have `read_at` give UTF-8 with line feeds from now on, and tell the facts of the file's format.
+        """Make `read_at` return UTF-8 with line feeds from now on, and return the facts about the file's format.
 
         Raises:
-            ToolProblem: another encoding than UTF-8, in a file that is not read as a whole.
+            ToolProblem: the file has another encoding than UTF-8 and is too large to be read as a whole.
         """
         if self._data is not None:
             self._data, facts = await asyncio.to_thread(as_utf8_lines, self._data)
@@ -188,14 +173,14 @@ class _Source:
 
 
 def _room_for_lines(room_chars: int) -> int:
-    """Bytes of lines that fit a result of so many characters, which has a number before each line."""
+    """Return the bytes of lines that fit a result with this number of characters, in which each line has a number."""
     return min(WINDOW_BYTES, max(400, room_chars * 3 // 4))
 
 
-async def _read(
+async def _read_window(
     source: _Source, params: ReadFileParams, limit_bytes: int
 ) -> tuple[LineWindow, int | None]:
-    """The window, and the number of its line 1 in the file (None: not known, lines are numbered from the end)."""
+    """Return the window, and the number of its line 1 in the file (None: unknown, so lines are numbered from the end)."""
     if params.line_offset > 0:
         window = LineWindow(params.line_offset, params.n_lines, limit_bytes)
         counted_to = 0
@@ -226,7 +211,7 @@ async def _read(
 
 
 async def _tail_start(source: _Source, n_lines: int) -> int:
-    """Where the last `n_lines` lines begin."""
+    """Return where the last `n_lines` lines begin."""
     offset = source.size
     wanted = n_lines
     last = await source.read_at(source.size - 1, 1) if source.size else b""
@@ -278,7 +263,7 @@ def _outcome(
             f"{params.path} has only {lines}; line_offset {params.line_offset} is past its end.",
             brief="past the end",
         )
-    # A tail too far from the start to be counted is numbered from the end.
+    # If a tail is too far from the start for counting, its lines are numbered from the end.
     shift = 0
     if tail:
         shift = numbered_from - 1 if numbered_from is not None else -window.total - 1

@@ -1,7 +1,7 @@
 """Tools that affect nothing but the session: SendDMail, SetTodoList, AskUserQuestion and ExitPlanMode.
 
-A D-Mail waits in the soul's mailbox (`soul.denwarenji`) for the end of the step, the todo list is computed from the calls of
-the live world line (`soul.tool_results`), and questions are shown like approvals (`soul.approval`).
+A D-Mail waits in the soul's mailbox (`soul.denwarenji`) for the end of the step; the todo list is computed from the calls of
+the live world line (`soul.tool_results`); and questions are shown like approvals (`soul.approval`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SendDMailParams(BaseModel):
 
 
 class SendDMail(TypedTool[SendDMailParams]):
-    """Queues D-Mails. Nothing happens until the step ends: then the soul takes them from the mailbox."""
+    """Queues D-Mails. They are sent when the step ends and the soul takes them from the mailbox."""
 
     name = "SendDMail"
     changes: Changes = "nothing"
@@ -51,7 +51,8 @@ class SendDMail(TypedTool[SendDMailParams]):
             env.send_dmail(params.message, params.checkpoint_id, params.restore_files)
         except ValueError as error:
             return failure(str(error), brief="not sent")
-        # A revert cuts this result away with everything else. Who reads it was not reverted, or the user came back here.
+        # A revert removes this result with everything else. If the model reads it, there was no revert, or the user came back
+        # here.
         return ToolOutcome(
             message="The D-Mail was NOT sent, or the user took it back: you are reading this because the conversation "
             "goes on from here without it. If another call of the same step was refused or failed, it was not sent: "
@@ -85,7 +86,7 @@ class SetTodoListParams(BaseModel):
 
 
 class SetTodoList(TypedTool[SetTodoListParams]):
-    """Sets or reads the list. Stateless: the list is what the calls of the live world line say."""
+    """Sets or reads the todo list. It is stateless: the calls of the live world line define the list."""
 
     name = "SetTodoList"
     changes: Changes = "nothing"
@@ -162,11 +163,11 @@ class AskUserQuestionParams(BaseModel):
 
 
 class AskUserQuestion(TypedTool[AskUserQuestionParams]):
-    """Asks the user; gives back each question with its answer."""
+    """Asks the user questions; returns each question with its answer."""
 
     name = "AskUserQuestion"
     changes: Changes = "order"
-    """Nothing; but of several questions of one step one has to come after another."""
+    """Calls change nothing, but the questions of one step must come one after another."""
     params = AskUserQuestionParams
 
     async def run(self, params: AskUserQuestionParams, env: ToolEnv) -> ToolOutcome:
@@ -203,7 +204,7 @@ MODE_AFTER: Mapping[str, Mode] = {
     f"{YES_AND}edit files unasked": "edits",
     f"{YES_AND}ask before each change": "ask",
 }
-"""The answers that end plan mode, with the mode that holds then; the first needs a sandbox."""
+"""The answers that end plan mode, with the mode that follows; the first needs a sandbox."""
 
 
 class ExitPlanModeParams(BaseModel):
@@ -215,11 +216,11 @@ class ExitPlanModeParams(BaseModel):
 
 
 class ExitPlanMode(TypedTool[ExitPlanModeParams]):
-    """Presents a plan. Which mode holds afterwards is decided with the answer, where approvals are kept."""
+    """Presents a plan. The answer sets the mode that follows, in the module that stores approvals."""
 
     name = "ExitPlanMode"
     changes: Changes = "order"
-    """Nothing; but what stands behind it in a step was not agreed to before."""
+    """Calls change nothing, but later calls of the same step were not approved with the plan."""
     params = ExitPlanModeParams
 
     async def run(self, params: ExitPlanModeParams, env: ToolEnv) -> ToolOutcome:

@@ -1,4 +1,6 @@
-"""Shell: one command in a fresh shell, with its output shown while it runs; TaskOutput and TaskStop, for what it left in the background."""
+"""Shell runs one command in a fresh shell and shows its output while it runs; TaskOutput and TaskStop handle commands in the
+background.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.app_paths import home_of
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
 from kimi_tui.tool_cards import ShellBlock
@@ -38,17 +41,17 @@ from kimi_tui.tools.text import format_size
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 600
 MAX_WAIT_S = 600
-"""For how long TaskOutput may wait for the end of a command."""
+"""Seconds for which TaskOutput may wait for the end of a command."""
 USER_TIMEOUT_S = 3600
-"""Of what the user runs themselves, who sees it run and can stop it."""
+"""Seconds for a command of the user, who sees it run and can stop it."""
 _AT_ONCE_S = 0.5
-"""What ends within this is told as if it had not been sent to the background."""
+"""A command that ends within this many seconds is reported as if it had not been sent to the background."""
 _MOST_NAMED = 5
 _LONGEST_COMMAND = 100_000
-"""The kernel takes 128 KiB for one argument."""
+"""Characters. The kernel accepts 128 KiB for one argument."""
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 _CHANGED = "\nThe user changed the command before it ran. What ran is:\n"
-# In a stored session; older ones say "person".
+# A stored session may contain the word "person", from older versions.
 _STORED_CHANGED = re.compile(_CHANGED.replace("user", "(?:user|person)"))
 
 
@@ -94,7 +97,7 @@ class Shell(TypedTool[ShellParams]):
     lean_params = ("command", "timeout", "sandbox", "why")
 
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
-        """Run the command, after the approval of the user."""
+        """Run the command, after the user's approval."""
         command = params.command
         _check(command)
         if params.sandbox != "on" and not params.why.strip():
@@ -127,9 +130,9 @@ class Shell(TypedTool[ShellParams]):
             if instead:
                 command = changed = instead
                 _check(command)
-                # The user wrote it: nobody has to be asked about it.
+                # The user wrote this command, so no approval is needed.
                 start = await _prepared(command, params, env, is_judged=True)
-            # The mode may have changed since it was looked at: what holds when the command starts decides where that is.
+            # The mode may have changed since it was read; the mode at the start of the command decides where it runs.
             if env.renewed(env) == env:
                 break
         tail = OutputTail()
@@ -152,7 +155,7 @@ class Shell(TypedTool[ShellParams]):
         )
         if watched is not None:
             watched.end = running.end
-        # A task of its own: it may run on when the call has ended.
+        # The command runs in a task of its own, as it may continue when the call has ended.
         task = asyncio.create_task(
             _to_its_end(
                 running,
@@ -184,11 +187,11 @@ class Shell(TypedTool[ShellParams]):
 
 
 async def run_as_user(command: str, env: ToolEnv) -> ToolOutcome:
-    """Run a command that the user typed: in their own environment, outside the sandbox, without a question.
+    """Run a command that the user typed: in their own environment, outside the sandbox, without approval.
 
     Raises:
-        ToolProblem: it cannot be run.
-        asyncio.CancelledError: stopped; whatever it started has been ended.
+        ToolProblem: the command cannot be run.
+        asyncio.CancelledError: the command was stopped; every process that it started has been ended.
     """
     _check(command)
     running = RunningCommand(
@@ -211,16 +214,16 @@ async def _to_its_end(
     *,
     is_outside: bool = False,
 ) -> ToolOutcome:
-    """Run a command to its end, and say what came of it and what the sandbox had to do with that.
+    """Run a command to its end; return its result, with the effects of the sandbox.
 
     Args:
         running: the command, not yet started.
-        command: its text.
-        timeout_s: as it was asked for.
-        env: where it runs.
-        confined: what it is confined to.
-        watched: what was noticed of it while it ran.
-        is_outside: it left the sandbox, by a yes.
+        command: the text of the command.
+        timeout_s: the requested time limit in seconds.
+        env: the environment of the call.
+        confined: its sandbox; None if it runs outside.
+        watched: the notes about its changes while it runs.
+        is_outside: whether the user allowed it to leave the sandbox.
     """
     home = home_of(env.environ)
     if not env.work_dir.is_dir():
@@ -245,7 +248,7 @@ async def _to_its_end(
 async def _awaited(
     task: asyncio.Task[ToolOutcome], jobs: Jobs | None, limit_s: float | None
 ) -> ToolOutcome | None:
-    """The outcome of the command; None where it is to run on in the background. Whoever is stopped here stops it."""
+    """Return the outcome of the command; None if it continues in the background. Cancelling this call stops the command."""
     try:
         if jobs is None:
             return await asyncio.shield(task)
@@ -259,7 +262,7 @@ async def _awaited(
 
 
 def _moved(job: Job, *, asked: bool) -> ToolOutcome:
-    """The result of a call whose command goes on in the background."""
+    """Return the result of a call whose command continues in the background."""
     so_far = job.running.take_output()
     how = "It runs in the background" if asked else "The user moved it to the background"
     cut = (
@@ -274,15 +277,15 @@ def _moved(job: Job, *, asked: bool) -> ToolOutcome:
 
 
 class _Start(NamedTuple):
-    """How a command starts.
+    """The way in which a command starts.
 
     Attributes:
         argv: the program and its arguments.
         environ: its variables.
-        confined: the sandbox that it runs in; None where it runs outside.
-        beyond: what has to be asked about because it leaves the sandbox or has the network; else empty.
-        group: the key of a yes for the session, empty where there is none; `offer` is what the user is offered.
-        warning: what of it commands in the sandbox could have planted; empty, or a clause behind others.
+        confined: the sandbox that it runs in; None if it runs outside.
+        beyond: the words of the question if it leaves the sandbox or has the network; else empty.
+        group: the key of a yes for the session, empty if there is none; `offer` is the label of that answer.
+        warning: a clause about programs in it that commands in the sandbox could have planted; else empty.
     """
 
     argv: Sequence[str]
@@ -295,7 +298,7 @@ class _Start(NamedTuple):
 
 
 def _asked_for(params: ShellParams) -> str:
-    """What a command may do where no sandbox runs it, with what the model says of it if it asked to be let out of one."""
+    """Describe what a command may do without a sandbox, with the model's reason if it asked to leave the sandbox."""
     why = one_line(params.why)
     match params.sandbox:
         case "off":
@@ -309,7 +312,7 @@ def _asked_for(params: ShellParams) -> str:
 async def _prepared(
     command: str, params: ShellParams, env: ToolEnv, *, is_judged: bool = False
 ) -> _Start:
-    """How a command of the model, or the one that the user put in its place (`is_judged`), starts in the mode of `env`."""
+    """Prepare a command of the model, or the one with which the user replaced it (`is_judged`), for the mode of `env`."""
     argv, environ, beyond = shell_argv(command, env), child_environment(env.environ), ""
     if env.sandbox is not None:
         why = one_line(params.why)
@@ -342,7 +345,7 @@ async def _prepared(
         return start
     if planted := await asyncio.to_thread(planted_in, command, environ, env.work_dir):
         home = home_of(env.environ)
-        named = _named([with_tilde(Path(one), home) for one in planted])
+        named = some_of([with_tilde(Path(one), home) for one in planted], _MOST_NAMED)
         start = start._replace(warning=f"; runs {named}, which sandboxed commands could change")
     verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
     if env.reads_only and verdict.kind == "project":
@@ -364,14 +367,14 @@ def _of_sandbox(
     watch: GitWatch,
     environ: Mapping[str, str],
 ) -> ToolOutcome:
-    """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
+    """Return the outcome with the effects of the sandbox. It looks at files, so call it in a thread."""
     home = home_of(environ)
     facts = [outcome.message]
     network = " with network" if confined.policy.network else ""
     brief = f"{outcome.brief} · sandbox{network}"
     what = refused(outcome.output, confined.policy) if outcome.is_error else []
     hidden = hidden_reads(outcome.output, confined.policy, environ)
-    # Also where the command went on without it.
+    # The refusal is reported even if the command continued without the file.
     said = {confined.policy.real(one.removeprefix("reading ")) for one in what}
     what += [f"reading {path}" for path in hidden.paths if path not in said]
     if what:
@@ -379,7 +382,7 @@ def _of_sandbox(
             f"{IN_THE_WAY} {', '.join(what)}. Where the task needs that, call again with `sandbox` "
             "and `why`; do not look for a way round it."
         )
-        # One of them: the card has the command beside it.
+        # Only one is named, as the card shows the command beside it.
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
         is_secret = confined.policy.real(what[0].removeprefix("reading ")) in hidden.secret
@@ -390,14 +393,16 @@ def _of_sandbox(
             f"The user can show it to every command with `{hidden.setting}` in the section `[sandbox]` of the configuration."
         )
     if hidden.secret:
-        named = _named([with_tilde(Path(path), home) for path in hidden.secret])
+        named = some_of([with_tilde(Path(path), home) for path in hidden.secret], _MOST_NAMED)
         facts.append(f"Credentials are kept in {named}: that is not for you to read.")
     more_facts, more_brief = _noticed(confined, watched, watch)
     facts += more_facts
     brief += more_brief
     if replaced := confined.policy.replaced():
         start = f"{confined.policy.work}/"
-        named = _named([with_tilde(Path(path.removeprefix(start)), home) for path in replaced])
+        named = some_of(
+            [with_tilde(Path(path.removeprefix(start)), home) for path in replaced], _MOST_NAMED
+        )
         facts.append(
             f"Replaced by another program while it ran, and open to it from then on: {named}. Tell the user so."
         )
@@ -408,11 +413,11 @@ def _of_sandbox(
 
 
 def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tuple[list[str], str]:
-    """What a command did so far to git's levers and to what runs later: facts for the model, and words for the card."""
+    """Return the command's effects so far on git's levers and on files that run later: facts for the model, and words for the card."""
     facts: list[str] = []
     brief = ""
     if watched.undone:
-        named = _named(watched.undone)
+        named = some_of(watched.undone, _MOST_NAMED)
         facts.append(
             f"Undone, because the user's own git could have run other programs by it: {named}. Tell the user so."
         )
@@ -422,11 +427,11 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
     found = confined.policy.watch
     if changed := found.changed():
         watch.has_named(changed)
-        named = _named(changed)
+        named = some_of(changed, _MOST_NAMED)
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
     if filled := sorted({*found.memory.unseen} - {*found.unseen}):
-        named = _named([os.path.relpath(path, found.work) for path in filled])
+        named = some_of([os.path.relpath(path, found.work) for path in filled], _MOST_NAMED)
         facts.append(
             f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
             "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."
@@ -435,24 +440,19 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
     return facts, brief
 
 
-def _named(paths: Sequence[str]) -> str:
-    n_more = len(paths) - _MOST_NAMED
-    return ", ".join(paths[:_MOST_NAMED]) + (f" and {n_more} more" if n_more > 0 else "")
-
-
 def command_that_ran(asked_for: str, message: str) -> str:
-    """The command of a call, or the one that the user put in its place.
+    """Return the command of a call, or the one with which the user replaced it.
 
     Args:
         asked_for: the command of the call.
-        message: of its result, which says so.
+        message: the message of its result, which names a replacement.
     """
     _, *ran = _STORED_CHANGED.split(message, 1)
     return ran[0] if ran else asked_for
 
 
 def shell_argv(command: str, env: ToolEnv) -> list[str]:
-    """The command for bash without any start-up file, or for sh where there is no bash."""
+    """Return the arguments that run the command in bash without start-up files, or in sh if there is no bash."""
     usual = (place for place in ("/bin/bash", "/usr/bin/bash") if os.access(place, os.X_OK))
     if bash := next(usual, None) or find_program("bash", env.environ, env.work_dir):
         return [bash, "--noprofile", "--norc", "-c", command]
@@ -534,7 +534,7 @@ def _signal_name(number: int) -> str:
 
 
 STILL_RUNS = "still runs"
-"""The brief of a command in the background that has not ended."""
+"""The brief fact about a background command that has not ended."""
 
 
 class TaskOutputParams(BaseModel):
@@ -559,7 +559,7 @@ class TaskOutput(TypedTool[TaskOutputParams]):
     params = TaskOutputParams
 
     async def run(self, params: TaskOutputParams, env: ToolEnv) -> ToolOutcome:
-        """Read it, when the command has ended or the wait is over."""
+        """Return the output when the command has ended or the wait is over."""
         job = _job_of(params.id, env)
         if params.wait:
             await asyncio.wait([job.task], timeout=params.wait)
@@ -582,7 +582,7 @@ class TaskStop(TypedTool[TaskStopParams]):
     params = TaskStopParams
 
     async def run(self, params: TaskStopParams, env: ToolEnv) -> ToolOutcome:
-        """Stop the command, with everything it started."""
+        """Stop the command with all its processes."""
         job = _job_of(params.id, env)
         was_running = not job.ended
         if was_running and env.jobs is not None:
@@ -608,7 +608,7 @@ def _job_of(job_id: int, env: ToolEnv) -> Job:
 
 
 def _reported(job: Job) -> ToolOutcome:
-    """What it has printed since it was looked at last, and whether it still runs."""
+    """Return the output since the last report, and whether the command still runs."""
     ended = job.outcome
     if ended is None:
         fresh = job.running.take_output()
@@ -618,7 +618,7 @@ def _reported(job: Job) -> ToolOutcome:
         if fresh.shortened:
             facts.append("The new output was shortened: beginning and end are kept.")
         return ToolOutcome(fresh.text, " ".join(facts), brief=STILL_RUNS)
-    # Its end is the last thing there is to say of it; the output that came with it is read once.
+    # The end is reported last, and the output that came with it only once.
     if job.is_read:
         output = ""
     elif job.task.cancelled():

@@ -1,18 +1,19 @@
-"""The supervisor, a parent process for each command: all descendants of the command stay below it, and are ended with the program.
+"""The supervisor, a parent process for each command: all descendants of the command stay below it and are ended with the program.
 
 It is the subreaper (Linux) of processes that lose their parent, so none escapes by clearing its environment or leaving its
-process group. It reads a pipe whose other end the program has open, so it notices the end of the program whatever caused that.
+process group. It reads a pipe whose other end the program holds open, so it notices every end of the program.
 (PR_SET_PDEATHSIG would reach the command alone, not its descendants, and depends on the thread that forked.)
 
-With namespaces there are two more processes between it and the command: the one that entered them, and process 1 of the new
-process namespace, whose end ends all processes in it. Both end with the supervisor.
+With namespaces there are two more processes between the supervisor and the command: the one that entered them, and process 1
+of the new process namespace, whose end ends all processes in it. Both end with the supervisor.
 
 `supervised` makes the arguments that start it: isolated, with two descriptors and one for the words that confine the command
-(`sandbox/confine.py`; none: it is not confined), which would tell the command what is hidden, if they were arguments. Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and
-leave what runs). Reports are lines: `E errno [why]` (not started), `X code` (the command ended), `L count` (processes left after a K).
+(`sandbox/confine.py`; none: it is not confined). If the words were arguments, the command could read from them what is
+hidden. Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and leave the processes running).
+Reports are lines: `E errno [why]` (not started), `X code` (the command ended), `L count` (processes left after a K).
 
-Every command waits for the start of its supervisor. So this module imports nothing of the package but `confine`, and of the standard
-library neither `signal` nor `ctypes`, which would take as long as the rest, but the C modules below them.
+Every command waits for the start of its supervisor. So this module imports only `confine` from the package, and from the
+standard library the C modules below `signal` and `ctypes`, as importing these two would take as long as everything else.
 """
 
 import os
@@ -41,17 +42,17 @@ _BEGIN = (
 
 
 def supervised(orders: int, reports: int, mark: str, words: int, command: list[str]) -> list[str]:
-    """The arguments that start a supervisor.
+    """Return the arguments that start a supervisor.
 
-    It is imported as a module, since a script is compiled at each start; its folder is last on the path, because some modules in
-    it have names of modules of the standard library.
+    The supervisor is imported as a module, since a script is compiled at each start; its folder is last on the path, because
+    some modules in it have names of modules of the standard library.
 
     Args:
-        orders: the descriptor that it reads orders from.
-        reports: the one that it reports to.
+        orders: the descriptor from which it reads orders.
+        reports: the descriptor to which it writes reports.
         mark: the value of `MARK_NAME` in the environment of the command and its descendants.
-        words: the descriptor of a file with what confines the command (`told`); negative for no sandbox.
-        command: the program, by its whole path, and its arguments.
+        words: the descriptor of a file with the words that confine the command (`told`); negative for no sandbox.
+        command: the full path of the program, and its arguments.
     """
     folder = os.path.dirname(os.path.abspath(__file__))
     how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder]
@@ -59,10 +60,11 @@ def supervised(orders: int, reports: int, mark: str, words: int, command: list[s
 
 
 def told(words: "Sequence[str]") -> int:
-    """A descriptor of a file in memory from which a supervisor reads what confines its command; negative where there are no words.
+    """Return a descriptor of a file in memory from which a supervisor reads the words that confine its command; negative if
+    there are no words.
 
     Raises:
-        OSError: there can be none.
+        OSError: the file cannot be made.
     """
     if not words:
         return -1
@@ -83,14 +85,14 @@ def _words_from(descriptor: int) -> list[str]:
 def begin(arguments: list[str]) -> None:
     """Run the supervisor with the arguments that `supervised` made; does not return."""
     orders, reports, mark, words, *command = arguments
-    # At once: nothing here is worth tidying up, and the program waits for the end.
+    # The process exits at once: there is nothing to clean up, and the program waits for the end.
     os._exit(main(int(orders), int(reports), mark, _words_from(int(words)), command))
 
 
 def main(orders: int, reports: int, mark: str, words: list[str], command: list[str]) -> int:
-    """Start the command, and report and carry out orders until Q or the end of the program; returns the exit code."""
+    """Start the command, and report and carry out orders until Q or the end of the program; return the exit code."""
     _set(_PR_SET_CHILD_SUBREAPER, 1)
-    # The command, unless it runs as root, can neither open this process's pipes in `/proc` nor trace it.
+    # A command that does not run as root can neither open this process's pipes in `/proc` nor trace it.
     _set(_PR_SET_DUMPABLE, 0)
     for descriptor in (orders, reports):
         os.set_inheritable(descriptor, False)
@@ -103,12 +105,12 @@ def main(orders: int, reports: int, mark: str, words: list[str], command: list[s
         _exec_command(command, words, mark, reports)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        # The output ends when the command and what it started have closed it, not when this process ends.
+        # The output must end when the command and its processes have closed it, not when this process ends.
         os.dup2(nowhere, descriptor)
     poll = select.poll()
     poll.register(orders, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
-    # It may have ended before the first wait.
+    # The command may have ended before the first wait.
     _reap(child, reports)
     while True:
         ready = [descriptor for descriptor, _ in poll.poll()]
@@ -136,16 +138,16 @@ def main(orders: int, reports: int, mark: str, words: list[str], command: list[s
 
 
 def _wake(number: int, frame: object) -> None:
-    """Does nothing: the signal's number in the wakeup pipe is what counts."""
+    """Do nothing: the signal's number in the wakeup pipe is enough."""
 
 
 def _set(option: int, value: int) -> None:
-    """Call `prctl` with an option and its value; does nothing on other systems than Linux."""
+    """Call `prctl` with an option and its value; does nothing on systems other than Linux."""
     if sys.platform != "linux":
         return
     from _ctypes import call_function, dlopen, dlsym
 
-    # Without a name it is this process itself, as `ctypes.CDLL(None)`; the stubs do not know that.
+    # Without a name this is the process itself, as with `ctypes.CDLL(None)`; the type stubs do not know that.
     itself = dlopen(None, 0)  # pyright: ignore[reportArgumentType]
     call_function(dlsym(itself, "prctl"), (option, value, 0, 0, 0))
 
@@ -154,7 +156,7 @@ def _exec_command(command: list[str], words: list[str], mark: str, reports: int)
     try:
         os.setsid()
         if words:
-            # It writes to files in its `/proc/self` until it has confined itself.
+            # The child writes to files in its `/proc/self` until it has confined itself.
             _set(_PR_SET_DUMPABLE, 1)
             _confine(
                 words,
@@ -178,13 +180,13 @@ def _wait_for_descendants(child: int, reports: int) -> None:
 
     Args:
         child: the process id of the child.
-        reports: where its end is reported; negative for nowhere, since a process below it does that.
+        reports: the descriptor for the report of its end; negative for none, if a process below reports it.
     """
     _set(_PR_SET_DUMPABLE, 0)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # These are for the command.
+        # These signals are for the command.
         signal.signal(number, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -204,16 +206,16 @@ def _wait_for_descendants(child: int, reports: int) -> None:
 
 def _confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
-    # By name, as no package is known here.
+    # The module is imported by name, as no package is known here.
     __import__("confine").confine(words, stay)
 
 
 def _report(reports: int, line: str) -> None:
     try:
-        # A path that is no text may be in it.
+        # The line may contain a path that is not valid text.
         os.write(reports, f"{line}\n".encode(errors="replace"))
     except OSError:
-        # The program has ended, which the pipe of orders shows too.
+        # The program has ended, which the pipe of orders also shows.
         return
 
 
@@ -231,7 +233,7 @@ def _reap(child: int, reports: int) -> None:
 
 
 def _kill_all(child: int, reports: int) -> int:
-    """Kill all descendants, in rounds until none is left; returns how many survive `_ROUNDS` of them."""
+    """Kill all descendants, in rounds until none is left; return how many survive `_ROUNDS` of them."""
     for _ in range(_ROUNDS):
         _signal_all(child, signal.SIGKILL)
         _reap(child, reports)
@@ -257,14 +259,14 @@ def _below() -> list[int]:
 
 
 def alive_below(pid: int) -> list[int]:
-    """The ids of all descendants of a process that have not ended, from `/proc`; none where there is no `/proc`."""
+    """Return the ids of all descendants of a process that have not ended, from `/proc`; none if there is no `/proc`."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if _HAS_PROC else ():
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                # After the name, which may contain anything: the state, then the parent.
+                # The name, which may contain anything, is followed by the state and the parent.
                 fields = file.read(4096).rpartition(b")")[2].split()
         except OSError:
             continue
@@ -274,7 +276,7 @@ def alive_below(pid: int) -> list[int]:
 
 
 def all_below(pid: int, children: dict[int, list[int]]) -> list[int]:
-    """All descendants of a process, given the children of each."""
+    """Return all descendants of a process, given the children of each."""
     found: list[int] = []
     waiting = [pid]
     while waiting:

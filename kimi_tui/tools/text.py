@@ -1,9 +1,9 @@
 """Text of files for tools: decoding and encoding, windows of numbered lines, sizes, and the nearest match of a name or passage.
 
-Decoding is reversible, so that what an edit does not touch stays byte for byte: a file is decoded by its byte order mark
-(UTF-16, UTF-32) or as UTF-8, whose invalid bytes travel as lone surrogates; line endings and the mark are kept. A
-`LineWindow` takes memory that does not depend on the size of the file. The searches for what the model probably meant are
-bounded: a huge folder or a hostile text costs a fraction of a second.
+Decoding is reversible, so that an edit leaves the rest of a file unchanged byte for byte: a file is decoded by its byte order
+mark (UTF-16, UTF-32) or as UTF-8, with invalid bytes as lone surrogates; line endings and the mark are kept. The memory of a
+`LineWindow` does not depend on the size of the file. The searches for the name or passage that the model probably meant are
+bounded: a huge folder or a hostile text takes a fraction of a second.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from kimi_tui.display_names import counted
 from kimi_tui.text_encoding import UTF8, encoding_name, encoding_of
 from kimi_tui.tools.outcome import ToolProblem
 
@@ -47,7 +48,7 @@ _MAGIC = (
 
 
 def binary_kind(start: bytes) -> str:
-    """The kind of binary file that begins like this, for a sentence; empty where it looks like text."""
+    """Name the kind of binary file that begins like this, for a sentence; empty if the bytes look like text."""
     if encoding_of(start, is_whole=len(start) != PROBE_BYTES) != UTF8:
         return ""
     for magic, kind in _MAGIC:
@@ -57,20 +58,20 @@ def binary_kind(start: bytes) -> str:
 
 
 def decode(data: bytes) -> str:
-    """The text of a file, reversible by `encode` with `encoding_of(data)`; a byte order mark stays in it as U+FEFF."""
+    """Return the text of a file; `encode` with `encoding_of(data)` reverses it. A byte order mark stays in the text as U+FEFF."""
     encoding = encoding_of(data)
     return data.decode(encoding, "surrogateescape" if encoding == UTF8 else "strict")
 
 
 def encode(text: str, encoding: str = UTF8) -> bytes:
-    """The bytes of a text.
+    """Return the bytes of a text.
 
     Args:
-        text: with U+FEFF at its start where the file has a byte order mark.
-        encoding: as `encoding_of` names it.
+        text: the text, with U+FEFF at its start if the file has a byte order mark.
+        encoding: the encoding, as `encoding_of` names it.
 
     Raises:
-        ToolProblem: it holds half a surrogate pair that did not come from a file.
+        ToolProblem: the text has a lone surrogate that did not come from a file.
     """
     try:
         return text.encode(encoding, "surrogateescape" if encoding == UTF8 else "strict")
@@ -81,9 +82,9 @@ def encode(text: str, encoding: str = UTF8) -> bytes:
 
 
 def as_utf8_lines(data: bytes) -> tuple[bytes, list[str]]:
-    """All of a text file as UTF-8 with line feeds, without a byte order mark, and what is to be said of that.
+    """Return a whole text file as UTF-8 with line feeds, without a byte order mark, and sentences about the differences.
 
-    Ends with CR LF stay as they are, for a reader of lines cuts them off; those of a file that has CR alone become LF.
+    CR LF stays, as readers of lines remove it; the line ends of a file with CR alone become LF.
     """
     facts: list[str] = []
     encoding = encoding_of(data)
@@ -98,17 +99,17 @@ def as_utf8_lines(data: bytes) -> tuple[bytes, list[str]]:
 
 
 def for_display(text: str) -> str:
-    """The text as diffs show it: line feeds only, undecodable bytes as U+FFFD, no byte order mark."""
+    """Return the text as diffs show it: line feeds only, undecodable bytes as U+FFFD, no byte order mark."""
     shown = with_line_end(text.removeprefix(_BOM), "\n")
     return shown.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def unseen_changes(before: str, after: str) -> str:
-    """What would change of a file's bytes though its lines look the same (see `for_display`); empty where nothing would.
+    """Describe the change of a file's bytes if its lines look the same (see `for_display`); empty if there is none.
 
     Args:
-        before: the text of the file, as decoded.
-        after: the text that takes its place.
+        before: the decoded text of the file.
+        after: the new text.
     """
     facts: list[str] = []
     if before.startswith(_BOM) != after.startswith(_BOM):
@@ -117,7 +118,7 @@ def unseen_changes(before: str, after: str) -> str:
         )
     old, new = before.removeprefix(_BOM), after.removeprefix(_BOM)
     if "\r\n" in old or "\r\n" in new or not encodable(old):
-        # Of the lines that go and those that come, which look the same?
+        # The removed and added lines are compared by their looks.
         gone = Counter(old.split("\n"))
         gone.subtract(Counter(new.split("\n")))
         come = Counter(for_display(f"{line}\n") for line, n in gone.items() for _ in range(-n))
@@ -142,10 +143,10 @@ def unseen_changes(before: str, after: str) -> str:
 
 
 def _wrote_what_it_read(gone: Counter[str]) -> bool:
-    """Whether U+FFFD comes where bytes go, also in lines that look otherwise now.
+    """Whether U+FFFD replaces undecodable bytes, even in lines that otherwise changed.
 
     Args:
-        gone: how many of each line go; less than none where lines come.
+        gone: the number of removals of each line; negative for added lines.
     """
     if sum(n * line.count(_LOST) for line, n in gone.items()) >= 0:
         return False
@@ -153,7 +154,7 @@ def _wrote_what_it_read(gone: Counter[str]) -> bool:
 
 
 def encodable(text: str) -> bool:
-    """Whether it came from valid UTF-8."""
+    """Whether the text came from valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -162,7 +163,7 @@ def encodable(text: str) -> bool:
 
 
 def line_end(text: str) -> str:
-    """How most lines end: CR LF, LF, or CR where there is no LF at all; LF for a text of one line."""
+    """Return the most frequent line end: CR LF, LF, or CR if there is no LF at all; LF for a text of one line."""
     n_crlf = text.count("\r\n")
     if n_crlf and n_crlf * 2 >= text.count("\n"):
         return "\r\n"
@@ -170,14 +171,14 @@ def line_end(text: str) -> str:
 
 
 def with_line_end(text: str, end: str) -> str:
-    """The text with `end` behind every line. A CR alone is the end of a line only where there is no LF at all."""
+    """Return the text with `end` as the end of every line. A CR alone counts as a line end only if there is no LF at all."""
     if "\r" in text:
         text = text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
     return text if end == "\n" else text.replace("\n", end)
 
 
 def with_format_of(old: str, new: str) -> str:
-    """`new` as a replacement of all of `old`: with its line endings, byte order mark and final newline."""
+    """Return `new` as a replacement of the whole text `old`: with its line endings, byte order mark and final newline."""
     end = line_end(old)
     if end != "\n":
         new = with_line_end(new, end)
@@ -189,10 +190,10 @@ def with_format_of(old: str, new: str) -> str:
 
 
 class LineEndView:
-    """A text whose lines may end in several ways, seen with LF alone, to replace passages of it.
+    """A text with mixed line ends, seen with LF alone, for replacing passages.
 
     Attributes:
-        text: the text as it is seen, where every line ends with LF.
+        text: the text as it is seen: every line ends with LF.
     """
 
     def __init__(self, original: str) -> None:
@@ -205,10 +206,10 @@ class LineEndView:
         self._shifts = [found.start() - n for n, found in enumerate(crlf)]
 
     def replaced(self, old: str, new: str) -> str:
-        """The original text with every `old` as `new`, both written with LF.
+        """Return the original text with every `old` replaced by `new`, both written with LF.
 
-        Lines at the beginning and the end of a passage that stay as they are keep their line ends; the others get the
-        one that most lines of the passage have, else that of the next line.
+        Unchanged lines at the beginning and the end of a passage keep their line ends; the others get the most frequent one
+        of the passage, else that of the next line.
         """
         if self._end == "\n" and not self._shifts:
             return self._original.replace(old, new)
@@ -223,7 +224,7 @@ class LineEndView:
         return "".join([*pieces, self._original[done:]])
 
     def _offset(self, position: int) -> int:
-        """Where a place of `text` is in the original."""
+        """Return the place in the original of a place in `text`."""
         return position + bisect.bisect_left(self._shifts, position)
 
     def _in_ends_of(self, start: int, stop: int, new: str) -> str:
@@ -233,7 +234,7 @@ class LineEndView:
         if len(olds) == len(news):
             made = ends
         else:
-            # The last line of a passage has its end behind the passage.
+            # The line end of a passage's last line comes after the passage.
             n_same = _n_equal(olds[:-1], news[:-1])
             n_behind = _n_equal(olds[n_same:-1][::-1], news[n_same:-1][::-1])
             common = line_end(passage) if ends else self._next_end(stop)
@@ -247,18 +248,13 @@ class LineEndView:
 
 
 def _n_equal(some: list[str], others: list[str]) -> int:
-    """How many lines are equal from the start on."""
+    """Return the number of equal lines from the start on."""
     pairs = enumerate(zip(some, others, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(some), len(others)))
 
 
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 line`, `1,998 lines`."""
-    return f"{count:,} {noun if count == 1 else noun + 's'}"
-
-
 def format_size(n_bytes: int) -> str:
-    """`840 bytes`, `12.3 kB`, `4.1 MB`."""
+    """Return a size in words: `840 bytes`, `12.3 kB`, `4.1 MB`."""
     if n_bytes < 1000:
         return counted(n_bytes, "byte")
     value = n_bytes / 1000
@@ -276,7 +272,7 @@ _LINE_BYTES = LINE_CHARS * 4
 
 @dataclass(frozen=True, slots=True)
 class NumberedLine:
-    """One line without its end. `cut` is true where it was longer than what is shown."""
+    """One line without its end. `cut` is true if it was longer than the shown part."""
 
     number: int
     text: str
@@ -287,11 +283,11 @@ class LineWindow:
     """Collects `count` lines from line `first` on, and counts all lines that pass.
 
     Attributes:
-        limit_bytes: how much is collected at most.
-        lines: what was collected.
-        full: true once the window's byte limit ended the collecting before `count` lines.
-        n_crlf: how many collected lines ended with CR LF.
-        n_ended: how many collected lines had an end that was looked at: not those that were cut.
+        limit_bytes: the largest number of bytes to collect.
+        lines: the collected lines.
+        full: true if the byte limit ended the collecting before `count` lines.
+        n_crlf: the number of collected lines that ended with CR LF.
+        n_ended: the number of collected lines whose end was read, which excludes shortened ones.
         invalid: whether a collected line had bytes that are not UTF-8.
     """
 
@@ -312,16 +308,16 @@ class LineWindow:
 
     @property
     def done(self) -> bool:
-        """Whether nothing more will be collected."""
+        """Whether no more lines will be collected."""
         return self.full or self._number > self._last
 
     @property
     def total(self) -> int:
-        """How many lines have passed; one without a line end counts."""
+        """The number of lines so far; one without a line end counts."""
         return self._number - 1 + self._open
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream, cut anywhere."""
+        """Take the next bytes of the stream, split anywhere."""
         if not chunk:
             return
         position = self._skip_to_first(chunk)
@@ -361,7 +357,7 @@ class LineWindow:
     def _close(self, *, at_end: bool = False) -> None:
         raw = bytes(self._kept)
         self.n_ended += self._length <= _LINE_BYTES and not at_end
-        # The CR of a line that was cut is beyond what was kept.
+        # If the line was cut, its CR is beyond the kept part.
         if self._length <= _LINE_BYTES and raw.endswith(b"\r"):
             raw = raw[:-1]
             self.n_crlf += 1
@@ -388,14 +384,14 @@ _SEARCH_S = 0.25
 
 
 def nearest_words(wanted: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
-    """Those of `known` that look most like `wanted`, without regard to case."""
+    """Return those of `known` that look most like `wanted`, ignoring case."""
     by_fold = {name.casefold(): name for name in known}
     matches = difflib.get_close_matches(wanted.casefold(), list(by_fold), n=limit, cutoff=0.55)
     return [by_fold[match] for match in matches]
 
 
 def nearest_names(wanted: str, folder: Path) -> list[str]:
-    """Names in the folder that look like `wanted`; empty where it cannot be listed."""
+    """Return the names in the folder that look like `wanted`; empty if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             names = [
@@ -408,7 +404,7 @@ def nearest_names(wanted: str, folder: Path) -> list[str]:
 
 
 def nearest_passage(text: str, wanted: str) -> str:
-    """The lines of `text` that look most like `wanted`, each with its number; empty where nothing is alike."""
+    """Return the lines of `text` that look most like `wanted`, each with its number; empty if none is similar."""
     lines = text.split("\n")[:_LINES_LIMIT]
     asked = [line.strip() for line in wanted.strip("\n").split("\n")][:_LINES_LIMIT]
     start = _start_by_equal_lines(lines, asked)
@@ -421,7 +417,7 @@ def nearest_passage(text: str, wanted: str) -> str:
 
 
 def _start_by_equal_lines(lines: list[str], asked: list[str]) -> int | None:
-    """Where the most lines are equal but for the blanks around them: each equal line votes for a start."""
+    """Find the start at which most lines are equal, ignoring the blanks around them: each equal line votes for a start."""
     places: dict[str, list[int]] = {}
     for offset, line in enumerate(asked):
         if len(line) > 1:

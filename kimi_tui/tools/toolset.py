@@ -1,6 +1,6 @@
 """`Toolset`: the tools a model may call, their specs, and parsing the arguments of a call and running it.
 
-Whatever the model writes as arguments, the outcome is a text for it: a call never ends the program.
+A call with any arguments results in a text for the model; it never ends the program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Toolset:
         lean: whether they are described in few words, for a model with a small window.
 
     Attributes:
-        specs: the tools as they are sent to the model, in order; sent with every request, so that it must not change.
+        specs: the tools as they are sent to the model, in order. They are part of every request, so they must not change.
     """
 
     def __init__(self, tools: Iterable[AnyTool], *, lean: bool = False) -> None:
@@ -51,27 +51,27 @@ class Toolset:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The names of the tools, in order."""
         return tuple(self._tools)
 
     @property
     def of_any_effect(self) -> frozenset[str]:
-        """The names of those that may change any file."""
+        """The names of the tools that may change any file."""
         return frozenset(one.name for one in self._tools.values() if one.changes == "anything")
 
     def get(self, name: str) -> AnyTool | None:
-        """The tool of this name."""
+        """Return the tool with this name."""
         return self._tools.get(name)
 
     def without(self, *names: str) -> Toolset:
-        """A toolset without the tools of these names."""
+        """Return a toolset without the tools with these names."""
         return Toolset(tool for tool in self._tools.values() if tool.name not in names)
 
     def with_added(self, tools: Iterable[AnyTool]) -> Toolset:
-        """A toolset with these tools behind its own.
+        """Return a toolset with these tools after its own.
 
         Raises:
-            ValueError: a name is taken, or one that servers refuse.
+            ValueError: a name is taken, or servers would refuse it.
         """
         added = list(tools)
         names = [*self._tools, *(tool.name for tool in added)]
@@ -85,21 +85,21 @@ class Toolset:
         return Toolset([*self._tools.values(), *added])
 
     def card(self, name: str) -> Card | None:
-        """The card that has to go with a call of this tool; None where its name says enough."""
+        """Return the card to be stored with a call of this tool; None if its name is enough."""
         tool = self._tools.get(name)
         return None if tool is None or name in KNOWN or tool.card == PLAIN else tool.card
 
     def lean(self, added: Iterable[str] = ()) -> Toolset:
-        """The few tools for a model with a small window, described in few words, and those of `added`.
+        """Return the few tools for a model with a small window, described in few words, and those in `added`.
 
-        Where none of the tools has such a form (`Tool.lean_params`), all of them stay.
+        If none of the tools has such a form (`Tool.lean_params`), all of them stay.
         """
         wanted = set(added)
         few = [t for t in self._tools.values() if t.lean_params or t.name in wanted]
         return Toolset(few or self._tools.values(), lean=True)
 
     def accepts(self, name: str, arguments: str) -> bool:
-        """Whether there is a tool of this name, and the arguments (JSON text) fit its parameters."""
+        """Return whether there is a tool with this name, and the arguments (JSON text) fit its parameters."""
         tool = self._tools.get(name)
         if tool is None:
             return False
@@ -113,27 +113,27 @@ class Toolset:
         """Run one call.
 
         Args:
-            name: the tool, as the model wrote it.
-            arguments: its JSON text, as the model wrote it.
+            name: the tool's name, as the model wrote it.
+            arguments: the JSON text of the arguments, as the model wrote it.
             env: what the tool may use.
 
         Returns:
-            What it gave back; an error outcome for anything wrong with the call or in the tool.
+            The result; an error outcome for any error of the call or inside the tool.
 
         Raises:
             ToolRejected: the user said no.
-            asyncio.CancelledError: stopped.
+            asyncio.CancelledError: the call was stopped.
         """
         tool = self._tools.get(name)
         if tool is None:
             return self._unknown(name)
         try:
-            # Thousands of edits in one call take tens of milliseconds.
+            # Parsing thousands of edits in one call takes tens of milliseconds.
             is_long = len(arguments or "") > _LONG_CHARS
             values = (
-                await asyncio.to_thread(_read, tool, arguments)
+                await asyncio.to_thread(_parameters_of, tool, arguments)
                 if is_long
-                else _read(tool, arguments)
+                else _parameters_of(tool, arguments)
             )
             ask = tool.question(values, env)
             if ask is not None:
@@ -162,12 +162,12 @@ class Toolset:
         )
 
 
-def _read(tool: AnyTool, arguments: str | None) -> Any:
+def _parameters_of(tool: AnyTool, arguments: str | None) -> Any:
     return tool.parse(parsed(arguments))
 
 
 def default_toolset() -> Toolset:
-    """All built-in tools."""
+    """Return all built-in tools."""
     return Toolset(
         [
             ReadFile(),

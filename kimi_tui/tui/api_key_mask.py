@@ -1,8 +1,8 @@
-"""Masks API keys that are typed or pasted into fields that show their text, before any of it is drawn.
+"""Masks API keys that are typed or pasted into fields that show their text, before any part of a key is drawn.
 
 Most keys come in one piece: as a paste, or, from a terminal without bracketed paste, as a burst of characters faster than
-anybody types. A burst is masked until it is over, and shown then if it is no key. Of a key typed by hand the first letters
-are seen.
+anybody types. A burst is masked until it is over, and shown then if it is no key. The first letters of a key typed by hand
+are visible.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 
 MASK = "•"
 BURST_S = 0.02
-"""Characters read within so many seconds of one another are a burst: nobody types so fast."""
+"""Characters read within this many seconds of one another are a burst: nobody types so fast."""
 OVER_S = 0.06
 """Seconds without a character after which a burst is over."""
 FEW = 3
-"""The most characters that are no burst yet: two keys may be pressed at once, and a slow line may deliver several together."""
+"""The largest number of characters that are no burst yet: two keys may be pressed at once, and a slow line may deliver
+several together.
+"""
 MOST_KNOWN = 4
 SHOWN = 4
-"""The first letters that stay visible of what may become a key, where an address is expected."""
+"""The number of first letters that stay visible in a possible key, if an address is expected."""
 DOUBTED = 6
-"""The length from which on a word with a digit may become a key, where an address is expected."""
+"""The length from which on a word with a digit may be a key, if an address is expected."""
 LEAST_KEY = 8
 """The least length of a key."""
 
@@ -66,13 +68,13 @@ class ApiKeyMask:
         self._is_address = is_address
         self._burst = ""
         self._is_over = True
-        """Whether the burst is over; what comes close behind it all the same goes on with it."""
+        """Whether the burst is over; a character that soon follows still continues it."""
         self._typed_at = 0.0
         self._looking: Timer | None = None
         self._before = ""
-        """What stood in the field before the burst, or the paste; its first letter takes the place of what is selected."""
+        """The text of the field before the burst or the paste, whose first letter replaces the selection."""
         self._known: list[str] = []
-        """Keys that came in one piece, whatever they stand in now."""
+        """Keys that came in one piece, whatever text surrounds them now."""
         self._spans: tuple[str, list[tuple[int, int]]] = ("", [])
 
     def typed(self, letter: str, at: float, text: str = "") -> None:
@@ -81,7 +83,7 @@ class ApiKeyMask:
         Args:
             letter: the character.
             at: monotonic time at which it was read, in seconds.
-            text: the present text of the field; empty where only what comes in is examined.
+            text: the present text of the field; empty to examine only the new characters.
         """
         if at - self._typed_at >= BURST_S or not self._burst:
             self._burst, self._before = "", text
@@ -107,16 +109,16 @@ class ApiKeyMask:
         if self._is_over or typed_at != self._typed_at:
             return
         self._is_over = True
-        self._judge(text, self._burst)  # all of it, where it came in pieces
+        self._judge(text, self._burst)  # all pieces of the burst together
         if len(self._burst) > FEW:
             self._field.post_message(self.Unmasked())
 
     def without(self, key: str, text: str) -> str:
-        """The text of the field as it was before a key was entered; where it came in pieces, the text without the key."""
+        """Return the text of the field as it was before a key was entered; if the key came in pieces, the text without the key."""
         return self._before if self._burst.strip() == key else text.replace(key, "")
 
     def masked(self, text: str, at: int) -> str:
-        """The text as it is drawn, with keys masked; of the same length.
+        """Return the text as it is drawn, with keys masked; of the same length.
 
         Args:
             text: the text of the field, or a line of it.
@@ -148,7 +150,7 @@ class ApiKeyMask:
         return self._spans[1]
 
     def _look(self) -> None:
-        """Look whether the burst is over, behind the keys that have been read by now."""
+        """Check whether the burst is over, after the keys that have been read by now."""
         self._looking = None
         if self._is_over:
             return
@@ -179,7 +181,7 @@ def _may_become_key(text: str) -> bool:
 def address_and_key(pasted: str) -> tuple[str, str]:
     """Split a paste into the address for the field and the API key that came with it; either may be empty.
 
-    Any long word that can be no address is taken for a key.
+    Any long word that cannot be an address is taken for a key.
     """
     words = pasted.split()
     addresses = [word for word in words if _may_be_address(word)]
@@ -188,7 +190,7 @@ def address_and_key(pasted: str) -> tuple[str, str]:
 
 
 def _may_be_address(word: str) -> bool:
-    """Whether a pasted word is a base URL or a part of one, and no key."""
+    """Return whether a pasted word is a base URL or a part of one, and not a key."""
     from kimi_tui.tools.credentials import find_keys
 
     if find_keys(word):

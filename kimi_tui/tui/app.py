@@ -1,6 +1,6 @@
 """`KimiApp`, the Textual app: the first screen, themes, clipboard, links, quitting, and errors that nothing else caught.
 
-What a session shows and does is in the screens.
+The screens contain everything about sessions.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
-from kimi_tui.config.file import AUTO, THEMES, save_setting
+from kimi_tui.config.file import save_setting
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import ConfigError, why_not_saved
+from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.tui.compositor import draw_all
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
@@ -96,6 +95,8 @@ from kimi_tui.tui.terminal_input import (
     TerminalInput,
     guess_light,
 )
+from kimi_tui.tui.textual_patches.app import PatchedApp, bindings_of, driver_of, parse_source
+from kimi_tui.tui.textual_patches.compositor import draw_all
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.tui.typed_bursts import TypedPaste
@@ -130,21 +131,21 @@ _add_mode = cast(
 """`App.add_mode` with a complete type: Textual's own leaves the type of the screens open."""
 
 
-class KimiApp(App[None], inherit_bindings=False):
+class KimiApp(PatchedApp, inherit_bindings=False):
     """The Textual app of kimi-tui.
 
     Args:
-        launch: what the command line asked for.
-        colours: how many the terminal has; with few, the theme of sixteen is used whatever is configured.
+        launch: the launch from the command line.
+        colours: the number of the terminal's colours; with few, the theme of sixteen colours is used whatever is configured.
 
     Attributes:
-        launch: what the command line asked for, and what the first run made of it.
+        launch: the launch from the command line, as the first run changed it.
         glyphs: the set of signs in use, Unicode or ASCII.
         window_status: window title, progress and notifications of the terminal.
         images: the images behind the chips in prompts. They belong to the app: a message may move to another session.
         exit_message: one line to print once the terminal is restored; empty for none. So are the next three.
-        demo_notice: which files of the demo are kept.
-        unsent_text: the text that was written and could be neither sent nor stored, with the reason.
+        demo_notice: a sentence about the files of the demo that are kept.
+        unsent_text: the text that could be neither sent nor stored, with the reason.
         resume_hint: how to resume the session.
     """
 
@@ -154,13 +155,13 @@ class KimiApp(App[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", id="quit", show=False, priority=True),
         Binding("ctrl+c", "quit_if_again", "Quit", show=False, system=True),
-        # The one before is not reached from what floats over a screen.
+        # The binding of the screen below is not reached from a widget that floats over it.
         Binding("ctrl+c", "quit_over_dialog", "Quit", show=False, priority=True),
-        # From what stands over the main screen, too, which the keys behind it do not reach.
+        # Dialogs over the main screen need the key too, as the key bindings of the screen below are not reached.
         Binding(
             "ctrl+z", "suspend_unless_written", "Suspend", id="suspend", show=False, priority=True
         ),
-        # Before the fields and lists of what stands over the main screen, which has the same key.
+        # This comes before the fields and lists of dialogs over the main screen, which has the same key.
         Binding("f1", "help", "Help", id="help", show=False, priority=True),
         Binding("ctrl+l", "draw_anew", "Draw the screen anew", id="redraw", show=False),
     ]
@@ -175,11 +176,11 @@ class KimiApp(App[None], inherit_bindings=False):
         )
         self._themes = themes_for(colours)
         self._is_light = guess_light(os.environ)
-        """Whether the terminal is."""
+        """Whether the terminal is light."""
         self._follows = colours > FEW and launch.config.theme == AUTO
-        """Whether the colours are as light or dark as the terminal is."""
+        """Whether the theme is dark or light as the terminal is."""
         chosen = self._theme_named("16" if colours <= FEW else launch.config.theme)
-        # Set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
+        # This is set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
         self.set_reactive(App.theme, chosen.name)
         # Textual loads the styles of every screen but the first.
         super().__init__(css_path=[*sheets("app"), *self._first_sheets()])
@@ -192,16 +193,16 @@ class KimiApp(App[None], inherit_bindings=False):
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._ahead: TypeAhead | None = None
-        """Of the screen over a session, or without one."""
+        """The keys held back for the screen of a session, or without one."""
         self._pressed_on: WeakKeyDictionary[events.Key, list[DOMNode]] = WeakKeyDictionary()
-        """The widget that had the focus when a key was handed on, and what that is in."""
+        """The widget that had the focus when a key was passed on, and the widgets that contain it."""
         self._quits_again = False
-        """Whether it is said that Ctrl+C quits if it is pressed again."""
+        """Whether a notice says that Ctrl+C quits if it is pressed again."""
         self.images = ImageChips()
         self._graphics: Graphics | None = None
-        """What the terminal draws by itself; None before it was asked."""
+        """The graphics protocol of the terminal; None before it was queried."""
         self._clipboard_advice: str | None = None
-        """What may keep copies from the clipboard; None before the first one."""
+        """The obstacle that may keep copies from the clipboard; None before the first copy."""
         self._reported: set[tuple[str, str, int]] = set()
         self.set_class(launch.config.glyphs == "ascii", "-ascii")
         if launch.config.reduced_motion:
@@ -229,13 +230,14 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @property
     def _terminal(self) -> TerminalInput | None:
-        """The driver that reads the terminal; None where the app runs without a terminal, as in tests."""
-        return self._driver if isinstance(self._driver, TerminalInput) else None
+        """The driver that reads the terminal; None if the app runs without a terminal, as in tests."""
+        driver = driver_of(self)
+        return driver if isinstance(driver, TerminalInput) else None
 
     # --- screens
 
     def _is_first_run(self) -> bool:
-        """Whether nothing says which model to ask."""
+        """Return whether no model is configured."""
         return not self.launch.demo and not isinstance(self.launch.choice, ModelChoice)
 
     def _first_sheets(self) -> list[str | PurePath]:
@@ -255,17 +257,16 @@ class KimiApp(App[None], inherit_bindings=False):
 
         return SessionsScreen.SHEETS
 
-    def _load_screen_css(self, screen: Screen[Any]) -> None:
+    def screen_styled(self, screen: Screen[Any]) -> None:
         """Parse the style sheets of a screen that is to be shown, and no others.
 
-        Textual parses those of all screens and widgets, and styles all that is shown: 50 ms before a dialog can be drawn. None
-        of our sheets has a rule for another screen.
+        Textual parses those of all screens and widgets, and styles all visible widgets, which takes 50 ms before a dialog can
+        be drawn. None of our sheets has a rule for another screen.
         """
         parse_sheets(self, screen.css_path)
-        super()._load_screen_css(screen)  # pyright: ignore[reportUnknownMemberType]
 
     def get_default_screen(self) -> Screen[Any]:
-        """The main screen, the list of sessions, the first run, or a replay."""
+        """Return the main screen, the list of sessions, the first run, or a replay."""
         if self.launch.replay:
             from kimi_tui.tui.replay.screen import ReplayScreen
 
@@ -286,14 +287,14 @@ class KimiApp(App[None], inherit_bindings=False):
         return screen
 
     def _following_screen(self) -> Screen[Any]:
-        """The main screen of another session, or the list of them where a model had to be chosen before it."""
+        """Return the main screen of another session, or the list of sessions if a model had to be chosen before it."""
         if self.launch.picks:
             from kimi_tui.tui.sessions.screen import SessionsScreen
 
             return SessionsScreen(self.launch)
         screen = self._main_screen()
-        # It is styled when it is mounted; Textual would parse all style sheets anew before that, and once more after.
-        screen._css_update_count = self._css_update_count  # pyright: ignore[reportPrivateUsage]
+        # The screen is styled when it is mounted; Textual would parse all style sheets before that, and once more after.
+        self.skip_styling(screen)
         return screen
 
     @on(SessionChosen)
@@ -304,17 +305,17 @@ class KimiApp(App[None], inherit_bindings=False):
             for screen in before:
                 screen.bench.type_ahead.stay()
             return
-        # What is asked is settled by what holds now, not by what the program was started with.
+        # The approval mode continues from the present one, and not from the one at the start of the program.
         modes = [screen.conversation.state.mode for screen in before]
         self.launch = event.launch._replace(mode=modes[-1]) if modes else event.launch
         drafts = [screen.take_draft() for screen in before]
         for screen in before:
             await self._end(screen, goes_on=event.launch.in_demo)
             self._open_screens.remove(screen)
-        # A mode of its own for each session: with it goes all that stood on its screen, floating or not.
+        # Each session has a mode of its own, with which everything on its screen disappears, floating or not.
         left = self.current_mode
         if left == self.DEFAULT_MODE:
-            # Textual takes away only modes that were added, and made the first one without.
+            # Textual removes only modes that were added, and created the first one itself.
             _add_mode(self)(left, Screen)
         self._n_sessions += 1
         following = f"session-{self._n_sessions}"
@@ -325,7 +326,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._drop_watchers()
 
     async def _take_along(self, before: Sequence[MainScreen], drafts: Sequence[Draft]) -> None:
-        """Move what was typed but not sent in the session that is left into the prompt of the next one."""
+        """Move unsent text of the session that is left into the prompt of the next one."""
         following = self.screen
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
@@ -333,7 +334,7 @@ class KimiApp(App[None], inherit_bindings=False):
             await screen.bench.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
-        """Remove widgets that are gone from the theme's watchers, where Textual's text areas stay until it changes."""
+        """Remove deleted widgets from the theme's watchers, as Textual's text areas stay there until the theme changes."""
         watchers: dict[str, list[tuple[MessagePump, object]]] = getattr(self, "__watchers", {})
         for listed in watchers.values():
             listed[:] = [watcher for watcher in listed if watcher[0].is_running]
@@ -341,7 +342,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(InputResumed)
     @on(events.AppFocus)
     def _ignore_early_keys(self) -> None:
-        """Discount keys and clicks after the window was suspended or in the background.
+        """Ignore keys and clicks directly after the window was suspended or in the background.
 
         The keys may have been pressed before the user saw the screen, and a click may only bring the window to the front.
         """
@@ -352,7 +353,7 @@ class KimiApp(App[None], inherit_bindings=False):
     # --- links
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
-        """Open an address in a graphical browser; where there is none, copy it to the clipboard and show a notice.
+        """Open an address in a graphical browser; if there is none, copy it to the clipboard and show a notice.
 
         Textual's own method may start a text browser in this terminal, on top of the program.
         """
@@ -375,20 +376,20 @@ class KimiApp(App[None], inherit_bindings=False):
             self.copy_to_clipboard(url, f"No browser can be opened from here: copied {shown}")
 
     def _work_dirs(self) -> list[Path]:
-        """The folder in which the program was started, and the work folders of the sessions on screens."""
+        """Return the folder in which the program was started, and the work folders of the sessions on screens."""
         shown = [one for screen in self.screen_stack for one in screen.query(Transcript)]
         return [self.launch.work_dir, *(Path(one.work_dir) for one in shown)]
 
     @on(ModelMissing)
     def _model_missing(self, event: ModelMissing) -> None:
-        """Go on with the first run at the choice of a model: there is a server but no model."""
+        """Continue with the first run at the choice of a model: there is a server but no model."""
         from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
 
     @on(ModelChosen)
     def _model_chosen(self, event: ModelChosen) -> None:
-        """Use the model of that name at once; without one let the user choose from a list."""
+        """Use the model with that name at once; without a name let the user choose from a list."""
         if event.name:
             work = partial(self._use_by_name, event.name)
             self.run_worker(reported(self, work), group="model", exclusive=True)
@@ -414,7 +415,7 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _use_and_remember(
         self, launch: Launch, thinking: str | None = None, here: bool = False
     ) -> None:
-        """Go on with another model, which is the default from now on where the one before was."""
+        """Continue with another model, which becomes the default if the former one was."""
         from kimi_tui.tui.model_setup.models import ModelPick, remember_model
 
         pick = ModelPick(launch, thinking, here)
@@ -426,8 +427,9 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _write(self, sequence: str) -> None:
         """Write a control sequence to the terminal, between two frames."""
-        if self._driver is not None:
-            self._driver.write(sequence)
+        driver = driver_of(self)
+        if driver is not None:
+            driver.write(sequence)
 
     # --- the clipboard
 
@@ -436,16 +438,16 @@ class KimiApp(App[None], inherit_bindings=False):
         self.copy_to_clipboard(event.text, event.words)
 
     def copy_to_clipboard(self, text: str, words: str = "") -> None:
-        """Copy text to the clipboard of the terminal, and of the desktop where that is this machine's; show a notice.
+        """Copy text to the clipboard of the terminal, and of the desktop if that is on this machine; show a notice.
 
         Args:
-            text: what is copied. Of a text too long for terminals only the beginning goes to the terminal.
+            text: the text to copy; if it is too long for terminals, the terminal gets only its beginning.
             words: the sentence of the notice; by default it says how much was copied.
         """
         taken = clipboard_part(text)
         super().copy_to_clipboard(taken)
         if asks_tmux(os.environ):
-            # For the terminal behind it, where tmux hands things on but keeps no clipboard.
+            # This is for the terminal outside tmux, which passes the sequence on but may keep no clipboard.
             self._write(tmux_clipboard_sequence(taken, os.environ))
         words = words or f"Copied {text_amount(text)}."
         if has_desktop(os.environ):
@@ -471,7 +473,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._tell(words, advice=self._clipboard_advice)
 
     async def _tell_copied(self, text: str, taken: str, words: str) -> None:
-        """Show a notice on what was copied, and for a text too long for terminals the file that holds all of it."""
+        """Show a notice about the copied text, and for a text too long for terminals the file that contains all of it."""
         if self._clipboard_advice is None:
             asks = asks_tmux(os.environ)
             environ, folders = dict(os.environ), self._work_dirs()
@@ -487,7 +489,7 @@ class KimiApp(App[None], inherit_bindings=False):
         """Write a text that is too long for terminals into the session's folder.
 
         Returns:
-            a sentence on where it is; empty without a session.
+            a sentence about its place; empty without a session.
         """
         shown = (one for one in self.screen_stack if isinstance(one, MainScreen))
         soul = next((one.conversation.soul for one in shown), None)
@@ -515,7 +517,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.push_screen(PictureScreen(event.facts, event.load, terminal))
 
     async def graphics(self) -> Graphics:
-        """The graphics protocol of the terminal (`""` for none). The terminal is queried once, when first needed."""
+        """Return the graphics protocol of the terminal (`""` for none). The terminal is queried once, when first needed."""
         terminal = self._terminal
         if self._graphics is None and terminal is not None:
             loop = asyncio.get_running_loop()
@@ -547,7 +549,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(ThemeChosen)
     def _theme_chosen(self, event: ThemeChosen) -> None:
-        """Use the colours of that name, or the next ones, and begin with them from now on."""
+        """Use the theme with that name, or the next one, and store it for later starts."""
         wanted = event.name.strip().lower()
         if wanted and wanted not in THEMES:
             known = f"{', '.join(THEMES[:-1])} or {THEMES[-1]}"
@@ -562,7 +564,7 @@ class KimiApp(App[None], inherit_bindings=False):
         )
 
     def show_theme(self, name: str) -> None:
-        """Use the colours of that name in this run."""
+        """Use the theme with that name in this run."""
         was_following, self._follows = self._follows, name == AUTO
         if self._follows and not was_following and self._terminal is not None:
             self._terminal.ask_background()
@@ -570,7 +572,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def refresh_css(self, animate: bool = True) -> None:
         """Parse the style sheets for another theme and style all widgets, in slices; no frame is drawn before the last one."""
-        if not self._screen_stack:
+        if not self.screen_stack:
             super().refresh_css(animate)
             return
         work = partial(self._style_anew, animate)
@@ -581,17 +583,15 @@ class KimiApp(App[None], inherit_bindings=False):
         with self.batch_update():
             await in_slices(self._styled(animate), STYLE_SLICE_S)
         for screen in self.screen_stack:
-            screen._css_update_count = self._css_update_count  # pyright: ignore[reportPrivateUsage]
-        # What has other colours is to be drawn by now.
+            self.skip_styling(screen)
+        # Widgets whose colours changed are drawn by now.
         self.screen.refresh(repaint=False, layout=True)
 
     def _styled(self, animate: bool) -> Generator[None]:
         stylesheet = self.stylesheet
-        # The style sheet keeps the rules of each source, and makes one list of them when it is asked for that.
+        # The style sheet stores the rules of each source, and joins them to one list when it is asked for that.
         for place, source in list(stylesheet.source.items()):
-            stylesheet._parse_rules(  # pyright: ignore[reportPrivateUsage]
-                source.content, place, source.is_defaults, source.tie_breaker, source.scope
-            )
+            parse_source(stylesheet, place, source)
             yield
         stylesheet.parse()
         stylesheet.update_nodes([self], animate=animate)
@@ -648,7 +648,7 @@ class KimiApp(App[None], inherit_bindings=False):
         """Start with these colours from now on."""
         path = self.launch.config_path
         if self.launch.demo or (not path.exists() and kimi_cli_config_file().exists()):
-            # A file of our own would take the place of kimi-cli's, which names the model.
+            # A file of our own would replace kimi-cli's, which names the model.
             self._tell(f"The theme is {name}, in this run.")
             return
         try:
@@ -660,15 +660,15 @@ class KimiApp(App[None], inherit_bindings=False):
             self._tell(f"The theme is {name}.")
 
     def _tell(self, words: str, *, level: Level = "info", advice: str = "") -> None:
-        """Show a notice on the topmost screen that can; do nothing where there is none."""
+        """Show a notice on the topmost screen that can; do nothing if there is none."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, ShowsNotices):
                 screen.tell(words, level=level, advice=advice)
                 return
 
     def get_theme(self, theme_name: str) -> Theme | None:
-        """One of ours, or of Textual's."""
-        # Asked for by every widget that is styled.
+        """Return a theme of ours, or of Textual."""
+        # Every widget that is styled asks for it.
         for theme in self._themes.values():
             if theme.name == theme_name:
                 return theme
@@ -676,21 +676,21 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @property
     def available_themes(self) -> dict[str, Theme]:
-        """Ours, and Textual's."""
+        """Our themes, and Textual's."""
         ours = {theme.name: theme for theme in self._themes.values()}
         return {**super().available_themes, **ours}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our names of colours for a theme that does not know them."""
+        """Our names of colours, for a theme that does not know them."""
         theme = self.current_theme
         if "page" in theme.variables:
             return {}
         return (KIMI_SIXTEEN if theme.ansi else borrowed(theme)).variables
 
-    # --- beginning and end
+    # --- start and end
 
     async def run_async(self, **options: Any) -> None:
-        """Run the app. Signals that end it are handled from here on, not only once the terminal is in use."""
+        """Run the app. Signals that end it are handled from the start, and not only after the terminal is taken over."""
         listen(Callbacks(self.report), self._ended_by_the_system, COMMON)
         try:
             await super().run_async(**options)
@@ -698,7 +698,7 @@ class KimiApp(App[None], inherit_bindings=False):
             end_interrupts()
 
     def on_mount(self) -> None:
-        """Leave for later what can wait until the first screen is drawn."""
+        """Postpone work until the first screen is drawn."""
         self.call_after_refresh(self._settle)
         asyncio.get_running_loop().set_exception_handler(self._unheard)
 
@@ -706,15 +706,15 @@ class KimiApp(App[None], inherit_bindings=False):
     def _resumed(self) -> None:
         """Draw everything after a suspension (SIGCONT): the terminal is empty, and Textual draws only changes."""
         self.refresh(layout=True)
-        self._ignore_early_keys()  # until that is on the terminal
+        self._ignore_early_keys()  # until it is drawn on the terminal
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw all of it where the window is as large as before: it was another size for a moment, and shows what that left."""
+        """Redraw everything if the window has the same size as before: it had another size for a moment, whose remains are visible."""
         for screen in self.screen_stack:
             draw_all(screen, event.size)
 
     def action_draw_anew(self) -> None:
-        """Draw all of it, on a terminal that is told anew what to do: it may be another one, or show what others wrote."""
+        """Redraw everything on a terminal whose modes are set anew: it may be another terminal, or show the output of other programs."""
         if (terminal := self._terminal) is not None:
             terminal.renew_modes(is_asked=True)
         for screen in self.screen_stack:
@@ -723,7 +723,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(Footer.HintClicked)
     def _hint_clicked(self, event: Footer.HintClicked) -> None:
-        """Press the key of the hint that was clicked. A question has its own rows for that, which say whether it can be seen."""
+        """Press the key of the clicked hint. A question has rows of its own for that, which check whether they were visible."""
         asks = any(one.bench.question is not None for one in self._open_screens)
         key = key_named(event.key, self.launch.config.keys)
         if key and not asks:
@@ -731,7 +731,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(ExtendedKeysTold)
     def _extended_keys_told(self) -> None:
-        """Name the keys that this terminal has."""
+        """Update the names of keys to those that this terminal sends."""
         for screen in self._open_screens:
             screen.bench.update_footer()
 
@@ -741,24 +741,24 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _ended_by_the_system(self, code: int) -> None:
         self._ending.begin()
-        if self.return_code is None:  # else it ends already, and with which code is settled
+        if self.return_code is None:  # otherwise it is ending already, with a settled exit code
             self.exit(return_code=code)
 
     async def on_unmount(self) -> None:
-        """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
+        """Stop running commands, and save and release sessions, whatever ended the app."""
         for screen in self._open_screens:
-            await self._end(screen, clean=self._exception is None)
+            await self._end(screen, clean=not self.has_crashed)
         self.window_status.end()
         if not self.is_headless:
             self._ending.begin()
 
     def _settled_code(self) -> int:
-        """The exit code; a failure where none was settled."""
+        """Return the exit code; a failure if none was settled."""
         return 1 if self.return_code is None else self.return_code
 
     def _restore_terminal(self) -> None:
         """Restore the terminal and print the exit messages. May be called in a thread."""
-        driver = self._driver
+        driver = driver_of(self)
         if driver is not None and not self._has_said_goodbye:
             with suppress(Exception):
                 # The driver does this too, but only in the main thread.
@@ -767,7 +767,7 @@ class KimiApp(App[None], inherit_bindings=False):
                 driver.stop_application_mode()
                 driver.close()
         if not self._has_said_goodbye:
-            # A disk that hangs keeps nobody from being told.
+            # A hanging disk must not keep the messages from being printed.
             keeping = threading.Thread(target=self._keep_what_is_left, daemon=True)
             keeping.start()
             keeping.join(KEEPING_S)
@@ -781,7 +781,7 @@ class KimiApp(App[None], inherit_bindings=False):
                 screen.conversation.keep_at_once()
                 self.unsent_text = screen.conversation.unsent_text or self.unsent_text
                 self.resume_hint = screen.conversation.resume_hint or self.resume_hint
-        if self._return_code is None and not self.exit_message:
+        if self.return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
             self.exit_message = "it did not answer, and was ended"
@@ -794,9 +794,9 @@ class KimiApp(App[None], inherit_bindings=False):
         """Log an exception that ends a program, such as KeyboardInterrupt, and set the exit message to a line about it.
 
         Returns:
-            False where the app had not yet taken over the terminal: then there is no message.
+            False if the app had not yet taken over the terminal: then there is no message.
         """
-        if self._driver is None:
+        if driver_of(self) is None:
             return False
         from kimi_tui.logging_setup import log_crash
 
@@ -828,20 +828,10 @@ class KimiApp(App[None], inherit_bindings=False):
         if not self.is_headless:
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 
-    def _watch_app_focus(self, focus: bool) -> None:
-        """Keep the focused widget while another window has the keyboard focus.
-
-        Textual blurs the widget at once, and an Enter that was pressed just before would be lost on its way.
-        """
-        if focus:
-            super()._watch_app_focus(focus)
-        else:
-            self.screen.update_node_styles()
-
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed, for approvals, and drop clicks on a widget that appeared after the press."""
         if isinstance(event, TypedPaste):
-            # In a list, or a field of one line, each key does what it does.
+            # In a list, or a field of one line, each pasted key acts as if it were pressed.
             told = [events.Paste(event.text)] if self._takes_lines() else event.keys
             for one in told:
                 one.time = event.time
@@ -851,14 +841,14 @@ class KimiApp(App[None], inherit_bindings=False):
         if isinstance(event, events.MouseEvent) and not event.is_forwarded:
             pointed = self._pointed_at(event)
             if pointed is not None and pointed.parent is None:
-                return  # taken away since the last frame: Textual asks what it lies in
+                return  # the widget was removed since the last frame: Textual asks for its parents
             is_up = isinstance(event, events.MouseUp)
             if is_up and event.button not in (0, LEFT_BUTTON):
-                self._mouse_down_widget = None  # a click with another button does nothing
+                self.forget_press()  # a click with another button does nothing
             if is_up and isinstance(pointed, RefusesEarlyClicks) and pointed.refuses_click(event):
-                self._mouse_down_widget = None  # so that no click comes of it
+                self.forget_press()  # so that no click comes of it
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
-            # As another key would: whoever does something else between two presses does not mean to quit.
+            # Any other key does the same: a user who does something else between two presses does not mean to quit.
             if self._quits_again:
                 self._warn_of_quitting("")
             for screen in self._open_screens:
@@ -884,14 +874,14 @@ class KimiApp(App[None], inherit_bindings=False):
             self._quit_keys.handled()
 
     def _takes_lines(self) -> bool:
-        """Whether what is pasted now becomes text of several lines."""
+        """Return whether a pasted text becomes text of several lines now."""
         screen, focused = self.screen, self.focused
         if isinstance(screen, MainScreen) and not isinstance(focused, Input):
             return not screen.bench.timeline_pane.has_keys or screen.bench.timeline_pane.acts
         return isinstance(focused, TextArea)
 
     async def _comes_ahead(self, event: events.Key | events.Paste) -> bool:
-        """Whether what was typed waits, or was taken, before it is handed on."""
+        """Return whether a key or paste is held back, or was handled, before it is passed on."""
         ahead = self._ahead
         if ahead is not None and ahead.is_holding and not event.is_forwarded:
             return ahead.intercept(event)
@@ -913,11 +903,11 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _act_there(self, key: str, places: Sequence[DOMNode]) -> None:
         """Run the binding of a key in the widgets that had the focus when it was pressed; the focus has moved since."""
         if self.screen not in places:
-            return  # something was opened over it, or closed
+            return  # another screen was opened over it, or closed
         for place in places:
             if not place.is_attached:
                 continue
-            for binding in place._bindings.key_to_bindings.get(key, ()):  # pyright: ignore[reportPrivateUsage]
+            for binding in bindings_of(place, key):
                 if not binding.priority and await self.run_action(binding.action, place):
                     return
             if place.is_modal:
@@ -929,13 +919,13 @@ class KimiApp(App[None], inherit_bindings=False):
         self.exit(return_code=event.code)
 
     def action_suspend_unless_written(self) -> None:
-        """Back to the shell for a while; a field has the key first, to take back what was written or to suspend."""
+        """Return to the shell for a while; a field gets the key first, to undo or to suspend."""
         if isinstance(self.focused, TextArea):
             raise SkipAction
         self.action_suspend_process()
 
     def action_help(self) -> None:
-        """List all keys, from those of the screen on that stands over the main one."""
+        """List all keys, starting with those of the screen over the main one."""
         screen = self.screen
         title = screen.HELP_TITLE if isinstance(screen, AnswersOnce) else ""
         if not title:
@@ -946,16 +936,16 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @property
     def _commands(self) -> CommandTable:
-        """All that can be run: with those of files where a session is open."""
+        """All commands, including those of files if a session is open."""
         from kimi_tui.tui.main.commands.table import COMMANDS
 
         return next((one.commands for one in self._open_screens), COMMANDS)
 
     @on(QuitChosen)
     async def action_quit(self) -> None:
-        """Quit after the session was saved and released; what cannot be saved is said first."""
+        """Quit after the session was saved and released; the user is told first about unsaved text."""
         if self.return_code is not None:
-            return  # it ends already, and with which code is settled
+            return  # it is ending already, with a settled exit code
         if not await self._may_leave():
             return
         for screen in self._open_screens:
@@ -963,7 +953,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.exit(return_code=1 if self.exit_message else 0)
 
     def action_quit_if_again(self) -> None:
-        """Show a notice that pressing the key again quits; quit where that notice is shown already."""
+        """Show a notice that pressing the key again quits; quit if that notice is visible already."""
         if self._quits_again:
             self.post_message(QuitChosen())
             return
@@ -972,7 +962,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
 
     def action_quit_over_dialog(self) -> None:
-        """As `action_quit_if_again`, over a dialog; the selection in its field is copied as well."""
+        """Act as `action_quit_if_again`, over a dialog; a selection in its field is copied as well."""
         if not self.screen.is_modal:
             raise SkipAction
         self.action_quit_if_again()
@@ -987,10 +977,10 @@ class KimiApp(App[None], inherit_bindings=False):
                 footer.urgent = words
 
     async def _may_leave(self, *, for_another: bool = False) -> bool:
-        """Whether nothing would be lost by leaving the session, or the user wants it so.
+        """Return whether leaving the session would lose nothing, or the user accepts the loss.
 
         Args:
-            for_another: another session takes its place; else the program ends.
+            for_another: whether another session replaces it; else the program ends.
         """
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen) and not await screen.quitting.may_quit(
@@ -1014,7 +1004,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._tell(FAULT, level="warning", advice=fault_advice())
 
     def _unheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Exception handler of the event loop: log what neither we nor a library caught."""
+        """Exception handler of the event loop: log an exception that neither we nor a library caught."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.report(error)
@@ -1026,28 +1016,19 @@ class KimiApp(App[None], inherit_bindings=False):
         choice = self.launch.choice
         return choice.secrets if isinstance(choice, ModelChoice) else ()
 
-    def _handle_exception(self, error: Exception) -> None:
-        """Log the traceback of a fatal error and set the exit message to one line that names the log.
-
-        Overrides a private method of Textual, the only one through which all errors of handlers, timers and drawing pass.
-        """
+    def crashed(self, error: Exception) -> None:
+        """Log the traceback of a fatal error and set the exit message to one line that names the log."""
         from kimi_tui.logging_setup import log_crash
 
         path = log_file()
         log_crash(path, error, self._secrets)
-        if self._exception is None:
-            self._exception = error
-            cast("asyncio.Event", self._exception_event).set()
-        # It may be on its way out already, by a signal.
-        self._return_code = self._return_code or 1
         is_saved = not any(screen.conversation.state.unsaved for screen in self._open_screens)
         what = "your session is saved" if is_saved else "the disk did not take all of your session"
         self.exit_message = f"crashed; {what}, and the reason is in {short(path)}"
-        self._close_messages_no_wait()
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:
-    """What an error is and where it was raised."""
+    """Return the kind of an error, and the place where it was raised."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

@@ -21,7 +21,9 @@ from kimi_tui.helper_programs import desktop_environment, run_helper
 from kimi_tui.tui.formatting import counted, cut
 
 CLIPBOARD_BYTES = 74_994
-"""The most bytes that are copied by OSC 52: base64 makes 100,000 of them, and some terminals drop or print what is longer."""
+"""The largest number of bytes that are copied by OSC 52: base64 makes 100,000 of them, and some terminals drop or print
+longer sequences.
+"""
 TMUX_TIMEOUT_S = 1.0
 CLIPBOARD_TIMEOUT_S = 2.0
 WINDOWS_TIMEOUT_S = 8.0
@@ -36,7 +38,7 @@ BROWSER_TIMEOUT_S = 20.0
 FEW = 16
 MANY = 256
 TRUE_COLOUR = 1 << 24
-"""Colours of a terminal."""
+"""The number of colours of a true-colour terminal."""
 _FROM_WINDOWS = (
     "Add-Type -AssemblyName System.Windows.Forms,System.Drawing; "
     "$image = [Windows.Forms.Clipboard]::GetImage(); if (-not $image) { exit 1 }; "
@@ -46,7 +48,7 @@ _FROM_WINDOWS = (
 
 
 def colours_of(environ: Mapping[str, str]) -> int:
-    """The number of colours of the terminal, from the environment variables that Rich reads (COLORTERM and TERM)."""
+    """Return the number of colours of the terminal, from the environment variables that Rich reads (COLORTERM and TERM)."""
     if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return TRUE_COLOUR
     depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
@@ -54,16 +56,16 @@ def colours_of(environ: Mapping[str, str]) -> int:
 
 
 def text_amount(text: str, language: str = "") -> str:
-    """The size of a copied text in words: `12 lines of python`, `34 characters`."""
+    """Return the size of a copied text in words: `12 lines of python`, `34 characters`."""
     lines = text.count("\n") + 1
     size = counted(lines, "line") if lines > 1 else counted(len(text), "character")
     return f"{size} of {language}" if language else size
 
 
 def clipboard_part(text: str) -> str:
-    """The part of a text that fits into OSC 52 (`CLIPBOARD_BYTES`): all of it, or its first whole lines.
+    """Return the part of a text that fits into OSC 52 (`CLIPBOARD_BYTES`): all of it, or its first whole lines.
 
-    Of a single longer line it is the beginning.
+    If the first line is longer, it is the line's beginning.
     """
     data = text[:CLIPBOARD_BYTES].encode("utf-8", "replace")
     if len(text) <= CLIPBOARD_BYTES and len(data) <= CLIPBOARD_BYTES:
@@ -76,14 +78,14 @@ def clipboard_part(text: str) -> str:
 def clipboard_command(
     environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
 ) -> list[str] | None:
-    """The command that copies its standard input to the clipboard of this desktop.
+    """Return the command that copies its standard input to the clipboard of this desktop.
 
-    None where there is none, or the desktop is another machine's (ssh).
+    None if there is none, or if the desktop is on another machine (ssh).
 
     Args:
         environ: the environment of the program.
         work_dirs: programs below them are not run.
-        platform: as `sys.platform` says it.
+        platform: the platform, as in `sys.platform`.
     """
     if not has_desktop(environ, platform):
         return None
@@ -101,7 +103,7 @@ def clipboard_command(
 
 
 def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether the desktop that the user sits at may be the one of this process."""
+    """Return whether the user's desktop may be that of this process."""
     if environ.get("SSH_CONNECTION"):
         return False
     return bool(platform == "darwin" or environ.get("WAYLAND_DISPLAY") or environ.get("DISPLAY"))
@@ -117,8 +119,8 @@ def _run_apart(
     """Run a program of the desktop to its end, in a session of its own and nowhere near the work folder.
 
     Raises:
-        OSError: it could not be started.
-        subprocess.TimeoutExpired: it takes longer than so many seconds.
+        OSError: the program could not be started.
+        subprocess.TimeoutExpired: the program takes longer than `timeout_s` seconds.
     """
     return subprocess.run(
         command,
@@ -135,7 +137,7 @@ def _run_apart(
 
 
 def copy_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
-    """Copy a text to the desktop's clipboard. Runs a process: call it in a thread.
+    """Copy a text to the desktop's clipboard. It runs a process, so call it in a thread.
 
     Returns:
         whether it was copied.
@@ -144,7 +146,7 @@ def copy_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[P
     if command is None:
         return False
     try:
-        # Some of them stay, to hand the text out when it is pasted: they must hold no pipe of ours.
+        # Some clipboard programs keep running, to hand the text out when it is pasted, so they must hold no pipe of ours.
         ended = _run_apart(
             command, environ, work_dirs, CLIPBOARD_TIMEOUT_S, text.encode("utf-8", "replace")
         )
@@ -154,7 +156,7 @@ def copy_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[P
 
 
 class ClipboardContent(NamedTuple):
-    """What the clipboard of the desktop holds: the bytes of an image, or a text; nothing where `trouble` says why."""
+    """The content of the desktop's clipboard: the bytes of an image, or a text; nothing if `trouble` says why."""
 
     image: bytes = b""
     text: str = ""
@@ -162,7 +164,7 @@ class ClipboardContent(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """How a clipboard is read: the commands that print its image and its text, and for how long they may take."""
+    """The way to read a clipboard: the commands that print its image and its text, and their time limit in seconds."""
 
     image: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -194,7 +196,7 @@ _MISSING = {
 
 
 def _desktop_of(environ: Mapping[str, str], platform: str) -> str:
-    """Whose clipboard is read; empty where there is none on this machine."""
+    """Return the kind of desktop whose clipboard is read; empty if there is none on this machine."""
     if "WSL_DISTRO_NAME" in environ or "WSL_INTEROP" in environ:
         return "windows"
     if not has_desktop(environ, platform):
@@ -207,12 +209,12 @@ def _desktop_of(environ: Mapping[str, str], platform: str) -> str:
 def image_reader(
     environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
 ) -> tuple[str, str]:
-    """The program that reads images from the clipboard, and where there is none what to do.
+    """Return the program that reads images from the clipboard, and advice if there is none.
 
     Args:
         environ: the environment of the program.
         work_dirs: programs below them are not run.
-        platform: as `sys.platform` says it.
+        platform: the platform, as in `sys.platform`.
     """
     from kimi_tui.tools.programs import find_program
 
@@ -226,12 +228,12 @@ def image_reader(
 def read_clipboard(
     environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
 ) -> ClipboardContent:
-    """What the desktop's clipboard holds. Runs processes: meant for a thread.
+    """Read the content of the desktop's clipboard. It runs processes, so call it in a thread.
 
     Args:
         environ: the environment of the program.
         work_dirs: programs below them are not run.
-        platform: as `sys.platform` says it.
+        platform: the platform, as in `sys.platform`.
     """
     import base64
     import binascii
@@ -275,23 +277,23 @@ def read_clipboard(
         if text is None:
             return ClipboardContent(trouble="The clipboard holds more than can be taken.")
     except subprocess.TimeoutExpired:
-        # The program that holds it does not hand it out.
+        # The program that owns the clipboard does not answer.
         return ClipboardContent(trouble="The clipboard does not answer.")
     trouble = image_reader(environ, work_dirs, platform)[1]
     return ClipboardContent(trouble=trouble or "The clipboard holds neither an image nor text.")
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:
-    """Whether the program runs in tmux, so that its option `set-clipboard` decides on copies; reading that runs a process."""
+    """Return whether the program runs in tmux, so that tmux's option `set-clipboard` decides on copies; reading that runs a process."""
     return bool(environ.get("TMUX"))
 
 
 def clipboard_advice(environ: Mapping[str, str], tmux_option: str = "") -> str:
-    """Advice where a copy by OSC 52 may not reach the user's clipboard: why, and what to configure.
+    """Advice if a copy by OSC 52 may not reach the user's clipboard: why, and what to configure.
 
     Args:
         environ: the environment of the program.
-        tmux_option: the value of tmux's `set-clipboard`, empty where it is not known.
+        tmux_option: the value of tmux's `set-clipboard`; empty if it is unknown.
     """
     if asks_tmux(environ):
         if tmux_option == "on":
@@ -309,7 +311,7 @@ def clipboard_advice(environ: Mapping[str, str], tmux_option: str = "") -> str:
 
 
 def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
-    """The value of tmux's `set-clipboard`; empty where it is unknown. Runs a process: call it in a thread.
+    """Return the value of tmux's `set-clipboard`; empty if it is unknown. It runs a process, so call it in a thread.
 
     Args:
         environ: the environment of the program.
@@ -339,13 +341,13 @@ def browser_command(
     work_dirs: Sequence[Path],
     platform: str = sys.platform,
 ) -> list[str] | None:
-    """The command that opens an address in a window; None where there is no desktop to open it on.
+    """Return the command that opens an address in a window; None if there is no desktop.
 
     Args:
         url: http or https.
         environ: the environment of the program.
         work_dirs: programs below them are not run.
-        platform: as `sys.platform` says it.
+        platform: the platform, as in `sys.platform`.
     """
     from kimi_tui.tools.programs import find_program
 
@@ -367,7 +369,9 @@ def browser_command(
 def browser_environment(
     environ: Mapping[str, str], work_dirs: Sequence[Path] = ()
 ) -> dict[str, str]:
-    """The environment for it: what the desktop needs, and no browser of the terminal, nor one that commands can change."""
+    """Return the environment of the browser: the variables that the desktop needs, without a terminal browser or one that commands
+    can change.
+    """
     passed = _environment(environ, work_dirs)
     chosen = passed.get("BROWSER", "").split(":")[0].split(" ")[0]
     if Path(chosen).name in TEXT_BROWSERS or _is_out_of_place(chosen, environ, work_dirs):
@@ -376,7 +380,7 @@ def browser_environment(
 
 
 def _environment(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> dict[str, str]:
-    """What a program of the desktop needs, with a path on which it finds none that commands can change."""
+    """Return the variables that a program of the desktop needs, with a path that contains no program that commands can change."""
     from kimi_tui.tools.programs import trusted_path
 
     return {**desktop_environment(environ), "PATH": trusted_path(environ, *work_dirs)}
@@ -389,9 +393,9 @@ def _is_out_of_place(program: str, environ: Mapping[str, str], work_dirs: Sequen
 
 
 def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
-    """Open an address; waits for the opener, so this is meant for a thread.
+    """Open an address. It waits for the opener, so call it in a thread.
 
-    The opener has no terminal: whatever it starts cannot draw over the program.
+    The opener has no terminal, so no program that it starts can draw over this one.
 
     Returns:
         Whether it was opened, as far as can be told.
@@ -402,11 +406,11 @@ def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Pa
     try:
         ended = _run_apart(command, environ, work_dirs, BROWSER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        # Some openers stay as long as the window.
+        # Some openers run as long as the window is open.
         return True
     except OSError:
         return False
-    # The explorer of Windows says 1 whatever it did.
+    # The Windows explorer always exits with 1.
     return ended.returncode == 0 or command[0].endswith("explorer.exe")
 
 
@@ -418,12 +422,12 @@ APP = "kimi-tui"
 _END = "\x1b\\"
 _KEEP_TITLE, _GIVE_TITLE_BACK = "\x1b[22;2t", "\x1b[23;2t"
 _WORKS, _RESTS = f"\x1b]9;4;3;0{_END}", f"\x1b]9;4;0;0{_END}"
-# From this one on GNOME's terminals draw progress; before, they ignored it.
+# From this version on GNOME's terminals draw progress; older ones ignored it.
 _VTE_WITH_PROGRESS = 7900
 
 
 def notification_method(how: str, environ: Mapping[str, str]) -> NotificationMethod:
-    """The method of notifying the user: the configured one, or for `auto` the best one the terminal is known to support."""
+    """Return the method of notifying the user: the configured one, or for `auto` the best one the terminal is known to support."""
     if how != "auto":
         return how  # pyright: ignore[reportReturnType] - checked where the file is read
     if _in_multiplexer(environ):
@@ -438,12 +442,12 @@ def notification_method(how: str, environ: Mapping[str, str]) -> NotificationMet
 
 
 def _in_multiplexer(environ: Mapping[str, str]) -> bool:
-    """Whether tmux or screen stands between the program and the terminal."""
+    """Return whether tmux or screen stands between the program and the terminal."""
     return bool(environ.get("TMUX") or environ.get("STY"))
 
 
 def draws_progress(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is known to draw progress (OSC 9;4); others may show the sequence as a notification."""
+    """Return whether the terminal is known to draw progress (OSC 9;4); others may show the sequence as a notification."""
     if _in_multiplexer(environ):
         return False
     if environ.get("WT_SESSION") or environ.get("ConEmuANSI") == "ON":
@@ -454,7 +458,7 @@ def draws_progress(environ: Mapping[str, str]) -> bool:
 
 
 def through_tmux(sequence: str, environ: Mapping[str, str]) -> str:
-    """A sequence wrapped for the terminal behind tmux, which passes it on where `allow-passthrough` is on."""
+    """Return a sequence wrapped for the terminal behind tmux, which passes it on where `allow-passthrough` is on."""
     if not environ.get("TMUX"):
         return sequence
     doubled = sequence.replace("\x1b", "\x1b\x1b")
@@ -462,12 +466,12 @@ def through_tmux(sequence: str, environ: Mapping[str, str]) -> str:
 
 
 def tmux_clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
-    """The sequence (OSC 52) that copies a text to the clipboard of the terminal behind tmux.
+    """Return the sequence (OSC 52) that copies a text to the clipboard of the terminal behind tmux.
 
     Textual writes the same one for tmux itself, which passes it on only where it keeps a clipboard of its own.
 
     Args:
-        text: what `clipboard_part` leaves of a copy.
+        text: the part of a copy that `clipboard_part` returns.
         environ: the environment of the program.
     """
     import base64
@@ -477,8 +481,8 @@ def tmux_clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
 
 
 def notification(way: NotificationMethod, words: str, environ: Mapping[str, str]) -> str:
-    """The sequence that notifies the user by a method: with these words, or for `bell` without any; empty for `off`."""
-    # A semicolon parts the fields of OSC 777 and 99.
+    """Return the sequence that notifies the user by a method: with these words, or for `bell` without words; empty for `off`."""
+    # A semicolon separates the fields of OSC 777 and 99.
     said = cut(one_line(words), WORDS_CELLS).replace(";", ",")
     match way:
         case "bell":
@@ -522,8 +526,8 @@ class WindowStatus:
         Args:
             folder: the work folder's name.
             title: the session's title.
-            working: a turn or operation is running.
-            asking: the agent waits for an answer of the user.
+            working: whether a turn or operation is running.
+            asking: whether the agent waits for an answer of the user.
         """
         sign = "? " if asking else "* " if working else ""
         name = f"{one_line(folder)}: {one_line(title)}" if title else one_line(folder)
@@ -538,17 +542,17 @@ class WindowStatus:
             self._write(_WORKS if works else _RESTS)
 
     def alert(self, words: str, *, asking: bool) -> None:
-        """Notify the user, whose window is in the background, where the settings want that.
+        """Notify the user, whose window is in the background, if the settings say so.
 
         Args:
             words: the text of the notification.
-            asking: it is about a question, else about the end of a turn.
+            asking: whether it is about a question, else about the end of a turn.
         """
         if self._settings.asking if asking else self._settings.finished:
             self._write(notification(self._way, words, self._environ))
 
     def end(self) -> None:
-        """Give the window its title back. May be called again."""
+        """Restore the title of the window. May be called again."""
         if self._title is not None:
             self._title = None
             rests = _RESTS if self._works else ""

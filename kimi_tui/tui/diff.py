@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING
 from rich.cells import set_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
-from kimi_tui.tui import formatting, rows
-from kimi_tui.tui.formatting import StyledText, joined
+from kimi_tui.tui import formatting
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.rows import LINE_LIMIT, MARGIN, Line
+from kimi_tui.tui.rows import LINE_LIMIT, MARGIN, Line, Span, chop, joined, pad, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.tool_cards import DiffLine
 
 
-def change_counts(
-    added: int, removed: int, glyphs: Glyphs, *, blank: str = "quiet"
-) -> list[StyledText]:
+def change_counts(added: int, removed: int, glyphs: Glyphs, *, blank: str = "quiet") -> list[Span]:
     """`+3 −1`; what is 0 is left out. `blank` is the style of the blank between the two."""
-    spans: list[StyledText] = []
+    spans: list[Span] = []
     if added:
-        spans.append((f"+{formatting.grouped(added)}", "ok"))
+        spans.append(Span(f"+{formatting.grouped(added)}", "ok"))
     if removed:
-        spans += [(" ", blank)] if spans else []
-        spans.append((f"{glyphs.minus}{formatting.grouped(removed)}", "error"))
+        spans += [Span(" ", blank)] if spans else []
+        spans.append(Span(f"{glyphs.minus}{formatting.grouped(removed)}", "error"))
     return joined(spans)
 
 
@@ -42,7 +39,7 @@ def diff_rows(
     digits: int = 0,
     context: str = "ink",
     banded: bool = False,
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """One row a line: its number, its sign, its text, cut at the right edge.
 
     Args:
@@ -56,7 +53,7 @@ def diff_rows(
     """
     digits = digits or max((len(str(line.number)) for line in lines), default=1)
     looks = {" ": (" ", context), "-": (glyphs.minus, "removed"), "+": ("+", "added")}
-    made: list[list[StyledText]] = []
+    made: list[list[Span]] = []
     for line in lines:
         sign, style = looks[line.sign]
         number = f"{'  ' if banded else ''}{line.number:>{digits}} "
@@ -67,13 +64,17 @@ def diff_rows(
             text = set_cell_size(text, room + 2)
         is_tinted = banded and line.sign != " "
         made.append(
-            [(" " * indent, "quiet"), (number, style if is_tinted else "quiet"), (text, style)]
+            [
+                Span(" " * indent, "quiet"),
+                Span(number, style if is_tinted else "quiet"),
+                Span(text, style),
+            ]
         )
     return made
 
 
 def common_indent(lines: Iterable[DiffLine]) -> int:
-    """The number of blanks with which all of these lines begin; blank lines do not count."""
+    """Return the number of blanks with which all of these lines begin; blank lines do not count."""
     indents = [
         len(text) - len(text.lstrip(" "))
         for line in lines
@@ -83,7 +84,7 @@ def common_indent(lines: Iterable[DiffLine]) -> int:
 
 
 def band_rows(line: DiffLine, dedent: int, width: int, glyphs: Glyphs) -> list[Line]:
-    """One line of a diff, wrapped into rows whose background reaches to column `width`.
+    """Return one line of a diff, wrapped into rows whose background reaches to column `width`.
 
     Args:
         line: the line with its sign.
@@ -98,20 +99,20 @@ def band_rows(line: DiffLine, dedent: int, width: int, glyphs: Glyphs) -> list[L
     }[line.sign]
     at = f"@{ground}"
     text = expand_tabs(_plain(line.text[:LINE_LIMIT]))[dedent:]
-    lead = rows.Span(f" {line.number:>3} ", ("quiet" if line.sign == " " else ink) + at)
-    mark = rows.Span(f"{sign} ", ink + at)
+    lead = Span(f" {line.number:>3} ", ("quiet" if line.sign == " " else ink) + at)
+    mark = Span(f"{sign} ", ink + at)
     made: list[Line] = []
-    parts = rows.chop([rows.Span(text, ink + at)], max(8, width - MARGIN - 7))
+    parts = chop([Span(text, ink + at)], max(8, width - MARGIN - 7))
     for index, part in enumerate(parts):
-        head = (lead, mark) if not index else (rows.Span(" " * 7, ink + at),)
-        spans = [rows.Span(" " * MARGIN), *head, *part]
-        padding = max(0, width - formatting.spans_width(spans))
-        rows.pad(spans, width, ink + at)
+        head = (lead, mark) if not index else (Span(" " * 7, ink + at),)
+        spans = [Span(" " * MARGIN), *head, *part]
+        padding = max(0, width - spans_width(spans))
+        pad(spans, width, ink + at)
         chopped = None if index == len(parts) - 1 else padding
         made.append(Line(tuple(spans), margin=MARGIN + 7, chopped=chopped))
     return made
 
 
 def _plain(text: str) -> str:
-    """A line without control characters. A carriage return within it comes out of `clean` as a line feed."""
+    """Return a line without control characters. `clean` turns a carriage return within the line into a line feed."""
     return clean(text).replace("\n", " ")

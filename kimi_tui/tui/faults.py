@@ -1,8 +1,8 @@
-"""Scheduling on the event loop, and faults: callbacks, tasks and timers, and what becomes of their errors.
+"""Scheduling on the event loop, and faults: callbacks, tasks and timers, and the handling of their errors.
 
 An error in a callback, task, layout or painting is reported to the user or logged, and the program goes on: asyncio would
-only log it, and Textual learns only of errors in its own queues. So everything in `tui` is scheduled through this module.
-A fault in one row or block never takes away the others.
+only log it, and Textual learns only of errors in its own queues. So everything in `tui` is scheduled through this module. A
+fault in one row or block never hides the others.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import logging
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.segment import Segment
 from textual import message_pump
-from textual._context import active_app, active_message_pump
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.timer import Timer
 
 from kimi_tui.app_paths import log_file, short
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.app import app_context
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -38,17 +37,17 @@ Report = Callable[[Exception], None]
 
 
 def fault_advice() -> str:
-    """A sentence on where the reason for such an error can be read."""
+    """Return a sentence that says where the reason for such an error can be read."""
     return f"The reason is in {short(log_file())}."
 
 
 def is_user_facing(error: Exception) -> bool:
-    """Whether the text of an error was written for the user, as those of our own error classes are."""
+    """Return whether the text of an error was written for the user, as those of our own error classes are."""
     return type(error).__module__.startswith("kimi_tui.")
 
 
 def report_of(node: MessagePump) -> Report:
-    """Where the errors of a widget's callbacks go: to `report` of the app that it is in when it happens."""
+    """Return the receiver of a widget's callback errors: the method `report` of the app that contains the widget at that time."""
 
     def report(error: Exception) -> None:
         app = app_of(node)
@@ -70,8 +69,8 @@ def reported(
 
     Args:
         node: the widget or app that the worker belongs to.
-        work: called when the worker begins: one that is cancelled before that has made no coroutine that nobody awaits.
-        then: called after an error was reported, with two sentences on it, so that the widget can be used again.
+        work: called when the worker starts, so that one that is cancelled before that leaves no coroutine behind that nobody awaits.
+        then: called after an error was reported, with two sentences about it, so that the widget can be used again.
     """
 
     async def run() -> None:
@@ -89,24 +88,14 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _apart() -> Context:
-    """A `contextvars` context with the app, but without the current widget or worker.
-
-    The event loop keeps the context of a timer until it would have been due, also when it was cancelled long before: the
-    limit of a model's answer is two minutes, that of a tool may be an hour. With the context of a screen's handler a
-    screen that was left would stay in memory for as long.
-    """
-    context = Context()
-    app = active_app.get(None)
-    if app is not None:
-        context.run(active_app.set, app)
-        context.run(active_message_pump.set, app)
-    return context
-
-
 def start_detached(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a coroutine as a task that is not cancelled with its caller; its exception goes to whoever still waits."""
-    task = asyncio.get_running_loop().create_task(work, context=_apart())
+    """Start a coroutine as a task that is not cancelled with its caller; its exception goes to the callers that still wait.
+
+    The event loop keeps the context of a timer until its time, even if it was cancelled long before: the limit of a model's
+    answer is two minutes, that of a tool may be an hour. With the context of a screen's handler, a screen that was left would
+    stay in memory that long.
+    """
+    task = asyncio.get_running_loop().create_task(work, context=app_context())
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
@@ -122,9 +111,9 @@ async def run_detached(work: Coroutine[Any, Any, T]) -> T:
 class SureTimer(Timer):
     """A Textual timer whose only tick is never skipped, however late it is.
 
-    Textual skips ticks that are overdue when it computes the next one, also the only tick of a one-shot timer. Where the
-    process was not scheduled between two readings of the clock, the tick never came: a resize, for which there are 8 ms,
-    was never laid out, and a question that waits for the terminal never took an answer.
+    Textual skips ticks that are overdue when it computes the next one, even the only tick of a one-shot timer. If the process
+    was not scheduled between two readings of the clock, the tick never came: a resize, for which there are 8 ms, was never
+    laid out, and a question that waits for the terminal never accepted an answer.
     """
 
     def __init__(
@@ -134,7 +123,7 @@ class SureTimer(Timer):
 
 
 def use_sure_timers() -> None:
-    """Make every timer created from now on, by us or by Textual, a `SureTimer`."""
+    """Make every timer that is created from now on, by us or by Textual, a `SureTimer`."""
     setattr(message_pump, "Timer", SureTimer)  # noqa: B010 - a class, to the type checker
 
 
@@ -150,26 +139,26 @@ class Callbacks:
         self._tasks: dict[asyncio.Task[None], Callable[[], None] | None] = {}
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call a function after so many seconds."""
+        """Call a function after `delay_s` seconds."""
         return asyncio.get_running_loop().call_later(
-            delay_s, self._guarded, callback, context=_apart()
+            delay_s, self._guarded, callback, context=app_context()
         )
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
-        """Call when the process gets a signal."""
+        """Call a function when the process gets a signal."""
         asyncio.get_running_loop().add_signal_handler(number, self._guarded, callback)
 
     def start(
         self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
     ) -> asyncio.Task[None]:
-        """Run a coroutine, and call `then` when it has ended, however it did; `close` awaits it."""
-        task = asyncio.get_running_loop().create_task(work, context=_apart())
+        """Run a coroutine, and call `then` when it has ended in any way; `close` awaits it."""
+        task = asyncio.get_running_loop().create_task(work, context=app_context())
         self._tasks[task] = then
         task.add_done_callback(self._ended)
         return task
 
     async def close(self) -> None:
-        """Cancel what still runs, and await its end."""
+        """Cancel everything that still runs, and await its end."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -193,7 +182,7 @@ def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> boo
     """Call a function with each item, going on after an item for which it raises; the error is reported.
 
     Returns:
-        whether it raised for none.
+        whether it raised for no item.
     """
     whole = True
     for item in items:
@@ -207,7 +196,7 @@ def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> boo
 
 NOTHING = "Could not be shown; the log says why"
 LOGGED_LIMIT = 100
-"""The most different faults that are logged in one run, since a faulty row may be drawn sixty times a second."""
+"""The largest number of different faults that are logged in one run, as a faulty row may be drawn sixty times a second."""
 
 _logged: set[tuple[str, str, str]] = set()
 
@@ -228,7 +217,7 @@ def log_fault(what: str) -> None:
         _logged.add(key)
         from kimi_tui.logging_setup import begin_logging
 
-        # The demo and a replay ask no model, and so far nothing may have been logged in them.
+        # The demo and a replay ask no model, so logging may not have begun in them.
         begin_logging(log_file())
         logging.getLogger(__name__).error("A fault while %s", what, exc_info=error)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
+from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_cards import short_name
 
@@ -19,21 +20,18 @@ MINUS = "−"
 LEAST_S = 0.05
 """The shortest duration in seconds that is written; a shorter one would read as 0 s."""
 
-StyledText = tuple[str, str]
-"""Text and the name of its style; a widget's `Painter` turns the name into colours."""
-
 
 # --- characters as people see them
 
 
 _LONGEST_GRAPHEME = 64
-"""Code points: a character that is made of more is passed in pieces."""
+"""Maximum number of code points of a character; longer ones are passed in pieces."""
 _FLAG_LETTERS = range(0x1F1E6, 0x1F200)
-"""Two of them are a flag."""
+"""Code points of the letters that form flags; two of them are one flag."""
 
 
 def grapheme_before(text: str, at: int) -> int:
-    """Where the character begins that ends at a place: one that is seen as one, of any number of code points.
+    """Return the index where the character begins that ends at `at`; a character is what is seen as one, of any number of code points.
 
     Args:
         text: one line.
@@ -54,7 +52,7 @@ def grapheme_before(text: str, at: int) -> int:
 
 
 def grapheme_after(text: str, at: int) -> int:
-    """Where the character ends that begins at a place, as `grapheme_before`.
+    """Return the index where the character ends that begins at `at`; characters are those of `grapheme_before`.
 
     Args:
         text: one line.
@@ -75,7 +73,7 @@ def grapheme_after(text: str, at: int) -> int:
 
 
 def tokens(count: int, *, estimated: bool = False) -> str:
-    """`840`, `18.4k`, `211k`, `1.2M`, at most 6 cells; an estimate bears `~`."""
+    """Format a number of tokens as `840`, `18.4k`, `211k`, `1.2M`, in at most 6 cells; estimates begin with `~`."""
     mark = "~" if estimated else ""
     if count < 1_000:
         return f"{mark}{count}"
@@ -87,7 +85,7 @@ def tokens(count: int, *, estimated: bool = False) -> str:
 
 
 def rounded(count: int) -> str:
-    """As `tokens`, but `21k` and `5k`: without decimals from ten thousand on, and without `.0`."""
+    """Format a number as `tokens` does, but as `21k` and `5k`: without decimals from ten thousand on, and without `.0`."""
     return (
         f"{round(count / 1_000)}k"
         if 9_950 <= count < 999_500
@@ -96,7 +94,7 @@ def rounded(count: int) -> str:
 
 
 def change(count: int, *, estimated: bool = False) -> str:
-    """A signed number of tokens: `+2.1k`, `−18.4k`; estimates without decimal, `~−18k`. From 100 on in k."""
+    """Format a signed number of tokens: `+2.1k`, `−18.4k`; estimates without decimal, `~−18k`. Figures from 100 on are in k."""
     sign = MINUS if count < 0 else "+"
     size = abs(count)
     if estimated:
@@ -108,7 +106,9 @@ def change(count: int, *, estimated: bool = False) -> str:
 
 
 def both_sizes(before: int, after: int, to: str, *, estimated: bool) -> str:
-    """`4.4k → 3.1k` with `to` between (`~3.1k` for an estimate); where both read alike, by how much instead: `4.4k −40`."""
+    """Format two sizes as `4.4k → 3.1k` with `to` between (`~3.1k` for an estimate); with the difference, `4.4k −40`, if both
+    look alike.
+    """
     was, becomes = rounded(before), rounded(after)
     if was != becomes:
         return f"{was}{to}{'~' if estimated else ''}{becomes}"
@@ -116,7 +116,7 @@ def both_sizes(before: int, after: int, to: str, *, estimated: bool) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """`22%`, and `<1%` for what is there but rounds to nothing."""
+    """Format a share as `22%`, and as `<1%` if it is above zero but rounds to nothing."""
     if whole <= 0:
         return "0%"
     share = 100 * part / whole
@@ -124,7 +124,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def money(amount: float, currency: str) -> str:
-    """`$0.42`, `$1,204`, `$0.0031`: whole from a hundred on, two digits that tell something below a cent."""
+    """Format a sum as `$0.42`, `$1,204`, `$0.0031`: without cents from a hundred on, with two significant digits below a cent."""
     if amount >= 99.995:
         return f"{currency}{amount:,.0f}"
     if amount >= 0.00995 or amount == 0:
@@ -133,7 +133,7 @@ def money(amount: float, currency: str) -> str:
 
 
 def size_words(size_bytes: int) -> str:
-    """A size in bytes: `840 B`, `12 kB`, `3.4 MB`."""
+    """Format a size in bytes: `840 B`, `12 kB`, `3.4 MB`."""
     if size_bytes < 1_000:
         return f"{size_bytes} B"
     if size_bytes < 999_500:
@@ -142,17 +142,12 @@ def size_words(size_bytes: int) -> str:
 
 
 def grouped(count: int) -> str:
-    """A number with separators: `1,998`."""
+    """Format a number with separators: `1,998`."""
     return f"{count:,}"
 
 
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 step`, `5 steps`."""
-    return f"{grouped(count)} {noun if count == 1 else noun + 's'}"
-
-
 def duration(seconds: float) -> str:
-    """`0.3 s`, `12 s`, `3 min`, `2 h 10 min`."""
+    """Format a duration: `0.3 s`, `12 s`, `3 min`, `2 h 10 min`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 59.5:
@@ -165,7 +160,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A running clock: `0:42`, `1:12`, `1:02:03`."""
+    """Format the seconds of a running clock: `0:42`, `1:12`, `1:02:03`."""
     whole = int(seconds)
     hours, rest = divmod(whole, 3600)
     minutes, left = divmod(rest, 60)
@@ -173,14 +168,14 @@ def clock(seconds: float) -> str:
 
 
 def age(then: datetime, now: datetime) -> str:
-    """`now`, `5 min`, `2 h`, `yesterday`, `3 d`, `2 w`, then the date."""
+    """Format an age as `now`, `5 min`, `2 h`, `yesterday`, `3 d`, `2 w`, then as the date."""
     seconds = (now - then).total_seconds()
     if seconds < 60:
         return "now"
     if seconds < 3600:
         return f"{int(seconds // 60)} min"
     days = (now.date() - then.date()).days
-    # Soon after midnight, too.
+    # Times of some hours ago are given in hours also soon after midnight.
     if days == 0 or seconds < 6 * 3600:
         return f"{int(seconds // 3600)} h"
     if days == 1:
@@ -193,14 +188,14 @@ def age(then: datetime, now: datetime) -> str:
 
 
 def ago(age: str) -> str:
-    """The result of `age` within a sentence: `just now`, `5 min ago`, `yesterday`, a date."""
+    """Return the result of `age` as a part of a sentence: `just now`, `5 min ago`, `yesterday`, a date."""
     if age == "now":
         return "just now"
     return f"{age} ago" if age[0].isdigit() and "-" not in age else age
 
 
 def time_of(iso: str) -> datetime | None:
-    """The time that a stored ISO 8601 text names, of UTC where it names no zone; None where it is none.
+    """Return the time of a stored ISO 8601 text, in UTC if it names no zone; None if the text is no time.
 
     None also at the ends of the calendar, where there is no such time in the zone of this machine.
     """
@@ -214,7 +209,7 @@ def time_of(iso: str) -> datetime | None:
 
 
 def short_age(seconds: float) -> str:
-    """An age in at most six cells: `now`, `5 min`, `2 h`, `3 d`, `2 w`; empty where only a date would tell it."""
+    """Format an age in at most six cells: `now`, `5 min`, `2 h`, `3 d`, `2 w`; empty if only a date would tell it."""
     for until, unit_s, name in (
         (3_600, 60, "min"),
         (86_400, 3_600, "h"),
@@ -232,12 +227,12 @@ def short_age(seconds: float) -> str:
 
 
 def session_words(title: str, cells: int = 60) -> str:
-    """A session as the subject of a sentence: its title in quotation marks, cut to so many cells, or that it is a session."""
+    """Return a session as the subject of a sentence: its title in quotation marks, cut to so many cells, or words for an untitled one."""
     return f"“{cut(title, cells)}”" if title else "The session"
 
 
 def cut(text: str, width: int, mark: str = "…") -> str:
-    """The text in at most `width` cells; what was longer ends in the mark."""
+    """Return the text in at most `width` cells; a longer one is cut and ends in the mark."""
     if cell_len(text) <= width:
         return text
     if width <= 0:
@@ -246,7 +241,7 @@ def cut(text: str, width: int, mark: str = "…") -> str:
 
 
 def cut_middle(text: str, width: int, mark: str = "…") -> str:
-    """The text in at most `width` cells; of what was longer beginning and end, which tell names of one family apart."""
+    """Return the text in at most `width` cells; a longer one keeps its beginning and end, which tell similar names apart."""
     if cell_len(text) <= width:
         return text
     end, n_cells = len(text), 0
@@ -257,16 +252,16 @@ def cut_middle(text: str, width: int, mark: str = "…") -> str:
 
 
 NAME_WIDTH = 40
-"""The most cells of a world line's name within a sentence."""
+"""Maximum number of cells of a world line's name within a sentence."""
 
 
 def line_words(world_line: int, name: str, width: int = NAME_WIDTH) -> str:
-    """A world line within a sentence: `world line 2 (fix the quotes)`, its name in at most `width` cells."""
+    """Return a world line as a part of a sentence: `world line 2 (fix the quotes)`, its name in at most `width` cells."""
     return f"world line {world_line}" + (f" ({cut(name, width)})" if name else "")
 
 
 def wrap_words(text: str, width: int) -> list[str]:
-    """The words in lines of at most `width` cells, where no word is longer; no line for no words."""
+    """Return the words in lines of at most `width` cells, unless a single word is longer; no line for no words."""
     lines: list[str] = []
     for word in text.split():
         if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
@@ -277,7 +272,7 @@ def wrap_words(text: str, width: int) -> list[str]:
 
 
 def path(text: str, width: int, mark: str = "…") -> str:
-    """A path in at most `width` cells: loses its middle folders first, then the middle of its file name."""
+    """Return a path in at most `width` cells: it loses its middle folders first, then the middle of its file name."""
     if cell_len(text) <= width:
         return text
     folders, _, name = text.rpartition("/")
@@ -296,53 +291,11 @@ def path(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(stem if tail else name, room).rstrip() + mark + tail
 
 
-def joined(cells: Iterable[StyledText]) -> list[StyledText]:
-    """Neighbouring pieces of one style as one."""
-    spans: list[StyledText] = []
-    for text, style in cells:
-        if spans and spans[-1][1] == style:
-            spans[-1] = (spans[-1][0] + text, style)
-        else:
-            spans.append((text, style))
-    return spans
-
-
-def spans_width(spans: Iterable[tuple[str, ...]]) -> int:
-    """How many cells the pieces take together: text first, whatever follows it."""
-    width = 0
-    for span in spans:
-        width += len(span[0]) if span[0].isascii() else cell_len(span[0])
-    return width
-
-
-def fitted(spans: Iterable[StyledText], width: int) -> list[StyledText]:
-    """The pieces in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
-    result: list[StyledText] = []
-    used = 0
-    for text, style in spans:
-        size = cell_len(text)
-        if used + size > width:
-            result.append((set_cell_size(text, width - used), style))
-            return result
-        result.append((text, style))
-        used += size
-    if used < width:
-        result.append((" " * (width - used), "quiet"))
-    return result
-
-
-def sides(left: Iterable[StyledText], right: Iterable[StyledText], width: int) -> list[StyledText]:
-    """Pieces at the left and at the right edge of `width` cells, with the blanks between them in the style `quiet`."""
-    left, right = [*left], [*right]
-    gap = width - spans_width(left) - spans_width(right)
-    return [*left, (" " * max(0, gap), "quiet"), *right]
-
-
 # --- statistics of a session
 
 
 def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
-    """Statistics as rows of a name and a sentence; what never happened is left out."""
+    """Return statistics as rows of a name and a sentence, without rows for what never happened."""
     pairs: list[tuple[str, str]] = []
     if figures.turns or figures.steps:
         pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'model call')}"))
@@ -350,7 +303,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
         calls = ", ".join(
             f"{short_name(name)} {count:,}" for name, count in figures.tool_calls.items()
         )
-        # Beside the last name it would be read as that of its calls.
+        # Beside the last tool's name the failures would be read as those of its calls.
         total = f"{sum(figures.tool_calls.values()):,}"
         failed = f", {figures.tool_failures:,} failed" if figures.tool_failures else ""
         pairs.append(("tool calls", f"{total}{failed}: {calls}" if failed else calls))
@@ -394,7 +347,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
 
 
 def window_pairs(parts: Iterable[WindowPart]) -> list[tuple[str, tuple[str, str]]]:
-    """The parts of a context window as rows of a name, its tokens and its share; what is inside of another is set in."""
+    """Return the parts of a context window as rows of a name, its tokens and its share; a part inside another one is indented."""
     parts = list(parts)
     whole = sum(part.tokens for part in parts if not part.is_inside)
     return [
@@ -408,7 +361,7 @@ def window_pairs(parts: Iterable[WindowPart]) -> list[tuple[str, tuple[str, str]
 
 
 def cost_words(cost: Cost) -> str:
-    """`$0.42`, `about $0.42` where some tokens are not known for certain, `at least $0.42` where a price is missing."""
+    """Format a cost: `$0.42`, `about $0.42` if some tokens are not known for certain, `at least $0.42` if a price is missing."""
     amounts = " + ".join(money(amount, currency) for currency, amount in cost.amounts)
     if not cost.is_whole:
         return f"at least {amounts}"

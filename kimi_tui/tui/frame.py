@@ -22,12 +22,12 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
-from kimi_tui.tui.compositor import draw_changed_rows
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
 from kimi_tui.tui.state import MODE_WORDS, NO_SANDBOX
+from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ BROAD_TIMELINE = 52
 
 
 def timeline_width(screen_width: int) -> int:
-    """The width in cells of the timeline beside the chat; 0 where the screen is so narrow that it floats over the chat."""
+    """Return the width in cells of the timeline beside the chat; 0 if the screen is so narrow that it floats over the chat."""
     if screen_width < OVERLAY_BELOW:
         return 0
     if screen_width >= BROAD_FROM:
@@ -64,7 +64,7 @@ NEW_SESSION = "New session"
 LEAST_TITLE = 12
 NOT_SAVED = "not saved"
 READ_ONLY = "read only"
-"""Shown in the header in place of the mode while a world line is read."""
+"""Shown in the header instead of the mode while a world line is read."""
 
 
 class HeaderText(NamedTuple):
@@ -76,7 +76,7 @@ class HeaderText(NamedTuple):
     model: str = ""
     mode: Mode = "ask"
     words: str = ""
-    """Shown in place of the mode while something is only read; empty for the mode."""
+    """Shown instead of the mode while something is only read; empty to show the mode."""
     unsaved: bool = False
     """Whether the conversation cannot be written to the disk at present."""
     sandbox: bool = True
@@ -125,14 +125,14 @@ def fit_heading(
 
 
 def _shortened(folder: str, room: int, ellipsis: str) -> str:
-    """The path of a folder in at most `room` cells; at least its last part is kept."""
+    """Return the path of a folder in at most `room` cells; at least its last part is kept."""
     above, _, name = folder.rpartition("/")
     least = cell_len(f"{ellipsis}/{name}") if above else cell_len(folder)
     return path(folder, max(room, least), ellipsis)
 
 
 def _plain(text: str) -> str:
-    """The text without control characters: the names of folders, branches and models are foreign text."""
+    """Return the text without control characters: the names of folders, branches and models are foreign text."""
     if text.isprintable():
         return text
 
@@ -140,7 +140,7 @@ def _plain(text: str) -> str:
 
 
 def _width(title: str, folder: str, branch: str, model: str, mode: str) -> int:
-    """The least width in cells in which these parts fit with the gaps between them."""
+    """Return the least width in cells in which these parts fit with the gaps between them."""
     return (
         cell_len(title)
         + (GAP + cell_len(folder) if folder else 0)
@@ -151,14 +151,14 @@ def _width(title: str, folder: str, branch: str, model: str, mode: str) -> int:
 
 
 def model_name(model: str) -> str:
-    """A model's id as the header shows it: of one that is a path of files or folders only the last part."""
+    """Return a model's id as the header shows it: only the last part of a path of files or folders."""
     parts = [part for part in model.split("/") if part]
     is_path = model.startswith(("/", "./", "../", "~")) or len(parts) > 2 or "\\" in model
     return parts[-1].rsplit("\\", 1)[-1] if is_path and parts else model
 
 
 def heading_of(launch: Launch) -> HeaderText:
-    """The heading before the session is open: folder, model and mode of the launch."""
+    """Return the heading before the session is open: folder, model and mode of the launch."""
     choice = launch.choice
     model = model_name(choice.model) if isinstance(choice, ModelChoice) else ""
     return HeaderText(folder=short(launch.work_dir), model=model, mode=launch.mode)
@@ -181,7 +181,7 @@ class Header(Widget):
         self.set_reactive(Header.heading, heading)
 
     def render(self) -> Content:
-        """The row, fitted to its width."""
+        """Return the row, fitted to its width."""
         width = self.content_size.width
         glyphs = glyphs_of(self)
         shown = fit_heading(self.heading, width, glyphs.cut, glyphs.caution)
@@ -208,7 +208,7 @@ class Header(Widget):
         return Content.assemble(left, " " * max(0, room), right)
 
     def on_click(self, event: events.Click) -> None:
-        """Tell which part was clicked."""
+        """Post which part was clicked."""
         width = self.content_size.width
         shown = fit_heading(self.heading, width, glyphs_of(self).cut, glyphs_of(self).caution)
         at = event.x - self.content_region.x + self.region.x
@@ -229,7 +229,7 @@ WAY_OUT = "Esc"
 
 
 def fit_hints(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    """The hints that fit into `width` cells, in order. The one that leaves the screen takes precedence over the others."""
+    """Return the hints that fit into `width` cells, in order. The one that leaves the screen takes precedence over the others."""
     shown = _from_first(hints, width)
     out = next((hint for hint in hints if hint[0] == WAY_OUT), None)
     if out is None or out in shown or not _from_first([out], width):
@@ -239,7 +239,7 @@ def fit_hints(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
 
 
 def roomiest(wordings: Sequence[Sequence[Hint]], width: int) -> Sequence[Hint]:
-    """The first of several wordings, longest first, whose hints all fit into `width` cells; else the last."""
+    """Return the first of several wordings, longest first, whose hints all fit into `width` cells; else the last."""
     return next((one for one in wordings if fit_hints(one, width) == tuple(one)), wordings[-1])
 
 
@@ -258,7 +258,7 @@ def _cells(hint: Hint) -> int:
 
 
 def hint_row(hints: Sequence[Hint], width: int) -> Content:
-    """A row of at most `width` cells with as many hints as fit."""
+    """Return a row of at most `width` cells with as many hints as fit."""
     parts: list[tuple[str, str] | str] = []
     for key, meaning in fit_hints(hints, width):
         parts += [" " * GAP if parts else "", (key, "$ink"), " ", (meaning, "$ink-quiet")]
@@ -266,21 +266,21 @@ def hint_row(hints: Sequence[Hint], width: int) -> Content:
 
 
 class Footer(Widget):
-    """The last row of a screen, with its keys. Empty while a modal screen covers this one: that names its own keys."""
+    """The last row of a screen, with its keys. It is empty while a modal screen, which shows its own keys, covers this one."""
 
     hints: reactive[tuple[Hint, ...]] = reactive(())
     urgent: reactive[str] = reactive("")
-    """A short message shown in place of the hints; empty for none."""
+    """A short message shown instead of the hints; empty for none."""
 
     class HintClicked(Message):
-        """A hint was clicked; `key` is what it shows of its key."""
+        """A hint was clicked; `key` is the displayed key."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
             self.key = key
 
     def on_click(self, event: events.Click) -> None:
-        """Tell which hint was clicked."""
+        """Post which hint was clicked."""
         at = event.x - self.content_region.x + self.region.x
         for hint in () if self.urgent else fit_hints(self.hints, self.content_size.width):
             if 0 <= at < _cells(hint):
@@ -303,12 +303,13 @@ class Footer(Widget):
         return hint_row(self.hints, self.content_size.width)
 
 
-# --- panes, and all of it
+# --- panes and frame
 
 
 Place = Literal["timeline", "begun", "filter", "missed", "found"]
-"""What the keys of the timeline act on: its rows (`timeline`), a filter being typed that is empty (`begun`), finds something
-(`filter`) or finds nothing (`missed`), or the rows of a kept filter (`found`)."""
+"""The part of the timeline on which keys act: its rows (`timeline`), an empty filter being typed (`begun`), a filter with
+matches (`filter`) or without (`missed`), or the rows of a kept filter (`found`).
+"""
 _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
     "begun": "Esc all steps",
@@ -330,7 +331,7 @@ class ChatPane(NoticingPane):
         self._menu: Widget | None = None
 
     async def read(self, world_line: Widget) -> None:
-        """Show a world line in place of the chat."""
+        """Show a world line instead of the chat."""
         self.add_class("-reading")
         await self.mount(world_line)
 
@@ -377,7 +378,7 @@ class TimelinePane(NoticingPane):
 
     @property
     def acts(self) -> bool:
-        """Whether letters are keys of the timeline; while a filter is typed, or the list of keys is shown, they are not."""
+        """Whether letters are keys of the timeline; they are not while a filter is typed, or the list of keys is shown."""
         timeline = self._timeline
         return timeline is not None and timeline.has_focus and not timeline.takes_any_letter
 
@@ -398,7 +399,7 @@ class TimelinePane(NoticingPane):
 
     @property
     def place(self) -> Place:
-        """Which keys act in the pane now."""
+        """The part of the pane on which keys act now."""
         match self._timeline.filter_state if self._timeline is not None else "":
             case "typed":
                 return "filter"
@@ -410,7 +411,7 @@ class TimelinePane(NoticingPane):
                 return state
 
     def name_keys(self) -> None:
-        """Show the keys that act now in the border of the floating pane."""
+        """Show the present keys in the border of the floating pane."""
         self.border_subtitle = Content(_FRAME_KEYS[self.place])
 
     def open(self) -> None:
@@ -421,7 +422,7 @@ class TimelinePane(NoticingPane):
             self._timeline.focus()
 
     def close(self) -> None:
-        """Hide the pane where it floats."""
+        """Hide the pane if it floats."""
         self.remove_class("-open")
         self.settle()
 
@@ -466,11 +467,11 @@ class SessionFrame:
         self.views: Views | None = None
         draw_changed_rows(screen)
         screen.set_class(launch.config.glyphs == "ascii", "-ascii")
-        # Before anything is styled or laid out, so that it need not be done twice.
+        # The size is set before anything is styled or laid out, so that this happens only once.
         self.fit(size)
 
     def compose(self) -> Iterator[Widget]:
-        """The parts, from the top."""
+        """Yield the parts, from the top."""
         yield self.header
         yield Container(self.chat_pane, self.timeline_pane, id="body")
         yield self._gauge_row
@@ -494,7 +495,7 @@ class SessionFrame:
     def fit(self, size: Size) -> None:
         """Place the timeline beside or over the chat, and set the margins, for a size of the screen in cells."""
         floats = size.width < OVERLAY_BELOW
-        # All at once: each change styles the whole screen anew.
+        # All classes are set at once, as each change styles the whole screen anew.
         self._screen.update_classes(
             {
                 "-overlay": floats,

@@ -21,9 +21,9 @@ from textual.widget import Widget
 from kimi_tui.projection.tokens import FreedTokens, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.rows import Span, joined, sides, spans_width
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WARN_SHARE = 0.70
 GRAVE_SHARE = 0.85
 FORESEEABLE_STEPS = 99
-"""The most steps for which the forecast counts steps; a compaction further off is given in tokens."""
+"""Maximum number of steps that the forecast counts. A later compaction is given in tokens."""
 MOVE_S = 0.4
 """Duration in seconds of the animation of the bar."""
 MOVE_FRAME_S = 1 / 20
@@ -72,11 +72,11 @@ class GaugeLayout:
 
     @classmethod
     def of(cls, width: int, timeline_width: int) -> GaugeLayout:
-        """The places for a screen of this width.
+        """Return the places for a screen of this width.
 
         Args:
             width: all cells of the row.
-            timeline_width: of the timeline beside the chat; 0 where it is an overlay.
+            timeline_width: the width in cells of the timeline beside the chat; 0 if it is an overlay.
         """
         if timeline_width:
             chat = width - timeline_width - 1
@@ -113,14 +113,14 @@ class Gauge(Widget):
     """Tokens drawn as used: animated towards the model's figure."""
 
     def on_click(self) -> None:
-        """Tell of it."""
+        """Post the message that the row was clicked."""
         self.post_message(self.Clicked())
 
     def __init__(self) -> None:
         super().__init__()
         self.model = GaugeModel()
         self.cost_words: Callable[[], str] = str
-        """Tells what the session has cost so far; empty where no prices are set."""
+        """Returns what the session has cost so far, in words; empty if no prices are set."""
         self._target = 0
         self._freed_serial = 0
         self._freed_bar: FreedTokens | None = None
@@ -128,7 +128,7 @@ class Gauge(Widget):
         self._fall_timers: list[Timer] = []
         self._painter = Painter(self, "gauge")
         self._drawn: Strip | None = None
-        """The row as it is on the screen."""
+        """The strip that is on the screen now; None if it must be drawn again."""
         self._moved_at = 0.0
 
     def show_model(self, model: GaugeModel) -> None:
@@ -157,7 +157,7 @@ class Gauge(Widget):
             was_empty = self._target == 0
             still = not motion or was_empty or app_of(self).animation_level == "none"
             bar = GaugeLayout.of(self.size.width, self.timeline_width).bar_width
-            # Where the bar stays as it is, a motion would only count up the figure, in ten pictures of the row.
+            # If the bar does not move, an animation would only count up the figure, in ten pictures of the row.
             moves = 0 < model.status.limit <= abs(used - self._target) * bar
             self._target = used
             if still or not moves:
@@ -200,7 +200,7 @@ class Gauge(Widget):
         self._painter.clear()
 
     def watch_shown(self) -> None:
-        """Draw the next frame of the animation, where it differs from the last."""
+        """Draw the next frame of the animation, if it differs from the last one."""
         now = time.monotonic()
         if self.shown != self._target and now < self._moved_at + MOVE_FRAME_S:
             return
@@ -209,7 +209,7 @@ class Gauge(Widget):
             self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The row of the gauge."""
+        """Return the row of the gauge."""
         width = self.size.width
         try:
             self._drawn = self._draw(width)
@@ -248,12 +248,12 @@ class Gauge(Widget):
                 aside=aside,
                 to_send=self.to_send,
             )
-        spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
+        spans = [Span(" " * places.bar, "quiet"), *bar, Span(" " * gap, "quiet"), *figures]
         return self._painter.strip(spans, width)
 
 
 def alarm_of(status: StatusUpdate) -> str:
-    """The style of bar and percentage where the window is nearly full; empty while there is room."""
+    """Return the style of bar and percentage if the window is nearly full; empty while there is room."""
     share = status.used / status.limit if status.limit > 0 else 0.0
     return "error" if share >= GRAVE_SHARE else "warn" if share >= WARN_SHARE else ""
 
@@ -266,7 +266,7 @@ def bar_spans(
     *,
     freed: FreedTokens | None,
     mono: bool,
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the bar.
 
     Args:
@@ -278,7 +278,7 @@ def bar_spans(
         mono: whether the terminal has no colours, so that segments differ by glyph.
     """
     if status.limit <= 0 or width <= 0:
-        return [(glyphs.rule * width, "free")]
+        return [Span(glyphs.rule * width, "free")]
 
     def cell(tokens: float) -> int:
         return max(0, min(width, round(tokens * width / status.limit)))
@@ -286,22 +286,22 @@ def bar_spans(
     used = cell(shown)
     if shown > 0:
         used = max(1, used)
-    cells: list[StyledText] = [(glyphs.rule, "free")] * width
+    cells: list[Span] = [Span(glyphs.rule, "free")] * width
     if freed is not None:
         for position in range(used, max(used, cell(freed.before))):
-            cells[position] = (glyphs.freed, _style_of(freed))
+            cells[position] = Span(glyphs.freed, _style_of(freed))
     for position, span in enumerate(_segments(status, used, glyphs, mono=mono)):
         cells[position] = span
     if status.trigger > 0:
         mark = min(width - 1, status.trigger * width // status.limit)
-        cells[mark] = (glyphs.compaction, "mark")
+        cells[mark] = Span(glyphs.compaction, "mark")
     return joined(cells)
 
 
-def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) -> list[StyledText]:
+def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) -> list[Span]:
     total = status.system + status.talk + status.tools
     if total <= 0:
-        return [(glyphs.used, alarm_of(status) or "talk")] * used
+        return [Span(glyphs.used, alarm_of(status) or "talk")] * used
     system = round(used * status.system / total)
     talk = round(used * (status.system + status.talk) / total) - system
     if status.system > 0 and system == 0 and used > 1:
@@ -313,7 +313,7 @@ def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) ->
         (tools, glyphs.used_tools, "tools"),
     )
     return [
-        (glyph if mono else glyphs.used, alarm_of(status) or style)
+        Span(glyph if mono else glyphs.used, alarm_of(status) or style)
         for count, glyph, style in kinds
         for _ in range(count)
     ]
@@ -328,35 +328,35 @@ def figure_spans(
     freed: FreedTokens | None,
     aside: str = "",
     to_send: int = 0,
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the figures: tokens used, limit, percentage, and one extra where it fits.
 
     Where the limit of the window is unknown only the tokens used are shown.
     """
     used = round(shown)
     if status.limit <= 0 and used <= 0:
-        return [(" " * width, "quiet")]
-    spans: list[StyledText] = [(numbers.tokens(used, estimated=status.estimated), "strong")]
+        return [Span(" " * width, "quiet")]
+    spans: list[Span] = [Span(numbers.tokens(used, estimated=status.estimated), "strong")]
     if status.limit > 0:
         spans += [
-            (" / ", "quiet"),
-            (numbers.tokens(status.limit, estimated=status.limit_estimated), "quiet"),
-            ("  ", "quiet"),
-            (numbers.percent(used, status.limit), alarm_of(status) or "ink"),
+            Span(" / ", "quiet"),
+            Span(numbers.tokens(status.limit, estimated=status.limit_estimated), "quiet"),
+            Span("  ", "quiet"),
+            Span(numbers.percent(used, status.limit), alarm_of(status) or "ink"),
         ]
     else:
-        spans.append((" tokens", "quiet"))
-    asides: list[list[StyledText]] = [[(aside, "quiet")]] if aside and freed is None else []
+        spans.append(Span(" tokens", "quiet"))
+    asides: list[list[Span]] = [[Span(aside, "quiet")]] if aside and freed is None else []
     for extra in asides or _extras(status, glyphs, freed, to_send):
         if spans_width(spans) + 2 + spans_width(extra) <= width:
-            spans += [("  ", "quiet"), *extra]
+            spans += [Span("  ", "quiet"), *extra]
             break
     return sides(spans, (), width)
 
 
 def prospect_spans(
     status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+) -> list[Span]:
     """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.
 
     Args:
@@ -366,16 +366,19 @@ def prospect_spans(
         glyphs: the set of signs in use.
     """
     now, then = (numbers.tokens(one.used, estimated=one.estimated) for one in (before, status))
-    spans: list[StyledText] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
+    spans: list[Span] = [Span(now, "quiet"), Span(f" {glyphs.to} ", "quiet"), Span(then, "strong")]
     if now.lstrip("~") == then.lstrip("~"):
         is_guess = before.estimated or status.estimated
         less = numbers.change(status.used - before.used, estimated=is_guess)
-        spans = [(f"{now} ", "quiet"), (less.replace(numbers.MINUS, glyphs.minus), "strong")]
-    limit: StyledText = (
+        spans = [
+            Span(f"{now} ", "quiet"),
+            Span(less.replace(numbers.MINUS, glyphs.minus), "strong"),
+        ]
+    limit = Span(
         f" / {numbers.tokens(status.limit, estimated=status.limit_estimated)}",
         "quiet",
     )
-    share: StyledText = (
+    share = Span(
         f"  {numbers.percent(status.used, status.limit)}",
         alarm_of(status) or "ink",
     )
@@ -387,7 +390,7 @@ def prospect_spans(
 
 
 def _now_words(status: StatusUpdate) -> str:
-    """`now 58.3k, 22%`: the present figure, shown beside those of an earlier moment."""
+    """Return the present figure, shown beside those of an earlier moment: `now 58.3k, 22%`."""
     used = numbers.tokens(status.used, estimated=status.estimated)
     if status.limit > 0:
         return f"now {used}, {numbers.percent(status.used, status.limit)}"
@@ -396,32 +399,32 @@ def _now_words(status: StatusUpdate) -> str:
 
 def _extras(
     status: StatusUpdate, glyphs: Glyphs, freed: FreedTokens | None, to_send: int
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """The extra beside the figures in all its wordings, longest first. A forecast includes the text in the prompt."""
     if freed is not None:
         change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
         fall = change.replace(numbers.MINUS, glyphs.minus)
         sign = {"dmail": glyphs.dmail, "compaction": glyphs.compaction}
-        return [[(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
+        return [[Span(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
     words = forecast(status.used + to_send, status.trigger, status.per_step)
     style = alarm_of(status) or "quiet"
     forms = [words, words.removeprefix("in ")]
-    extras: list[list[StyledText]] = [
-        [(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form
+    extras: list[list[Span]] = [
+        [Span(glyphs.compaction, "mark"), Span(f" {form}", style)] for form in forms if form
     ]
     if to_send:
-        more: StyledText = (f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
+        more = Span(f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
         extras = [[more, *extra] for extra in extras] + extras
     return extras
 
 
 def _style_of(freed: FreedTokens) -> str:
-    """The style for what was freed: that of D-Mails, of compactions, or of the user's own rewinds."""
+    """Return the style for freed tokens: that of D-Mails, of compactions, or of the user's own rewinds."""
     return freed.reason if freed.reason in ("dmail", "compaction") else "lost"
 
 
 def forecast(used: int, trigger: int, per_step: int) -> str:
-    """When the context will be compacted: `in ~9 steps`, `next step`, or `at 212k` where that is far off or unknown.
+    """Return when the context will be compacted: `in ~9 steps`, `next step`, or `at 212k` if that is far off or unknown.
 
     Args:
         used: tokens in the window.
@@ -439,7 +442,7 @@ def forecast(used: int, trigger: int, per_step: int) -> str:
 
 
 def details(status: StatusUpdate, cost: str = "") -> list[str]:
-    """The lines of the tooltip: what fills the window, and the session's totals, with its cost where that is known."""
+    """Return the lines of the tooltip: what fills the window, and the session's totals, with the cost if it is known."""
     if status.limit <= 0:
         return ["The size of the window is not known."] if status.used > 0 else []
     lines = [

@@ -98,7 +98,7 @@ ASCII = Glyphs(
 
 
 def drawn(text: str, glyphs: Glyphs) -> str:
-    """The name of a key or the usage of a command, with arrows and ellipsis replaced by those of a set of signs."""
+    """Return the name of a key or the usage of a command, with arrows and ellipsis replaced by those of a set of signs."""
     if glyphs is UNICODE:
         return text
     signs = ("up", "down", "back", "to", "cut")
@@ -106,6 +106,6 @@ def drawn(text: str, glyphs: Glyphs) -> str:
 
 
 def glyphs_of(node: "MessagePump") -> Glyphs:
-    """The set of signs of the app that a widget belongs to; Unicode for an app that names none."""
+    """Return the set of signs of the app that contains a widget; Unicode for an app that has none."""
     chosen = getattr(_app(node), "glyphs", UNICODE)
     return chosen if isinstance(chosen, Glyphs) else UNICODE

@@ -1,7 +1,7 @@
-"""Escape sequences in what the terminal sends: where each begins and ends, and which keys they stand for.
+"""Escape sequences in the terminal's input: finds where each begins and ends, and the keys that they stand for.
 
-A sequence that is whole and stands for nothing is dropped, never typed: a late answer, a key of another terminal. One that has
-begun waits for its end, so that a paste whose first mark comes in two pieces is still a paste.
+A complete but unknown sequence is dropped, never typed: a late answer, a key of another terminal. An incomplete one waits for
+its end, so that a paste whose first mark comes in two pieces is still a paste.
 
 Keys are read as kitty, xterm (modifyOtherKeys), rxvt and the Linux console send them. A key with Ctrl, Alt or Super is named
 by its place on a Latin keyboard where the layout is another one: Ctrl+С of a Russian keyboard is Ctrl+C.
@@ -13,8 +13,12 @@ import re
 from collections.abc import Iterator
 
 from textual import events
-from textual._keyboard_protocol import FUNCTIONAL_KEYS, MODIFIER_FUNCTIONAL_KEYS
-from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
+
+from kimi_tui.tui.textual_patches.terminal import (
+    FUNCTIONAL_KEYS,
+    MODIFIER_FUNCTIONAL_KEYS,
+    character_to_key,
+)
 
 CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
 """Prefixes of keys that insert no text, whatever character Textual gives them."""
@@ -22,13 +26,13 @@ ESC = "\x1b"
 PASTE_START = "\x1b[200~"
 PASTE_END = "\x1b[201~"
 ESCAPE_S = 0.1
-"""For so long it is waited whether an escape begins a sequence."""
+"""Seconds to wait whether an escape begins a sequence."""
 STRING_S = 1.0
-"""For so long the rest of a string (an answer of the terminal) is waited for: typed letters would be taken for it."""
+"""Seconds to wait for the rest of a string (an answer of the terminal), as typed letters would be taken for it."""
 REST_S = 5.0
-"""For so long the rest of a key's sequence is waited for; that of a paste's mark without end."""
+"""Seconds to wait for the rest of a key's sequence; the rest of a paste's mark is awaited without limit."""
 LONGEST_STRING = 8_192
-"""Characters of a string that are kept until its end; more are dropped at once."""
+"""Characters of a string that are kept until its end; longer ones are dropped at once."""
 
 _STRINGS = "]PX^_"
 _WHOLE = re.compile(
@@ -54,7 +58,7 @@ _BEGUN = re.compile(
     re.DOTALL,
 )
 _BROKEN = re.compile(rf"\x1b(?:\[[0-?]*+[ -/]*+|O[0-9;]*+|[{re.escape(_STRINGS)}][^\x07\x1b]*+)?")
-"""A sequence that something else follows before it is whole."""
+"""An incomplete sequence that is followed by something else."""
 
 _LATIN = "qwertyuiop[]asdfghjkl;'zxcvbnm,./`\\"
 _LAYOUTS = (
@@ -75,7 +79,7 @@ LATIN_KEYS = {
     for sign, latin in zip(signs, latins, strict=True)
     if not sign.isascii()
 }
-"""The key of a Latin keyboard in the place of a letter of another script, for terminals that send only the letter."""
+"""The key of a Latin keyboard for a letter of another script, for terminals that send only the letter."""
 
 _MORE_KEYS = {
     **{
@@ -99,7 +103,7 @@ _OLD_FUNCTION_KEY = re.compile(r"\x1bO(\d{1,2})([A-DFHP-S])\Z")
 _KEY = re.compile(
     r"\x1b\[(\d{0,7})((?::\d{0,7}){0,2})(?:;(\d{0,4})(?::(\d?))?(?:;([\d:]*))?)?([u~A-HP-S])\Z"
 )
-"""A key as kitty and xterm send it: its number with alternates, modifiers with the kind of event, and what it writes."""
+"""A key as kitty and xterm send it: its number with alternates, modifiers with the kind of event, and the characters that it writes."""
 _OTHER_KEY = re.compile(r"\x1b\[27;(\d{1,4});(\d{1,7})~\Z")
 """A key of xterm's modifyOtherKeys: its modifiers, and the number of its character."""
 _SHIFT, _ALT = 1, 2
@@ -113,18 +117,18 @@ _PRIVATE = range(0xE000, 0xF900)
 
 
 class SequenceReader:
-    """Splits what the terminal sends into text and whole sequences; what has begun waits for its end."""
+    """Splits the terminal's input into text and complete sequences; an incomplete one waits for its end."""
 
     def __init__(self) -> None:
         self._held = ""
         self._held_at = 0.0
 
     def feed(self, data: str, now: float) -> Iterator[str]:
-        """The pieces of a text: each a run without an escape, or one whole sequence, also a lone escape.
+        """Yield the pieces of a text: each is text without an escape, or one complete sequence, which may be a lone escape.
 
         Args:
-            data: what came.
-            now: in monotonic time.
+            data: the new input.
+            now: the monotonic time.
         """
         if not self._held and ESC not in data:
             yield data
@@ -156,12 +160,12 @@ class SequenceReader:
 
     def _hold(self, begun: str, now: float) -> None:
         if len(begun) > LONGEST_STRING and begun[1] in _STRINGS:
-            # The end of it may come in two pieces, too.
+            # The end mark may come in two pieces, too.
             begun = begun[:3] + (ESC if begun.endswith(ESC) else "")
         self._held, self._held_at = begun, now
 
     def let_go(self, now: float) -> Iterator[str]:
-        """The sequences that nothing has followed for long enough: an escape, and a key with Alt that could begin more."""
+        """Yield the sequences that nothing has followed for long enough: an escape, and a key with Alt that could begin a longer one."""
         held, waited = self._held, now - self._held_at
         if not held or waited < ESCAPE_S:
             return
@@ -176,15 +180,15 @@ class SequenceReader:
 
 
 def sequence_keys(sequence: str) -> tuple[events.Key, ...] | None:
-    """The keys that a whole sequence stands for; empty for one that writes nothing, None where it is not known here.
+    """Return the keys that a complete sequence stands for; empty for one that writes nothing, None if it is unknown here.
 
     Args:
-        sequence: as `SequenceReader` finds it.
+        sequence: a sequence that `SequenceReader` returned.
     """
     if (name := _MORE_KEYS.get(sequence)) is not None:
         return (events.Key(name, None),)
     if (text := _KEYPAD_TEXT.get(sequence)) is not None:
-        return (events.Key(_character_to_key(text), text),)
+        return (events.Key(character_to_key(text), text),)
     if (old := _OLD_FUNCTION_KEY.match(sequence)) is not None:
         sequence = f"\x1b[1;{old[1]}{old[2]}"
     elif (other := _OTHER_KEY.match(sequence)) is not None:
@@ -197,7 +201,7 @@ def sequence_keys(sequence: str) -> tuple[events.Key, ...] | None:
         return ()
     name = FUNCTIONAL_KEYS.get(f"{number or 1}{end}", "")
     if not name and end != "u":
-        return None  # the number is that of a key, and of no character
+        return None  # the number is that of a key without a character
     others = tuple(int(one) if one else 0 for one in alternates.split(":")[1:])
     written = tuple(int(one) for one in texts.split(":") if one)
     return _modified(int(number or 1), others, _bits(modifiers), written, name)
@@ -210,14 +214,14 @@ def _bits(modifiers: str) -> int:
 def _modified(
     number: int, alternates: tuple[int, ...], bits: int, written: tuple[int, ...], name: str
 ) -> tuple[events.Key, ...]:
-    """The keys of a number with modifiers.
+    """Return the keys of a number with modifiers.
 
     Args:
-        number: of the key's character without Shift.
-        alternates: that with Shift, and that in the same place of a Latin keyboard; 0 where one is not told.
-        bits: modifiers.
+        number: the number of the key's character without Shift.
+        alternates: the number with Shift, and that of the same place on a Latin keyboard; 0 if one is not reported.
+        bits: the modifiers.
         written: the numbers of the characters that it writes.
-        name: of a key that is named otherwise than by its character; else empty.
+        name: the name of a key that is not named by its character; else empty.
     """
     try:
         texts = [chr(one) for one in written]
@@ -245,8 +249,8 @@ def _two(alternates: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _key(name: str, sign: str, character: str, bits: int) -> events.Key:
-    """A key by its name or character; Shift and Alt are part of what is written."""
-    name = name or _named(sign)
+    """Return a key by its name or character; Shift and Alt are part of the written character."""
+    name = name or _key_name(sign)
     held: list[str] = []
     if name not in MODIFIER_FUNCTIONAL_KEYS:
         if bits & _SHIFT and (not character or character.isspace()):
@@ -257,7 +261,7 @@ def _key(name: str, sign: str, character: str, bits: int) -> events.Key:
     return events.Key("+".join([*sorted(held), name]), character or None)
 
 
-def _named(sign: str) -> str:
-    """The name of a key by its character: of the keys that have one, as Enter, that."""
+def _key_name(sign: str) -> str:
+    """Return the name of a key by its character; keys such as Enter have names of their own."""
     code = ord(sign) if len(sign) == 1 else 0
-    return FUNCTIONAL_KEYS.get(f"{code}u", "") or _character_to_key(sign)
+    return FUNCTIONAL_KEYS.get(f"{code}u", "") or character_to_key(sign)

@@ -1,13 +1,13 @@
-"""Keys: their names for the user, type-ahead, and which pressed keys count as an answer, a command or prose.
+"""Keys: their names for the user, type-ahead, and the decision whether a pressed key counts as an answer, a command or prose.
 
-What is typed before something was there to be seen was not meant to answer it (`QuietKeyboard`, `SeenQuestion`); what is typed
-before it could have the focus was meant for nothing else (`TypeAhead`). In a `LineField` keys act in the order in which they
-were pressed.
+A key that was pressed before a question was visible was not meant to answer it (`QuietKeyboard`, `SeenQuestion`); a key that
+was pressed before the opened widget could have the focus was meant for that widget (`TypeAhead`). In a `LineField` keys act
+in the order in which they were pressed.
 
-Where nothing is written letters are keys, and are told from prose that is typed there and meant for the prompt. One that does
-something waits a quarter of a second (`DEBOUNCE_S`) whether another one follows: those that come close behind one another are
-prose, but for one that is held. What only moves about is done at once. Times are those at which keys were read, so that a busy
-program takes neither for the other.
+Where no text is written, letters are keys, and must be distinguished from prose that is typed there and meant for the prompt.
+A letter with an action waits a quarter of a second (`DEBOUNCE_S`): letters that follow one another sooner are prose, except a
+key that is held down. Letters that only move something act at once. Times are those at which keys were read, so that a busy
+program does not confuse the two.
 
 | where | a letter that does something | any other letter | prose |
 |---|---|---|---|
@@ -27,7 +27,6 @@ from functools import cache, cached_property, partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.text import Text
 from textual import events, on
 from textual.keys import key_to_character
 from textual.message import Message
@@ -42,6 +41,7 @@ from kimi_tui.tui.formatting import grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
+from kimi_tui.tui.textual_patches.widgets import PatchedInput
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.5
-"""Seconds without a key after which one may answer a question."""
+"""Seconds without a key after which the user may answer a question."""
 OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
@@ -60,28 +60,30 @@ OPENING_KEYS = frozenset(
 )
 """Actions, by their names in `[keys]`, that open something or go to it."""
 ROUNDS = 3
-"""How often messages of a key go up from the focused widget to the app: the key, its message, and an answer to that."""
+"""The number of times that messages of a key go up from the focused widget to the app: the key, its message, and an answer to that."""
 LONGEST_ROUND_S = 0.5
-"""After which a round counts as over, in which a widget was taken away."""
+"""Seconds after which a round counts as over, if a widget was removed during it."""
 LONGEST_WAIT_S = 1.0
-"""After which a user who writes in the prompt sees it there, whatever is still to be opened."""
+"""Seconds after which text that the user types is shown in the prompt, whatever is still to be opened."""
 READY_ROUNDS = 3
-"""Refreshes of a new screen in which something of it may take the focus."""
+"""Refreshes of a new screen in which one of its widgets may take the focus."""
 ENDING = ("ctrl+c", "ctrl+q")
 PASSED = (*ENDING, "escape")
-"""Keys that are not held back, and let go of what is. On a screen of fields and lists nothing takes long, and Esc has its turn."""
+"""Keys that are not held back, and that release held keys. On a screen of fields and lists nothing takes long, and Esc is
+handled in order.
+"""
 
 LEAVING = ("tab", "shift+tab", "enter")
 """Keys that lead from one field to another."""
 LEAVING_S = 0.2
-"""So close behind one another keys are of one burst, in which nobody sees where they go."""
+"""Seconds. Keys that follow one another sooner are one burst, during which nobody sees where they go."""
 
 _LATE_S = 0.1
-"""Seconds of delay from which on a timer may have fired after a stop of the program."""
+"""Seconds of delay from which on a timer may have fired after the program was stopped."""
 _RECHECK_S = 0.25
-"""Seconds by which a flush is then put off; by then `InputResumed` has come if it was one."""
+"""Seconds by which a flush is then postponed; `InputResumed` has come by then if the program was stopped."""
 LetterAction = Callable[[int], Awaitable[None] | None]
-"""Carries out what a letter does; the argument is how often it was typed."""
+"""Carries out the action of a letter; the argument is the number of times that it was typed."""
 MOVES = frozenset(
     (
         *("chat.above", "chat.below", "chat.fold", "search.before", "search.next"),
@@ -93,7 +95,7 @@ MOVES = frozenset(
 
 
 LEADS = {"chat.copy_mode": frozenset("hjklwbGV0$^[]")}
-"""Letters that may follow the letter of an action, which then begins no word."""
+"""Letters that may follow the letter of an action, which then does not begin a word."""
 
 _KEY_NAMES = {
     "escape": "Esc",
@@ -120,20 +122,20 @@ _KEY_NAMES = {
 
 @cache
 def key_name(key: str) -> str:
-    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first; empty for none."""
+    """Return the name of a key for people: `Ctrl+T`, `F1`, `Esc`; for several keys the first; empty for none."""
     first = next((name for one in key.split(",") if (name := one.strip())), "")
     if len(first) == 1:
-        return first  # a letter alone; J is another key than j
+        return first  # this is a letter alone; J is another key than j
     parts = first.split("+")
     return "+".join(_KEY_NAMES.get(part) or _plain_name(part) for part in parts)
 
 
 def key_named(name: str, keys: Mapping[str, str]) -> str:
-    """The key that people read so, as events name it; empty for what is no single key.
+    """Return the event name of a key with this name for people; empty for a text that is no single key.
 
     Args:
-        name: as `key_name` makes it.
-        keys: those of the configuration.
+        name: the name, as `key_name` returns it.
+        keys: the configured keys, by action.
     """
     bound = (key for action in DEFAULT_KEYS for key in keys_of(action, keys))
     fixed = ("escape", "enter", "tab", "space", "ctrl+u")
@@ -141,7 +143,7 @@ def key_named(name: str, keys: Mapping[str, str]) -> str:
 
 
 def _plain_name(part: str) -> str:
-    """A letter, a sign or a function key, or the word on a key that needs no other name."""
+    """Return a letter, a sign or a function key, or the word on a key that needs no other name."""
     sign = key_to_character(part) or ""
     if sign.isprintable() and sign:
         return sign.upper()
@@ -149,27 +151,27 @@ def _plain_name(part: str) -> str:
 
 
 def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys of an action (`send`, `help`, `chat.fold`) as they are now, as events name them; none where it has none.
+    """Return the present keys of an action (`send`, `help`, `chat.fold`), by their event names; none if it has none.
 
     Args:
-        name: as it stands in `[keys]`.
-        keys: those of the configuration.
+        name: the name of the action in `[keys]`.
+        keys: the configured keys, by action.
     """
     bound = keys.get(name, DEFAULT_KEYS.get(name, ""))
     return tuple(key.strip() for key in bound.split(",") if key.strip())
 
 
 def key_of(name: str, keys: Mapping[str, str]) -> str:
-    """The first key of an action as it is now, for people; empty where it has none. See `keys_of`."""
+    """Return the first of an action's present keys, for people; empty if it has none. See `keys_of`."""
     return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
 def sent_key_of(name: str, keys: Mapping[str, str], *, extended: bool) -> str:
-    """The first key of an action that the terminal can send, for people; empty where there is none.
+    """Return the first of an action's keys that the terminal can send, for people; empty if there is none.
 
     Args:
-        name: as it stands in `[keys]`.
-        keys: those of the configuration.
+        name: the name of the action in `[keys]`.
+        keys: the configured keys, by action.
         extended: as in `newline_keys`.
     """
     found = (key for key in keys_of(name, keys) if extended or not _is_enter_of_its_own(key))
@@ -177,17 +179,17 @@ def sent_key_of(name: str, keys: Mapping[str, str], *, extended: bool) -> str:
 
 
 def _is_enter_of_its_own(key: str) -> bool:
-    """Whether it is Enter with modifiers that a terminal of the old kind sends as Enter alone."""
+    """Return whether the key is Enter with modifiers that an older terminal sends as Enter alone."""
     return key.endswith("+enter") and key != "alt+enter"
 
 
 def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
-    """The keys that begin a new line and that the terminal can send, for people, the one to show first.
+    """Return the keys that begin a new line and that the terminal can send, for people, the one to show first.
 
     Args:
-        keys: those of the configuration.
-        extended: whether it sends Shift+Enter as a key of its own. Else it sends Enter for it, and no Alt+Enter where that
-            makes its window full.
+        keys: the configured keys, by action.
+        extended: whether the terminal sends Shift+Enter as a key of its own. If not, it sends Enter for it, and no Alt+Enter
+            if that maximises its window.
     """
     bound = keys_of("newline", keys)
     if not extended:
@@ -197,10 +199,10 @@ def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
 
 
 def line_break_key(keys: Mapping[str, str], *, extended: bool) -> str:
-    """The key that begins a new line in the prompt: Enter itself where it does nothing else; empty for none.
+    """Return the key that begins a new line in the prompt: Enter itself if it does nothing else; empty for none.
 
     Args:
-        keys: those of the configuration.
+        keys: the configured keys, by action.
         extended: as in `newline_keys`.
     """
     bound = {
@@ -214,14 +216,14 @@ def line_break_key(keys: Mapping[str, str], *, extended: bool) -> str:
     return next(iter(newline_keys(keys, extended=extended)), "")
 
 
-# --- what was typed before a question was there to be seen
+# --- keys that were pressed before a question was visible
 
 
 class QuietKeyboard:
     """Decides whether a key may answer a question: only if no key was pressed for half a second.
 
-    What the user types for the prompt while a question appears must not answer it, so keys that come too early are
-    dropped and begin the wait anew.
+    Text that the user types for the prompt while a question appears must not answer it, so keys that come too early are
+    dropped and restart the wait.
 
     Args:
         now: the monotonic time from which on the question could be seen.
@@ -234,11 +236,11 @@ class QuietKeyboard:
         self._quiet_s = quiet_s
 
     def remaining_s(self, now: float) -> float:
-        """The seconds from `now` after which a key is accepted, if none comes before."""
+        """Return the seconds from `now` after which a key is accepted, if none comes before."""
         return max(0.0, self._last + self._quiet_s - now)
 
     def accepts(self, now: float) -> bool:
-        """Whether a key that was read at this monotonic time is accepted. One that is not restarts the wait.
+        """Return whether a key that was read at this monotonic time is accepted. A refused key restarts the wait.
 
         A key that was read earlier than one before it never shortens the wait.
         """
@@ -252,25 +254,25 @@ class QuietKeyboard:
         self._last = max(self._last, now)
 
 
-# --- letters, where they are keys
+# --- letters that are keys
 
 
 def row_of_digit(letter: str, n_rows: int) -> int | None:
-    """Which of some rows of answers a digit chooses, as other programs number them; None where it is none, or there is no such row."""
+    """Return the row of answers that a digit chooses, as other programs number them; None if it is no digit, or there is no such row."""
     return int(letter) - 1 if letter in frozenset("123456789"[:n_rows]) else None
 
 
 def unhandled(event: events.Key, node: MessagePump) -> events.Key:
-    """A copy of a key event that no widget has handled yet, with the time at which it was read."""
+    """Return a copy of a key event that no widget has handled yet, with the time at which it was read."""
     again = event.copy()
     again.time = event.time
-    # Sent by anyone else it would go up no higher than there, and the app looks bindings up.
+    # With any other sender it would go up no higher than that, and the app looks bindings up.
     again.set_sender(app_of(node))
     return again
 
 
 class LetterRun:
-    """Debounces letters that are keys: runs the action of one that stays alone, and passes on those of a burst as prose.
+    """Debounces letters that are keys: runs the action of a letter that stays alone, and passes on those of a burst as prose.
 
     Args:
         node: the widget or screen in whose message queue a pending action runs.
@@ -300,11 +302,11 @@ class LetterRun:
         return self._act is not None
 
     def follows(self, at: float) -> bool:
-        """Whether a key read at a monotonic time is within `DEBOUNCE_S` of the newest letter."""
+        """Return whether a key read at a monotonic time is within `DEBOUNCE_S` of the newest letter."""
         return bool(self._text or self._is_prose) and at - self._last < self.DEBOUNCE_S
 
     def is_prose(self, at: float) -> bool:
-        """Whether a key read at a monotonic time continues a burst that was passed on as prose."""
+        """Return whether a key read at a monotonic time continues a burst that was passed on as prose."""
         return self._is_prose and self.follows(at)
 
     def continue_prose(self, at: float) -> None:
@@ -318,16 +320,16 @@ class LetterRun:
         Args:
             letter: the letter.
             at: the monotonic time at which it was read.
-            act: its action; None where it is no key, and so begins prose.
+            act: its action; None if it is no key, and so begins prose.
             moves: whether the action only moves a selection, scrolls or focuses.
 
         Returns:
-            False where the letter only moves something, and its action is to be run at once by the caller.
+            False if the letter only moves something, so that the caller must run its action at once.
         """
         if not self.follows(at):
             self._text, self._is_prose = "", False
         elif self._only_moves and len(self._text) > 1 and not moves:
-            self._text = ""  # nobody begins a word so who has moved about
+            self._text = ""  # a user who has moved about does not begin a word so
         self._last = at
         before, self._text = self._text, self._text + letter
         self._only_moves = moves and (self._only_moves or not before)
@@ -350,7 +352,7 @@ class LetterRun:
         return self.is_pending and self._times > 2
 
     def schedule(self, wait_s: float | None) -> None:
-        """Flush after so many seconds (None: not until scheduled again), behind the keys that have been read by then."""
+        """Flush after `wait_s` seconds (None: not until scheduled again), after the keys that have been read by then."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -394,13 +396,13 @@ class LetterRun:
 
 
 class LetterGate:
-    """Debounces the letters that are bound on a screen, so that a word typed there is prose and no row of commands.
+    """Debounces the letters that are bound on a screen, so that a word typed there is prose and no series of commands.
 
     Args:
         screen: the screen.
         write: called with prose.
         forward: passes a debounced key to the app at once; without, it is queued behind the keys read meanwhile.
-        unknown: called with a single letter that is bound to nothing; without, that is passed on like a key.
+        unknown: called with a single letter that is bound to nothing; without it, such a letter is passed on like a key.
     """
 
     def __init__(
@@ -419,7 +421,7 @@ class LetterGate:
         self.run = LetterRun(screen, write)
 
     async def intercept(self, event: events.Key) -> bool:
-        """Take a key that is debounced or prose; False for one that is to be handled as usual."""
+        """Handle a key that is debounced or prose; return False for one that is to be handled as usual."""
         if event in self._handed:
             return False
         run, letter = self.run, event.character or ""
@@ -433,12 +435,12 @@ class LetterGate:
         is_sign = bound is not None and not letter.isalnum()
         goes_on = run.follows(event.time) and (letter == " " or run.is_prose(event.time))
         if not is_text or (is_sign and not goes_on):
-            # Handed on behind other keys, it would be pressed where those have led.
+            # Passed on after other keys, it would be pressed in the place to which those have led.
             run.cancel() if self._forward is None else await run.flush()
             return False
         act: LetterAction | None = partial(self._press, event, self._screen.focused)
         if bound is None and self._unknown is not None:
-            # Other signs and scripts are no keys that anyone could mean.
+            # Other characters and scripts cannot be meant as keys.
             is_letter = letter.isascii() and letter.isalnum()
             act = partial(self._tell, letter) if is_letter else None
         moves = bound is not None and bound.binding.id in MOVES
@@ -464,20 +466,20 @@ class LetterGate:
 
 
 TOO_EARLY = "that came too early: press it again"
-"""What a screen says of a key that answers nothing yet."""
+"""The text of a screen about a key that came too early to be an answer."""
 
 
 class SeenQuestion:
-    """Decides whether a key may answer a screen: once the terminal has drawn it, and no key came for a while.
+    """Decides whether a key may answer a screen: only after the terminal has drawn it, and no key came for a while.
 
-    A letter answers when no other one has come close behind it: a word that begins with it was meant for the prompt.
+    A letter answers if no other one follows soon: a word that begins with it was meant for the prompt.
 
     Args:
-        screen: what asks.
+        screen: the screen.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before one counts that was not expected."""
+    """Seconds without a key before an unexpected question accepts one."""
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
@@ -487,10 +489,10 @@ class SeenQuestion:
         self._letters = LetterRun(screen, lambda _: self._painted())
 
     def ask(self, *, is_expected: bool = False) -> None:
-        """Start the wait: the screen is mounted, asks something from now on, or is to be looked at again.
+        """Start the wait: the screen is mounted, asks a question from now on, or must be read again.
 
         Args:
-            is_expected: the user has opened what is asked, and may answer it as soon as it can be seen.
+            is_expected: whether the user has opened the question, and may answer it as soon as it is visible.
         """
         self._quiet, self._is_expected = None, is_expected
         self._letters.cancel()
@@ -506,15 +508,15 @@ class SeenQuestion:
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
     def accepts(self, at: float) -> bool:
-        """Whether what was pressed counts, by the monotonic time at which it was read. What does not restarts the wait."""
+        """Return whether a key counts, by the monotonic time at which it was read. A key that does not restarts the wait."""
         return self._quiet is not None and self._quiet.accepts(at)
 
     async def answer_with(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
-        """Answer with a letter after the debounce time; False where it came too early.
+        """Answer with a letter after the debounce time; return False if it came too early.
 
         Args:
             letter: the key event.
-            answer: gives the answer of this letter; None for a letter without one, which restarts the wait as prose.
+            answer: gives the answer of this letter; None for a letter without an answer, which restarts the wait as prose.
         """
         letters, at = self._letters, letter.time
         if letters.is_pending and not letters.follows(at):
@@ -534,45 +536,46 @@ class SeenQuestion:
 
 
 class AskingScreen(AnswersOnce[ScreenResultType]):
-    """A screen on which only what was pressed when it could be seen does something: a letter that answers, Enter in a list.
+    """A screen on which only keys count that were pressed when it was visible: a letter that answers, Enter in a list.
 
-    `AnswersOnce` says where this stands among the base classes.
+    `AnswersOnce` says at which place of the base classes it belongs.
     """
 
     IS_EXPECTED: ClassVar[bool] = False
-    """Whether the user has opened it to choose something. Else the keyboard must be quiet for a while before a key counts."""
+    """Whether the user has opened it to choose something. If not, the keyboard must be quiet for a while before a key counts."""
 
     @cached_property
     def seen(self) -> SeenQuestion:
-        """Decides whether something was pressed when this could be seen."""
+        """Decides whether a key was pressed when this screen was visible."""
         return SeenQuestion(self)
 
     def on_mount(self) -> None:
-        """Let nothing count that was pressed before this is on the terminal."""
+        """Ignore keys that were pressed before this screen is on the terminal."""
         self.ignore_early_keys()
 
     def ignore_early_keys(self) -> None:
-        """Restart the wait: this is to be on the screen, at first or again."""
+        """Restart the wait, because this screen is to be drawn, at first or again."""
         self.seen.ask(is_expected=self.IS_EXPECTED)
 
 
-# --- what is typed behind a key that opens something, and on screens of fields and lists
+# --- keys after one that opens something, and on screens of fields and lists
 
 
 class KeyList(Widget, can_focus=True):
-    """A list that handles the arrows, and perhaps letters. All other keys are its screen's; what is typed behind one of them
-    waits (`TypeAhead`)."""
+    """A list that handles the arrows, and perhaps letters. All other keys belong to its screen; keys after one of these wait
+    (`TypeAhead`).
+    """
 
 
 class TypeAhead:
-    """Holds keys back behind one that runs a command, until that has run and what it opens has the focus.
+    """Holds keys back after one that runs a command, until the command has run and the opened widget has the focus.
 
-    On a screen of fields and lists it does so behind every key that the focused widget leaves to its parents: they handle it
-    when it has bubbled up, and what is typed behind it would be handled before. If such a screen asks for a secret, what is
-    typed behind Tab or Enter is dropped when the focus stays where it was: it was meant for the field that hides it.
+    On a screen of fields and lists it does so after every key that the focused widget leaves to its parents: they handle it
+    when it has bubbled up, and later keys would be handled before. If such a screen asks for a secret, keys after Tab or
+    Enter are dropped if the focus stays where it was: they were meant for the field that hides them.
 
     Args:
-        screen: the screen whose commands they are.
+        screen: the screen of the commands.
         forward: passes a key that was held back to the app.
         of_fields: whether it is a screen of fields and lists.
 
@@ -595,23 +598,23 @@ class TypeAhead:
         self._openings: set[object] = set()
         """A token for everything that is being opened."""
         self._n_hold = 0
-        """Counts holds, so that what ends an earlier one does not end this one."""
+        """The number of holds, so that the end of an earlier one does not end this one."""
         self.is_holding = False
         self._limits: tuple[Timer, ...] = ()
-        """End a hold that lasts too long."""
+        """Timers that end a hold that lasts too long."""
         self._is_leaving = False
-        """Whether another session is about to take the place of this one, and what is typed is meant for that."""
+        """Whether another session is about to replace this one, so that typed text is meant for the other."""
         self._left: Widget | None = None
         """The widget that had the focus when a key that leaves a field was pressed."""
         self._dropped_at = 0.0
-        """When the newest key was read that was dropped."""
+        """The monotonic time at which the newest dropped key was read."""
         self._shown: PaintWatch | None = None
-        """Tells since when what is being opened, or what was written meanwhile, can be seen; None before the first opening."""
+        """Tells since when the opened widget, or text written meanwhile, is visible; None before the first opening."""
         self._refused_at = float("-inf")
-        """When the newest key was read that was to send something blind."""
+        """The monotonic time at which the newest key was read that would have sent a text blindly."""
 
     def intercept(self, event: events.Key | events.Paste) -> bool:
-        """Hold a key back; False for one that is to be handled as usual."""
+        """Hold a key back; return False for one that is to be handled as usual."""
         if not self.is_holding:
             if not self.screen.is_current:
                 return False
@@ -639,7 +642,7 @@ class TypeAhead:
         return True
 
     def _bubbles_up(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key on a screen of fields or lists may be taken by what these lie in."""
+        """Return whether a parent of the focused widget may handle a key on a screen of fields or lists."""
         focused = self.screen.focused
         is_field = isinstance(focused, Input)
         if not isinstance(event, events.Key) or (is_field and event.is_printable):
@@ -652,22 +655,22 @@ class TypeAhead:
         return bound.node is not focused
 
     def _opens(self, key: str) -> bool:
-        """Whether a key opens something where the focus is now, or may: Enter does behind some of the commands."""
+        """Return whether a key opens something at the present focus, or may: Enter does after some of the commands."""
         if len(key) == 1 and isinstance(self.screen.focused, TextArea):
-            return False  # a letter of a text: looking bindings up would cost each of them 60 µs
+            return False  # a lookup of bindings would take 60 µs for each letter
         bound = self.screen.active_bindings.get(key)
         if bound is None or not bound.enabled:
             return False
         if bound.binding.id == "send":
-            # What was typed at once may still be on its way to the prompt.
+            # Text that was typed just before may still be on its way to the prompt.
             return isinstance(bound.node, TextArea) and bound.node.text[:1] in ("", "/")
         return bound.binding.id in OPENING_KEYS
 
     def _hold(self) -> None:
-        """Hold back what follows a key until all that it sets off has been done."""
+        """Hold back later keys until all effects of this key have happened."""
         self.is_holding = True
         self._n_hold += 1
-        # Behind the key, which is handed on when this returns.
+        # This comes after the key, which is passed on when this returns.
         app_of(self.screen).call_next(self._begin, self._n_hold)
 
     def opening(self) -> Callable[[], None]:
@@ -688,12 +691,12 @@ class TypeAhead:
         self._shown.begin()
 
     def is_blind(self, at: float) -> bool:
-        """Whether a text was sent from the prompt before its writer could have seen that something else is being opened.
+        """Return whether a text was sent from the prompt before its writer could have seen that something else is being opened.
 
-        However the keys got there: a program that stood still for a while lets go of them too early.
+        It does not matter how the keys got there: a program that was stopped for a while releases them too early.
 
         Args:
-            at: when the key that sent it was read, in monotonic time. One that sends nothing so restarts the wait.
+            at: the monotonic time at which the key that sent it was read. A refused key restarts the wait.
         """
         if self._shown is None or (not self._openings and self.screen.is_current):
             return False
@@ -718,7 +721,7 @@ class TypeAhead:
         await self._flush(self._n_hold)
 
     def screen_opened(self) -> None:
-        """Wait until the screen that was opened has the focus."""
+        """Wait until the opened screen has the focus."""
         self._openings.clear()
         if self.is_holding:
             self._await_focus(self._n_hold, READY_ROUNDS)
@@ -726,7 +729,7 @@ class TypeAhead:
     def _begin(self, hold: int) -> None:
         focused = self.screen.focused or self.screen
         self._pass_up(list(focused.ancestors_with_self) * ROUNDS, 0, hold)
-        # Of the app, for what the key sets off may close the screen.
+        # The app owns the timers, as the effects of the key may close the screen.
         self._limits = (
             app_of(self.screen).set_timer(LONGEST_ROUND_S, lambda: self._done(hold)),
             self.screen.set_timer(LONGEST_WAIT_S, lambda: self._wait_no_longer(hold)),
@@ -749,7 +752,8 @@ class TypeAhead:
         if not isinstance(self.screen.focused, TextArea):
             return
         if self._openings and hold == self._n_hold:
-            # What is still to be opened may ask: what was written blind is seen, and waits for an Enter that is pressed then.
+            # The widget being opened may ask a question: text that was typed blindly is shown, and waits for an Enter that is
+            # pressed then.
             self._show()
         self._release(hold)
 
@@ -762,7 +766,7 @@ class TypeAhead:
 
     def _release(self, hold: int) -> None:
         if self.is_holding and hold == self._n_hold and not self._is_leaving:
-            # In the queue of the keys: those that wait there are held back before, and keep their order.
+            # The release goes through the queue of keys: keys that wait there were held back before, and keep their order.
             app_of(self.screen).call_later(self._flush, hold)
 
     async def _flush(self, hold: int) -> None:
@@ -778,7 +782,7 @@ class TypeAhead:
             await self._forward(event)
 
     def _would_show(self) -> bool:
-        """Whether what was typed for another field, which may be a secret, would stand where it can be read."""
+        """Return whether text that was typed for another field, and may be a secret, would be readable."""
         left = self._left
         if left is None or not self.screen.is_current or self.screen.focused is not left:
             return False
@@ -788,24 +792,24 @@ class TypeAhead:
         )
 
 
-class LineField(Input):
+class LineField(PatchedInput):
     """A one-line input in which keys act in the order in which they were pressed.
 
-    Textual's own takes letters at once, and runs what Ctrl+U or Enter is bound to only when that key has bubbled up.
+    Textual's own input inserts letters at once, and runs the binding of Ctrl+U or Enter only when that key has bubbled up.
 
     API keys are masked in it, as `api_key_mask` says.
 
     Args:
-        args: of Textual's.
-        is_address: an address is expected here: a key that is pasted with one is told of and left out.
-        options: of Textual's.
+        args: the arguments of Textual's input.
+        is_address: whether an address is expected: a key that is pasted with one is reported and left out.
+        options: the options of Textual's input.
 
     Attributes:
-        key_at: when the newest key or paste was read, in monotonic time; 0 for never.
+        key_at: the monotonic time at which the newest key or paste was read; 0 for never.
     """
 
     class KeyEntered(Message):
-        """Something like an API key was pasted into a field that shows its text."""
+        """A text like an API key was pasted into a field that shows its text."""
 
         def __init__(self, field: LineField, key: str) -> None:
             super().__init__()
@@ -820,15 +824,15 @@ class LineField(Input):
     def __init__(self, *args: Any, is_address: bool = False, **options: Any) -> None:
         self._is_address = is_address
         self.key_at = 0.0
-        # Textual asks for what is shown as soon as there is a value.
+        # Textual reads the displayed text as soon as there is a value.
         self._key_mask = ApiKeyMask(self, is_address=is_address)
         super().__init__(*args, compact=True, **options)
-        # Nothing blinks here.
+        # The cursor does not blink here.
         self.cursor_blink = False
 
     @property
     def _legible(self) -> str:
-        """The text of the field, where it is shown; empty for a password."""
+        """The text of the field if it is visible; empty for a password."""
         return "" if self.password else self.value
 
     @on(ApiKeyMask.BurstEnded)
@@ -849,15 +853,12 @@ class LineField(Input):
         self.value = self._key_mask.without(key, self.value)
         self.cursor_position = len(self.value)
 
-    @property
-    def _value(self) -> Text:
-        """What is shown; overrides a private one of Textual's, the only place that says so."""
-        if self.password:
-            return super()._value
-        shown = self._key_mask.masked(self.value, self.cursor_position)
-        return Text(shown, no_wrap=True, overflow="ignore", end="")
+    def shown_text(self) -> str:
+        """Return the value with its API keys masked."""
+        return self._key_mask.masked(self.value, self.cursor_position)
 
-    def _on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """Paste one line; an address without the key that came with it."""
         self.key_at = event.time
         words = event.text.split()
         address, key = address_and_key(event.text) if self._is_address else ("", "")
@@ -872,7 +873,7 @@ class LineField(Input):
         if key:
             self.post_message(self.KeyEntered(self, key))
 
-    # A character is one as it is seen, however many code points it has.
+    # A character is a displayed one, whatever its number of code points.
 
     def action_cursor_left(self, select: bool = False) -> None:
         """Move or select a character to the left."""
@@ -908,14 +909,15 @@ class LineField(Input):
         else:
             super().action_delete_right()
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
+        """Run what a key is bound to here at once."""
         self.key_at = event.time
         if event.is_printable:
             self._key_mask.typed(event.character or "", event.time, self._legible)
         else:
             self._key_mask.ended(self._legible)
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
-        # What it has no use for, as Down, its parents may have.
+        # A key that is of no use here, such as Down, may have a binding in the parents.
         if (
             bound is not None
             and bound.node is self

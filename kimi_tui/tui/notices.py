@@ -21,8 +21,8 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.rows import in_rows
 from kimi_tui.tui.terminal_input import PaintWatch
 
 Level = Literal["info", "warning", "error"]
@@ -31,7 +31,7 @@ STAYS_S = 6.0
 MAX_ROWS = 3
 """Rows that several notices take together."""
 ROWS_ALONE = 4
-"""Rows that the newest takes where it would be cut otherwise: narrow terminals."""
+"""Rows that the newest notice may take if it would be shortened otherwise (in narrow terminals)."""
 LIST_ROWS = 6
 """The most rows of a notice that lists several."""
 _EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
@@ -51,11 +51,11 @@ class ShownNotice(NamedTuple):
 
     Attributes:
         text: one line.
-        level: how grave it is.
+        level: the severity.
         advice: one line on what can be done; may be empty.
-        topic: names the cause; the notice stays until that is dismissed. Empty for a notice of some seconds.
+        topic: the name of the cause; the notice stays until that is dismissed. It is empty for a notice of some seconds.
         more: further notices that are shown with it as a list.
-        at: when it was made, in seconds since 1970.
+        at: the time of its creation, in seconds since 1970.
         until: the monotonic time until which it stays; infinite with a topic.
     """
 
@@ -98,9 +98,9 @@ def standing(
     """The notices that remain.
 
     Args:
-        board: those shown so far.
-        topic: a topic whose notices go; "" stands for all those that pass after some seconds, None for no topic.
-        now: monotonic time, to drop those that have passed.
+        board: the notices shown so far.
+        topic: a topic whose notices are removed; "" means all notices without a topic, None no topic.
+        now: the monotonic time, for dropping expired notices.
     """
     return tuple(one for one in board if one.topic != topic and one.until > now)
 
@@ -114,8 +114,8 @@ def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> S
         if one.more:
             return [*rows, *_list_rows(one, room, glyphs)]
         most = MAX_ROWS if rows else ROWS_ALONE
-        advice = _wrapped(one.advice, room, MAX_ROWS - 1, glyphs.cut)
-        text = _wrapped(one.text, room, most - len(advice), glyphs.cut)
+        advice = in_rows(one.advice, room, MAX_ROWS - 1, glyphs.cut)
+        text = in_rows(one.text, room, most - len(advice), glyphs.cut)
         if len(rows) + len(text) + len(advice) > most:
             return rows
         signs = [f"{glyphs.caution} " if one.level != "info" else "  "] + ["  "] * most
@@ -129,14 +129,14 @@ def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> S
 
 
 def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
-    """The rows of several notices, each with its sign; where not all fit, the last row names `/notices`."""
+    """The rows of several notices, each with its sign; if not all fit, the last row names `/notices`."""
     texts = (notice.text, *notice.more)
     n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
     each = max(1, LIST_ROWS // len(texts))
     rows: list[Content] = []
     for text in texts[:n_shown]:
         sign = f"{glyphs.caution} " if notice.level != "info" else "  "
-        for line in _wrapped(text, room, each, glyphs.cut):
+        for line in in_rows(text, room, each, glyphs.cut):
             head = (glyphs.edge, "$warn"), " ", (sign, "bold $warn")
             rows.append(Content.assemble(*head, (line, "$ink-strong")))
             sign = "  "
@@ -144,14 +144,6 @@ def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
         rest = f"   {len(texts) - n_shown} more; /notices lists all of them"
         rows.append(Content.assemble((glyphs.edge, "$warn"), (rest, "$ink")))
     return rows
-
-
-def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:
-    """The text in at most `rows` lines of `width` cells."""
-    lines = wrap_words(text, width)
-    if len(lines) > rows:
-        lines = [*lines[: rows - 1], " ".join(lines[rows - 1 :])]
-    return [cut(line, width, ellipsis) for line in lines]
 
 
 class Notices(Widget):
@@ -177,7 +169,7 @@ class Notices(Widget):
         return self.size.height if self.display else 0
 
     def tell(self, notice: ShownNotice) -> None:
-        """Show a notice in the place of an older one of its topic, or of those that pass by themselves.
+        """Show a notice instead of an older one with its topic, or of those without a topic.
 
         The time that a notice without a topic stays counts from when the terminal has painted it.
         """
@@ -191,7 +183,7 @@ class Notices(Widget):
 
     def _seen(self) -> None:
         until = time.monotonic() + self._stays_s
-        # Nothing is drawn anew for it.
+        # The notices need not be drawn anew for this.
         self.set_reactive(
             Notices.board,
             tuple(one if one.topic else one._replace(until=until) for one in self.board),
@@ -210,17 +202,17 @@ class Notices(Widget):
         """Show the widget while there are notices."""
         self.display = bool(board)
         self.set_class(any(one.level == "error" for one in board), "-grave")
-        # A widget that is hidden, or shown again at the size that it had, gets no resize event.
+        # A widget that is hidden, or shown again with its former size, gets no resize event.
         self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Post `HeightChanged` where that is so: what is above the notices may have to move."""
+        """Post `HeightChanged` if the height has changed, as the widgets above the notices may have to move."""
         if self.n_rows != self._posted_rows:
             self._posted_rows = self.n_rows
             self.post_message(self.HeightChanged())
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are at that width, which is not the widget's own before it has a place."""
+        """The number of rows at that width, which is not the widget's own before it has a place."""
         return len(notice_rows(self.board, width, glyphs_of(self)))
 
     def render(self) -> Content:
@@ -228,13 +220,13 @@ class Notices(Widget):
         return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:
-        """Select at a third click what the second one did: Textual would select all that stands in the same pane."""
+        """Select at a third click the same as at the second: Textual would select all text in the same pane."""
         if event.chain > 1:
             event.prevent_default()
             self.text_select_all()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What is selected, without the edge and the signs before it."""
+        """The selected text, without the edge and the signs before it."""
         found = super().get_selection(selection)
         if found is None:
             return None

@@ -21,17 +21,17 @@ from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.rows import COLOUR, HIT_LINK, style_parts
+from kimi_tui.tui.rows import COLOUR, HIT_LINK, Span, style_parts
 
 FADED = "~"
 """The style flag of rows that are being undone: faded."""
 FADE = 0.6
-"""The share of the background in the colour of faded text."""
+"""Share of the background in the colour of faded text."""
 
 INKS = ("ink", "strong", "quiet", "accent", "tool", "dmail", "compaction", "error")
 """The names of the styles of text that every view of a conversation has."""
 LINK_LIMIT = 2_000
-"""The longest address that is sent to the terminal as a link (OSC 8); some terminals crash over longer ones."""
+"""Maximum length of an address that is sent to the terminal as a link (OSC 8); some terminals crash over longer ones."""
 
 
 class Painter:
@@ -50,7 +50,7 @@ class Painter:
         self._prefix = prefix
         self._blank = blank
         self._styles: dict[str, dict[str, Style]] = {}
-        """By ground, then by name."""
+        """The styles by the name of the ground, then by their own names."""
         self._overlays: dict[str, Style] = {}
         self._links: dict[tuple[str, str, str], Style] = {}
         self._blanks: dict[tuple[int, str], Strip] = {}
@@ -65,7 +65,7 @@ class Painter:
     # --- styles
 
     def style(self, name: str, ground: str = "") -> Style:
-        """The style of a name: `ink/b`, on the background of `ground` unless the name has its own, as in `ink@raised`.
+        """Return the style of a name: `ink/b`, on the background of `ground` unless the name has its own, as in `ink@raised`.
 
         Args:
             name: as `rows.style_parts` takes it apart.
@@ -77,7 +77,7 @@ class Painter:
             if name.startswith(COLOUR):
                 from kimi_tui.tui.pictures import cell_style
 
-                # Not kept: a picture has thousands.
+                # A picture has thousands of such styles, so they are not kept.
                 return self.allowed(cell_style(name))
             style = known[name] = self.allowed(self._made(name, ground))
         return style
@@ -86,7 +86,7 @@ class Painter:
         ink, flags, own = style_parts(name)
         back = self._component(own) or self._component(ground) or Style()
         style = self._widget.rich_style + back
-        # Where selection is told by reversing, other colours on it would be grounds of their own.
+        # If the theme shows a selection by reversing colours, other colours on it would look like grounds of their own.
         if not back.reverse:
             style += self._component(ink) or self._component("ink") or Style()
         if flags:
@@ -99,25 +99,25 @@ class Painter:
         return faded(style) if FADED in flags else style
 
     def _component(self, name: str) -> Style | None:
-        """What a component class itself says of colours and weight; None where the widget has none of that name."""
+        """Return the colours and weight that a component class itself sets; None if the widget has no such class."""
         whole = f"{self._prefix}--{name}"
         if whole not in self._widget.COMPONENT_CLASSES:
             return None
         try:
             return self._widget.get_component_rich_style(whole, partial=True)
         except KeyError:
-            # Asked for before its style sheet is there, or while it is being taken away: with colours it is painted anew.
+            # The widget has no style sheet yet, or is being removed. Once it has colours it is painted again.
             return None
 
     def overlay(self, name: str) -> Style:
-        """The style of a component class alone, to be laid over what is painted already: a selection, a match, a cursor."""
+        """Return the style of a component class alone, to be laid over painted rows: a selection, a match, a cursor."""
         style = self._overlays.get(name)
         if style is None:
             style = self._overlays[name] = self.allowed(self._component(name) or Style())
         return style
 
     def allowed(self, style: Style) -> Style:
-        """A style as the app's line filters leave it; what they have left they leave as it is."""
+        """Return a style as the app's line filters leave it. A style that has been through the filters is not changed again."""
         segments = [Segment(" ", style)]
         ground: TextualColor | None = None
         for one in self._widget.get_line_filters():
@@ -146,11 +146,11 @@ class Painter:
 
     # --- rows
 
-    def strip(self, spans: Iterable[tuple[str, ...]], width: int, ground: str = "") -> Strip:
+    def strip(self, spans: Iterable[Span], width: int, ground: str = "") -> Strip:
         """A row of exactly `width` cells; one that cannot be painted is plain text.
 
         Args:
-            spans: text and style name of each, maybe followed by the action of a click (`rows.Span`).
+            spans: what stands in it.
             width: cells of the row; the rest is filled with blanks.
             ground: the background of spans that name none.
         """
@@ -160,19 +160,17 @@ class Painter:
             log_fault("painting a row")
             return _plain(spans, width)
 
-    def _strip(self, spans: Iterable[tuple[str, ...]], width: int, ground: str) -> Strip:
+    def _strip(self, spans: Iterable[Span], width: int, ground: str) -> Strip:
         known = self._styles.setdefault(ground, {})
         segments: list[Segment] = []
         used = 0
-        for span in spans:
-            text, name = span[0], span[1]
-            if not text.isprintable():
-                text = _harmless(text)
+        for written, name, hit in spans:
+            text = written if written.isprintable() else _harmless(written)
             style = known.get(name)
             if style is None:
                 style = self.style(name, ground)
-            if len(span) > 2 and span[2].startswith(HIT_LINK):
-                style = self._linked(name, ground, span[2][len(HIT_LINK) :])
+            if hit.startswith(HIT_LINK):
+                style = self._linked(name, ground, hit[len(HIT_LINK) :])
             segments.append(Segment(text, style))
             used += len(text) if text.isascii() else cell_len(text)
         if used < width:
@@ -181,7 +179,7 @@ class Painter:
         return strip.crop(0, width) if used > width else strip
 
     def blank(self, width: int, ground: str = "") -> Strip:
-        """An empty row."""
+        """Return an empty row."""
         strip = self._blanks.get((width, ground))
         if strip is None:
             strip = self._blanks[width, ground] = self.strip((), width, ground)
@@ -190,7 +188,7 @@ class Painter:
     # --- what stands out in rows that are painted
 
     def selected(self, strip: Strip, start: int, end: int, look: str) -> Strip:
-        """The strip with some of its characters in the look of a selection (`end` -1: to the end of its text)."""
+        """Return the strip with some of its characters styled as a selection (`end` -1: to the end of its text)."""
         length = len(strip.text.rstrip())
         stop = length if end < 0 else min(end, length)
         if start >= stop:
@@ -209,20 +207,20 @@ class Painter:
         return Strip(out, strip.cell_length)
 
     def with_cursor(self, strip: Strip, cell: int) -> Strip:
-        """The strip with a cursor over the character in one of its cells."""
+        """Return the strip with a cursor over the character in one of its cells."""
         before, under, after = strip.crop(0, cell), strip.crop(cell, cell + 2), strip.crop(cell + 1)
         text = under.text[:1] or " "
         width = max(1, cell_len(text))
         own = next((one.style for one in under if one.style), None)
         style = self.overlay("cursor")
-        # Without colours it is the other way round than what is around it.
+        # Without colours the cursor is reversed if the text around it is not, and the other way round.
         over = _over(own, style) if style.reverse else style + _UPRIGHT
         return Strip.join(
             [before, Strip([Segment(text, over)], width), after.crop(width - 1)]
         ).adjust_cell_length(strip.cell_length)
 
     def with_edge(self, strip: Strip, edge: str, ink: str = "lost") -> Strip:
-        """The strip with an edge in its first cell: of a row that the model is not sent, or with another ink."""
+        """Return the strip with an edge in its first cell: of a row that the model is not sent, or in another ink."""
         first = next(iter(strip), None)
         if first is None:
             return strip
@@ -231,7 +229,7 @@ class Painter:
         return Strip.join([Strip([Segment(edge, style)], 1), strip.crop(1)])
 
     def dropped(self, strip: Strip, edge: str) -> Strip:
-        """The strip of a row that a rewind would drop: grey, with an edge in its first cell."""
+        """Return the strip of a row that a rewind would drop: grey, with an edge in its first cell."""
         lost = self.style("lost@page")
         grey = lost + _PLAIN
         out = [
@@ -241,13 +239,13 @@ class Painter:
         return Strip([Segment(edge, lost), *out], strip.cell_length)
 
     def receded(self, strip: Strip) -> Strip:
-        """The strip dimmed, for what is behind a floating pane; unchanged where the terminal's colours are unknown."""
+        """Return the strip dimmed, for rows behind a floating pane; unchanged if the terminal's colours are unknown."""
         out = [Segment(text, _receding(style) if style else style) for text, style, _ in strip]
         return Strip(out, strip.cell_length)
 
 
 def is_web_address(url: str) -> bool:
-    """Whether an address is http(s) and holds visible ASCII alone, so nothing in it ends the sequence that it is sent in."""
+    """Return whether an address is http(s) and holds visible ASCII alone, so that no part of it ends its terminal sequence."""
     return (
         len(url) <= LINK_LIMIT
         and url.lower().startswith(("http://", "https://"))
@@ -256,21 +254,21 @@ def is_web_address(url: str) -> bool:
 
 
 def _harmless(text: str) -> str:
-    """The text without control characters: the last check before the terminal, whatever a layout let through."""
+    """Return the text without control characters: the last check before the terminal, whatever a layout let through."""
     return clean(text).replace("\n", " ").replace("\t", " ")
 
 
-def _plain(spans: Iterable[tuple[str, ...]], width: int) -> Strip:
+def _plain(spans: Iterable[Span], width: int) -> Strip:
     """A row without colours. Never raises."""
     try:
-        text = _harmless("".join(span[0] for span in spans))
+        text = _harmless("".join(span.text for span in spans))
     except Exception:
         text = NOTHING
     return Strip([Segment(text)]).adjust_cell_length(width)
 
 
 def faded(style: Style) -> Style:
-    """The style with its ink blended towards its background; the terminal's own dim where colours are not known."""
+    """Return the style with its ink blended towards its background; with the terminal's own dim if colours are not known."""
     color, back = style.color, style.bgcolor
     if color is None or back is None or color.triplet is None or back.triplet is None:
         return style + Style(dim=True)
@@ -286,7 +284,7 @@ _PLAIN = Style(bold=False, reverse=False)
 
 @lru_cache(maxsize=512)
 def _over(own: Style | None, style: Style) -> Style:
-    """A style laid over another one; reversed twice is not reversed, so that it stands out there too."""
+    """Return a style laid over another one. Reversed over reversed is not reversed, so that the text stands out there too."""
     if own is None:
         return style
     both = own + style + _BRIGHT
@@ -295,7 +293,7 @@ def _over(own: Style | None, style: Style) -> Style:
 
 @lru_cache(maxsize=512)
 def _greyed(own: Style, grey: Style) -> Style:
-    """A style in another one's colours; links stay links, and what is struck out stays so."""
+    """Return a style in another style's colours; links stay links, and struck out text stays struck out."""
     return own + grey
 
 

@@ -22,14 +22,16 @@ LIST_KEYS: Mapping[str, str] = {
     "ctrl+u,escape": "all of them again",
     "enter": "choose it, or change it",
 }
-"""What a list takes besides letters, which narrow it; no other key. The help reads them."""
+"""The keys of a list besides letters, which narrow it. The help lists them."""
 SETTINGS_KEYS: Mapping[str, str] = {
     "left": "the value before, where there are some to choose from; a theme is only tried",
     "right": "the value after",
     "delete": "back to the default",
     "escape": "all settings again, where some were looked for; close",
 }
-"""What those keys do in the list of settings that a list leaves; `MODEL_KEYS` and `SERVER_KEYS` in the others. The help reads them."""
+"""The effects of these keys in the list of settings, which a list leaves to its screen; `MODEL_KEYS` and `SERVER_KEYS` are
+those of other screens. The help lists them.
+"""
 MODEL_KEYS: Mapping[str, str] = {
     "escape": "back",
     "ctrl+s": "use it in this folder",
@@ -54,17 +56,17 @@ class Entry:
 
 
 LEAST_FACTS = 16
-"""Cells that words beside a name take, or they are left out."""
+"""Cells below which the facts beside a name are left out."""
 _GAP = 2
 """Cells between two columns of facts."""
 
 
 class _Table:
-    """Facts of several entries in columns; a column in which nothing stands takes no room.
+    """Facts of several entries in columns; an empty column takes no room.
 
     Args:
-        rows: those of each entry; what is one text stands as it is.
-        room: cells for all columns together; the last ones are left out where they have none.
+        rows: the facts of each entry; a single text is not split into columns.
+        room: cells for all columns together; the last columns are left out if they do not fit.
     """
 
     def __init__(self, rows: Sequence[str | tuple[str, ...]], room: int | None = None) -> None:
@@ -84,7 +86,7 @@ class _Table:
         return sum(widths) + _GAP * max(0, len(widths) - 1)
 
     def row(self, facts: str | tuple[str, ...]) -> str:
-        """The facts of one entry."""
+        """Return the facts of one entry."""
         if isinstance(facts, str):
             return one_line(facts)
         cells: list[str] = []
@@ -96,7 +98,7 @@ class _Table:
 
 
 class PickModel(RowModel):
-    """Entries, of which those are offered that hold the typed text.
+    """Entries, of which those are offered that contain the typed text.
 
     Args:
         entries: the entries.
@@ -115,7 +117,7 @@ class PickModel(RowModel):
         self.matching = tuple(range(len(self.entries)))
 
     def __len__(self) -> int:
-        """The number of entries that hold the typed text."""
+        """Return the number of entries that hold the typed text."""
         return len(self.matching)
 
     def type(self, needle: str, chosen: int) -> int:
@@ -128,7 +130,7 @@ class PickModel(RowModel):
             chosen: the index of the entry that is chosen.
 
         Returns:
-            the place among `matching` of the entry to choose: the one of exactly that name, else that one, else the first.
+            the place among `matching` of the entry to choose: the one with exactly that name, else the chosen one, else the first.
         """
         folded = needle.lower()
         names = [entry.name.lower() for entry in self.entries]
@@ -145,7 +147,7 @@ class PickModel(RowModel):
         return self.matching.index(chosen) if chosen in self.matching else 0
 
     def heading(self, look: Look) -> str:
-        """What was typed, or how many entries there are where not all are to be seen."""
+        """Return the typed text, or the number of entries if not all are visible."""
         if self.folds and not look.focused:
             return ""
         if self.needle:
@@ -156,12 +158,12 @@ class PickModel(RowModel):
         return f"{look.on_view.start + 1} to {look.on_view.stop} of {n_entries:,}; letters find one"
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """A row for each entry: its mark, its name, and its facts in columns."""
+        """Return a row for each entry: its mark, its name, and its facts in columns."""
         glyphs, width, entries = look.glyphs, look.width, self.entries
         marks = any(entry.holds for entry in entries)
         edges = 4 if marks else 2
         names = max((cell_len(one_line(e.name)) for e in entries), default=0) + 3
-        # Names tell entries apart; what stands beside them gives way first.
+        # Names distinguish the entries, so the facts are shortened first.
         column = min(names, max(12, width * 2 // 3 - 3) + 3)
         room = max(0, width - column - edges - 1)
         facts = [entry.facts for entry in entries]
@@ -170,9 +172,9 @@ class PickModel(RowModel):
         if is_narrow:
             facts = [one.facts if one.shortly is None else one.shortly for one in entries]
             if not any(isinstance(one, tuple) for one in facts) and room < LEAST_FACTS:
-                facts = [""] * len(entries)  # of so little nothing can be told
+                facts = [""] * len(entries)  # there is no room for facts
         if is_narrow and table.width:
-            # Names and columns share the room: none takes so much that nothing is left of the other.
+            # Names and columns share the room, so that neither takes everything.
             least = min(names, max(12, width * 2 // 5))
             table = _Table(facts, width - least - edges)
             column = max(least, min(names, width - table.width - edges))
@@ -197,12 +199,12 @@ class PickList(RowList, KeyList):
     """A list to choose from.
 
     Args:
-        seen: whether Enter, or a click, was pressed when the list could be seen; else it picks nothing.
+        seen: decides whether Enter, or a click, came when the list was visible; else it picks nothing.
         entries: the entries.
-        rows: how many are shown at once.
+        rows: the number of entries shown at once.
         folds: whether only the chosen entry is shown while the list is not focused.
         chosen: the index of the entry that is chosen at first.
-        narrows: whether typing filters the list also where all of it is visible.
+        narrows: whether typing filters the list even if all of it is visible.
         widget_id: the widget's id.
     """
 
@@ -232,19 +234,19 @@ class PickList(RowList, KeyList):
 
     @property
     def narrowed(self) -> bool:
-        """Whether only some entries are offered, by what was typed."""
+        """Whether only some entries are offered because of the typed text."""
         return bool(self.model.needle)
 
     @property
     def on_view(self) -> range:
-        """The entries on view: of a folded list the chosen one."""
+        """The visible entries; for a folded list the chosen one."""
         place = self.state.chosen
         if self.model.folds and not self.has_focus and place is not None:
             return range(place, place + 1)
         return super().on_view
 
     def choose(self, index: int) -> None:
-        """Choose an entry, whatever was typed to find another."""
+        """Choose an entry; the typed filter is removed."""
         self.offered(self.model.type("", index))
 
     def show(self, entries: Sequence[Entry], chosen: int = 0) -> None:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.style import Style
 from textual.message import Message
 
-from kimi_tui.projection.blocks import Block, ToolBlock, UserBlock
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
@@ -37,26 +36,26 @@ if TYPE_CHECKING:
 
 UPPER_HALF = "▀"
 MAX_PIXELS = 16_000_000
-"""The most pixels of an image that is decoded. Our own have at most four millions; imported ones may be larger."""
+"""Maximum number of pixels of an image that is decoded. Our own have at most four millions; imported ones may be larger."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 _CELL_COLOURS = 64
-"""Of a picture of cells: its neighbours become alike, so that rows have few runs."""
+"""Number of colours of a picture of cells. Few colours make neighbours alike, so that rows have few runs."""
 _SIXEL_COLOURS = 64
 MOST_SIXELS = 500_000
-"""Pixels: encoding them takes half a second."""
+"""Maximum number of pixels of a sixel picture, whose encoding takes half a second."""
 _PIECE = 4_096
-"""Kitty takes no longer pieces."""
+"""Maximum number of characters in a part of a kitty graphics sequence."""
 
 CellRow = tuple[Span, ...]
 KEPT = 64
-"""Thumbnails that are kept."""
+"""Maximum number of cached thumbnails."""
 _Key = tuple[str, int, int]
 LoadImage = Callable[[ImageBlock], Awaitable[bytes | None]]
-"""Reads an image; None where it is not there any more."""
+"""A function that reads an image; it returns None if the image is gone."""
 
 
 class CellSize(NamedTuple):
-    """The size of a character in pixels."""
+    """Width and height of a character cell, in pixels."""
 
     width: int
     height: int
@@ -66,19 +65,19 @@ USUAL_CELL = CellSize(8, 16)
 
 
 def draws_cells(node: Widget) -> bool:
-    """Whether images can be drawn by coloured cells: that needs more than sixteen colours, and one block character."""
+    """Return whether images can be drawn by coloured cells: that needs more than sixteen colours, and one block character."""
     return glyphs_of(node) is not ASCII and not app_of(node).native_ansi_color
 
 
 @lru_cache(maxsize=8_192)
 def cell_style(name: str) -> Style:
-    """The colours of a run of cells, `#d0a010@#20242a`: above, and below."""
+    """Return the style for a run of cells with the colours `#d0a010@#20242a`: above, and below."""
     above, _, below = name.partition("@")
     return Style(color=above, bgcolor=below)
 
 
 def cell_of_terminal() -> CellSize | None:
-    """The size of a cell as the terminal reports it (TIOCGWINSZ); None where it does not."""
+    """Return the size of a cell as the terminal reports it (TIOCGWINSZ); None if it reports none."""
     try:
         packed = fcntl.ioctl(sys.__stderr__ or 2, termios.TIOCGWINSZ, b"\0" * 8)
     except (OSError, ValueError):
@@ -91,7 +90,7 @@ def cell_of_terminal() -> CellSize | None:
 def fitted(
     width: int, height: int, columns: int, rows: int, cell: CellSize = USUAL_CELL
 ) -> tuple[int, int]:
-    """The size in cells of an image fitted into a box.
+    """Return the size in cells of an image fitted into a box.
 
     Args:
         width, height: of the image, in pixels.
@@ -108,7 +107,7 @@ def fitted(
 
 
 def cell_rows(data: bytes, columns: int, rows: int) -> tuple[CellRow, ...]:
-    """An image as rows of runs, two pixels above each other in a cell. Takes long.
+    """Return an image as rows of runs, with two pixels above each other in a cell. Takes long.
 
     Raises:
         ValueError: it cannot be decoded.
@@ -125,7 +124,7 @@ def cell_rows(data: bytes, columns: int, rows: int) -> tuple[CellRow, ...]:
 
 
 def kitty_picture(data: bytes, number: int, columns: int, rows: int, cell: CellSize) -> str:
-    """The kitty graphics sequence that draws an image at the cursor, which does not move. Takes long.
+    """Return the kitty graphics sequence that draws an image at the cursor, which does not move. Takes long.
 
     Args:
         data: the bytes of the image's file.
@@ -149,12 +148,12 @@ def kitty_picture(data: bytes, number: int, columns: int, rows: int, cell: CellS
 
 
 def kitty_forget(number: int) -> str:
-    """The terminal sequence (kitty graphics) that deletes an image."""
+    """Return the terminal sequence (kitty graphics) that deletes an image."""
     return f"\x1b_Ga=d,d=I,i={number},q=2\x1b\\"
 
 
 def sixel_picture(data: bytes, columns: int, rows: int, cell: CellSize) -> str:
-    """The sixel sequence that draws an image at the cursor. Takes long.
+    """Return the sixel sequence that draws an image at the cursor. Takes long.
 
     Raises:
         ValueError: it cannot be decoded.
@@ -174,7 +173,7 @@ def sixel_picture(data: bytes, columns: int, rows: int, cell: CellSize) -> str:
 
 
 def _band(pixels: bytes, width: int, top: int, depth: int) -> Iterator[str]:
-    """Six rows of pixels, a colour after another."""
+    """Return the sixels of six rows of pixels, one colour after another."""
     bits: dict[int, bytearray] = {}
     for row in range(depth):
         start = (top + row) * width
@@ -191,7 +190,7 @@ def _band(pixels: bytes, width: int, top: int, depth: int) -> Iterator[str]:
 
 
 def _scaled(data: bytes, width: int, height: int) -> Picture:
-    """The image in exactly so many pixels, in plain colours, on white where it is transparent."""
+    """Return the image scaled to exactly this size in pixels, in plain colours, on white where it is transparent."""
     from PIL import Image as Pillow
     from PIL import ImageOps
 
@@ -205,23 +204,12 @@ def _scaled(data: bytes, width: int, height: int) -> Picture:
     except ValueError:
         raise
     except Exception as error:
-        # Decoders fail in any way on bytes that somebody made up.
+        # Decoders raise errors of any type on forged bytes.
         raise ValueError(str(error)) from error
     clear = ImageOps.fit(clear, (width, height), Pillow.Resampling.BOX)
     plain = Pillow.new("RGB", clear.size, "white")
     plain.paste(clear, mask=clear.getchannel("A"))
     return plain
-
-
-def images_of(block: Block) -> tuple[ImageBlock, ...]:
-    """The images that a block shows."""
-    match block:
-        case UserBlock():
-            return block.images
-        case ToolBlock():
-            return tuple(shown for shown in block.display if isinstance(shown, ImageBlock))
-        case _:
-            return ()
 
 
 class Thumbnails:
@@ -243,13 +231,13 @@ class Thumbnails:
         self._owner = owner
         self._load = load
         self._made: dict[_Key, Sequence[CellRow]] = {}
-        """Empty for what cannot be shown."""
+        """The rows of each image and size that was drawn; no rows for an image that cannot be shown."""
         self._making: set[_Key] = set()
         self._one = asyncio.Lock()
-        """A second thread that decodes would slow the first one, and hold up keys."""
+        """This lock lets one thread decode at a time: a second one would slow the first, and hold up keys."""
 
     def rows(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
-        """The image as rows of at most so many cells; without colours until it is decoded."""
+        """Return the image as rows of at most so many cells; without colours until it is decoded."""
         size = fitted(image.width, image.height, columns, rows)
         key = (image.sha256, *size)
         if (made := self._made.pop(key, None)) is not None:

@@ -27,9 +27,9 @@ from kimi_tui.tui.transcript.selection import select_piece, with_selection
 
 ROW_STYLES = (
     *INKS,
-    *("ok", "warn", "lost", "user", "line", "added", "removed"),
+    *("ok", "warn", "lost", "user", "line", "added", "removed", "add", "del"),
     *("code-keyword", "code-string", "code-comment"),
-    *("page", "raised", "band", "select"),
+    *("page", "raised", "band", "select", "lost-bg", "dmail-bg", "add-bg", "del-bg"),
 )
 """The styles of rows, in `rows.tcss`: each screen with such a widget names that sheet."""
 _LETTER_STEPS = {"k": -1, "j": 1}
@@ -41,8 +41,8 @@ class ListState:
 
     Attributes:
         count: the number of entries.
-        chosen: the index of the chosen one; None where none is.
-        top: the index of the first one on view.
+        chosen: the index of the chosen entry; None without one.
+        top: the index of the first entry on view.
     """
 
     count: int = 0
@@ -50,19 +50,19 @@ class ListState:
     top: int = 0
 
     def choose(self, index: int) -> bool:
-        """Choose an entry, or the nearest one there is. Returns whether the choice changed."""
+        """Choose an entry, or the nearest one there is. Return whether the choice changed."""
         before = self.chosen
         self.chosen = max(0, min(index, self.count - 1)) if self.count else None
         return self.chosen != before
 
     def moved(self, step: int) -> int:
-        """The index so many entries on, which may be none; where none is chosen, of the first or the last entry."""
+        """Return the index of the entry that many steps on (it may not exist); without a choice, the index of the first or last entry."""
         if self.chosen is None:
             return 0 if step > 0 else self.count - 1
         return self.chosen + step
 
     def step_of(self, key: str, page: int, *, letters: bool = False) -> int | None:
-        """By how many entries a key moves the choice; None for a key that does not.
+        """Return by how many entries a key moves the choice; None for any other key.
 
         Args:
             key: the name of the key.
@@ -74,7 +74,7 @@ class ListState:
         return (steps | _LETTER_STEPS if letters else steps).get(key)
 
     def window(self, room: int) -> range:
-        """The entries on view in a room for so many: the chosen one among them, and no room left free that could be used."""
+        """Return the entries on view if there is room for `room` entries. The chosen one is among them, and no usable room stays free."""
         if self.chosen is not None:
             self.top = max(self.chosen - room + 1, min(self.top, self.chosen))
         self.top = max(0, min(self.top, self.count - room))
@@ -100,39 +100,39 @@ class Look(NamedTuple):
 
 
 class RowModel(Protocol):
-    """What a list offers. A list draws the edge of the chosen entry into the first cell of its rows, which is left free."""
+    """The entries of a list. The list draws the edge of the chosen entry into the first cell of its rows, which is left free."""
 
     def __len__(self) -> int:
-        """The number of entries."""
+        """Return the number of entries."""
         ...
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """The rows of each entry on view."""
+        """Return the rows of each entry on view."""
         ...
 
     def heading(self, look: Look) -> str:
-        """The text of a row over the entries; empty for none."""
+        """Return the text of a row over the entries; empty for none."""
         del look
         return ""
 
     def footing(self, look: Look) -> str:
-        """The text of a row below the entries; empty for none."""
+        """Return the text of a row below the entries; empty for none."""
         del look
         return ""
 
     def empty(self, look: Look) -> Sequence[Line]:
-        """The rows in place of entries where there are none."""
+        """Return the rows in place of entries if there are none."""
         del look
         return ()
 
 
 def plain(text: str, style: str = "ink") -> Line:
-    """A row in one style."""
+    """Return a row in one style."""
     return Line((Span(text, style),))
 
 
 class PaintedRows(Widget):
-    """A widget of rows. Those on view are painted, text in them can be selected with the mouse, and copied."""
+    """A widget that paints its visible rows. Their text can be selected with the mouse, and copied."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in ROW_STYLES}
 
@@ -144,7 +144,7 @@ class PaintedRows(Widget):
 
     @property
     def room(self) -> int:
-        """The number of rows that there is room for."""
+        """Return the number of rows that there is room for."""
         return self.content_size.height
 
     def lay_out(self, width: int) -> Sequence[Line]:
@@ -152,7 +152,7 @@ class PaintedRows(Widget):
         raise NotImplementedError
 
     def lines(self, width: int) -> Sequence[Line]:
-        """The rows for a width."""
+        """Return the rows for a width."""
         made_for = width, self.room, self.has_focus
         if self._laid_out[0] != made_for:
             self._laid_out = made_for, self.lay_out(width)
@@ -170,7 +170,7 @@ class PaintedRows(Widget):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """All rows."""
+        """Return the number of rows."""
         return len(self.lines(width))
 
     def notify_style_update(self) -> None:
@@ -179,7 +179,7 @@ class PaintedRows(Widget):
         self._painter.clear()
 
     def render_line(self, y: int) -> Strip:
-        """One row, its characters marked with their places for a selection with the mouse."""
+        """Return one row, its characters marked with their places for a selection with the mouse."""
         try:
             strip = self.painted(y, self.size.width)
             return with_selection(self, self._painter, strip, y, self.text_of).apply_offsets(0, y)
@@ -189,15 +189,16 @@ class PaintedRows(Widget):
     def painted(self, y: int, width: int) -> Strip:
         """One row without what is selected in it."""
         lines = self.lines(width)
-        return self._painter.strip(lines[y].spans if y < len(lines) else (), width)
+        line = lines[y] if y < len(lines) else BLANK
+        return self._painter.strip(line.spans, width, "" if line.fill == "page" else line.fill)
 
     def text_of(self, y: int) -> str:
-        """The text of a row; empty where there is none."""
+        """Return the text of a row; empty if there is no such row."""
         lines = self.lines(self.content_size.width)
         return lines[y].text if 0 <= y < len(lines) else ""
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, for the clipboard."""
+        """Return the selected text, for the clipboard."""
         lines = self.lines(self.content_size.width)
         return selection.extract("\n".join(line.text.rstrip() for line in lines)), "\n"
 
@@ -213,7 +214,7 @@ class RowList(PaintedRows, can_focus=True):
     """A list in which one entry is chosen.
 
     Args:
-        model: what it offers.
+        model: the entries, and how they look.
         most: entries on view at once; None for as many as the widget is high.
         seen: whether Enter, or a click, was pressed when the list could be seen; else it picks nothing. None: all counts.
         widget_id: the widget's id.
@@ -262,30 +263,30 @@ class RowList(PaintedRows, can_focus=True):
         self.state = ListState(len(model), 0 if len(model) else None)
         self._seen = seen
         self._came_early = False
-        """Whether it is to be said that something was pressed too early."""
+        """Whether to say in the list that a key or click came too early."""
         self._hovered: int | None = None
         self._entries: list[int | None] = []
-        """The entry of each row."""
+        """The index of the entry in each row; None in rows of no entry."""
 
     # --- choosing
 
     @property
     def room(self) -> int:
-        """The most entries on view."""
+        """Return the most entries on view."""
         return max(1, self.content_size.height if self.most is None else self.most)
 
     @property
     def page(self) -> int:
-        """Entries that Page Up and Page Down move by."""
+        """Return the number of entries that Page Up and Page Down move by."""
         return self.room
 
     @property
     def on_view(self) -> range:
-        """The entries on view."""
+        """Return the indices of the entries on view."""
         return self.state.window(self.room)
 
     def offered(self, chosen: int | None) -> None:
-        """Draw the model again, which offers other entries now, with one of them chosen."""
+        """Draw the model again after its entries changed, with one of them chosen."""
         self.state.count = len(self.model)
         self.state.chosen = None
         if chosen is not None:
@@ -293,7 +294,7 @@ class RowList(PaintedRows, can_focus=True):
         self._changed()
 
     def select(self, index: int) -> None:
-        """Choose an entry, or the nearest one there is, and tell it."""
+        """Choose an entry, or the nearest one there is, and post `Moved`."""
         if self.state.choose(index):
             self.post_message(self.Moved(self))
         self._changed()
@@ -303,7 +304,7 @@ class RowList(PaintedRows, can_focus=True):
         self.select(self.state.moved(step))
 
     def press(self, key: str) -> bool:
-        """Move the choice by a key; False for a key that does not."""
+        """Move the choice by a key; return False for any other key."""
         step = self.state.step_of(key, self.page, letters=self.LETTERS)
         if step is not None:
             self._hovered = None
@@ -323,17 +324,17 @@ class RowList(PaintedRows, can_focus=True):
         event.prevent_default()
 
     def _accepts(self, at: float) -> bool:
-        """Whether what was pressed at a monotonic time may pick an entry; else that is said."""
+        """Return whether a key or click of a monotonic time may pick an entry; if not, the list says so."""
         self._came_early = self._seen is not None and not self._seen.accepts(at)
         self._changed()
         return not self._came_early
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a click comes too early, by when it was read."""
+        """Return whether a click comes too early, by when it was read."""
         return not self._accepts(event.time)
 
     def entry_at(self, y: int) -> int | None:
-        """The entry in a row of the content."""
+        """Return the index of the entry in a row of the content; None if there is none."""
         n_lines = len(self.lines(self.content_size.width))
         return self._entries[y] if 0 <= y < n_lines else None
 
@@ -351,12 +352,12 @@ class RowList(PaintedRows, can_focus=True):
             self.post_message(self.Picked(self))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Have the entry under the pointer stand out."""
+        """Highlight the entry under the pointer."""
         at = event.get_content_offset(self)
         self._hover(self.entry_at(at.y) if at is not None else None)
 
     def on_leave(self) -> None:
-        """The pointer is elsewhere."""
+        """Highlight no entry any more: the pointer has left."""
         self._hover(None)
 
     def _hover(self, index: int | None) -> None:
@@ -373,7 +374,7 @@ class RowList(PaintedRows, can_focus=True):
         self._wheel(event, 1)
 
     def _wheel(self, event: events.MouseEvent, step: int) -> None:
-        # A list that is all on view stands in something that scrolls.
+        # A list whose entries are all on view stands in a pane that scrolls itself.
         if self.most is None or len(self.on_view) < self.state.count:
             event.stop()
             self._hovered = None
@@ -383,7 +384,7 @@ class RowList(PaintedRows, can_focus=True):
 
     @property
     def is_focused(self) -> bool:
-        """Whether keys act on the list: one without a focus of its own is moved in by keys of its screen."""
+        """Return whether keys act on the list. The keys of a list without a focus of its own come from its screen."""
         return self.has_focus or not self.can_focus
 
     def on_focus(self) -> None:
@@ -391,14 +392,14 @@ class RowList(PaintedRows, can_focus=True):
         self._changed()
 
     def on_blur(self) -> None:
-        """Draw the chosen entry without what says that keys act on it."""
+        """Draw the chosen entry without the sign that keys act on it."""
         self._changed()
 
     def _changed(self) -> None:
         self.refresh(layout=self.most is not None)
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """The rows of the entries on view, and what stands over and below them."""
+        """Return the rows of the entries on view, and those over and below them."""
         on_view = self.on_view
         look = Look(width, glyphs_of(self), on_view, self.state.chosen, self.is_focused)
         heading = TOO_EARLY.capitalize() if self._came_early else self.model.heading(look)
@@ -417,7 +418,7 @@ class RowList(PaintedRows, can_focus=True):
         return [line for _, line in rows]
 
     def painted(self, y: int, width: int) -> Strip:
-        """One row, with what shows that it is chosen, or under the pointer."""
+        """Return one row, with its marks if it is chosen or under the pointer."""
         lines, index = self.lines(width), self.entry_at(y)
         spans = lines[y].spans if y < len(lines) else ()
         ground = edge = ""

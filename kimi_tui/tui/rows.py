@@ -7,14 +7,15 @@ cells. Long text can be wrapped a piece at a time: `iter_ranges` is lazy, and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len, get_character_cell_size, set_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.formatting import MINUS, counted, path, size_words, spans_width
+from kimi_tui.tui.formatting import MINUS, counted, cut, path, size_words
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
@@ -40,14 +41,11 @@ HIT_CHECKPOINT = "#"
 HIT_LINK = "link:"
 HIT_IMAGE = "image:"
 COLOUR = "#"
-"""How the style of a picture's cells begins: `#d0a010@#20242a`, the colours above and below."""
+"""The beginning of the style of a picture's cells: `#d0a010@#20242a`, the colours above and below."""
 
 
 class Span(NamedTuple):
-    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`.
-
-    Where nothing can be clicked in a row its text and style are enough: `formatting.StyledText`.
-    """
+    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`; empty for nothing."""
 
     text: str
     style: str = "ink"
@@ -73,26 +71,26 @@ class Line(NamedTuple):
 
     @property
     def shown(self) -> Line:
-        """The row with its late colours applied, where colouring was deferred until it is shown."""
+        """Return the row with its late colours applied, if colouring was deferred until it is shown."""
         return self if self.late is None else self.late()
 
     @property
     def text(self) -> str:
-        """The characters of the row."""
+        """Return the characters of the row."""
         return "".join(span.text for span in self.spans)
 
     @property
     def width(self) -> int:
-        """Its width in cells."""
+        """Return the width of the row in cells."""
         return spans_width(self.spans)
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next row continues the same line of the text."""
+        """Return whether the next row continues the same line of the text."""
         return self.soft or self.chopped is not None
 
     def trimmed(self, text: str) -> str:
-        """The text of the row, or the beginning of it, without what only fills it up.
+        """Return the text of the row, or of its beginning, without padding.
 
         Where it goes on below, a number at its right end does not belong to the text.
         """
@@ -110,7 +108,7 @@ _PAST_GROUNDS = {"band": "lost-bg", "dmail-bg": "lost-bg", "add-bg": "page", "de
 
 
 def past_line(line: Line) -> Line:
-    """The row in grey, for content that the model is no longer sent; the user's messages stay headings."""
+    """Return the row in grey, for content that the model is no longer sent; the user's messages stay headings."""
     spans: list[Span] = []
     for span in line.spans:
         ink, flags, ground = style_parts(span.style)
@@ -126,32 +124,71 @@ def past_line(line: Line) -> Line:
 
 
 def cells(text: str) -> int:
-    """The width of a text in cells."""
+    """Return the width of a text in cells."""
     return len(text) if text.isascii() else cell_len(text)
 
 
+def joined(pieces: Iterable[Span]) -> list[Span]:
+    """Neighbouring spans of one style as one."""
+    spans: list[Span] = []
+    for piece in pieces:
+        if spans and spans[-1][1:] == piece[1:]:
+            spans[-1] = piece._replace(text=spans[-1].text + piece.text)
+        else:
+            spans.append(piece)
+    return spans
+
+
+def spans_width(spans: Iterable[Span]) -> int:
+    """How many cells the spans take together."""
+    return sum(cells(span.text) for span in spans)
+
+
+def fitted(spans: Iterable[Span], width: int) -> list[Span]:
+    """The spans in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
+    result: list[Span] = []
+    used = 0
+    for span in spans:
+        size = cells(span.text)
+        if used + size > width:
+            result.append(span._replace(text=set_cell_size(span.text, width - used)))
+            return result
+        result.append(span)
+        used += size
+    if used < width:
+        result.append(Span(" " * (width - used), "quiet"))
+    return result
+
+
+def sides(left: Iterable[Span], right: Iterable[Span], width: int) -> list[Span]:
+    """Spans at the left and at the right edge of `width` cells, with the blanks between them in the style `quiet`."""
+    left, right = [*left], [*right]
+    gap = width - spans_width(left) - spans_width(right)
+    return [*left, Span(" " * max(0, gap), "quiet"), *right]
+
+
 def style_parts(style: str) -> tuple[str, str, str]:
-    """The ink, the flags and the ground that a style names; the last two may be empty."""
+    """Return the ink, the flags and the ground that a style names; the last two may be empty."""
     name, _, ground = style.partition("@")
     ink, _, flags = name.partition("/")
     return ink, flags, ground
 
 
 def prose_width(width: int, *, numbered: bool = True) -> int:
-    """How wide prose may be in a pane of this width; `numbered` rows may end with `#N`."""
+    """Return the width in cells of prose in a pane of this width; `numbered` rows may end with `#N`."""
     room = width - MARGIN - RIGHT - (NUMBER_ROOM if numbered else 0)
     return max(16, min(PROSE_WIDTH, room))
 
 
 def pad(spans: list[Span], column: int, style: str = "ink") -> None:
-    """Add blanks so that the next span starts at this column, where that is still ahead."""
+    """Add blanks so that the next span starts at this column, unless the row is longer already."""
     missing = column - spans_width(spans)
     if missing > 0:
         spans.append(Span(" " * missing, style))
 
 
 def hit_at(line: Line, column: int) -> str:
-    """What a click in this column of the row does; empty for nothing."""
+    """Return the action of a click in this column of the row; empty for none."""
     position = 0
     for span in line.spans:
         position += cells(span.text)
@@ -171,7 +208,7 @@ class LayoutRoom(NamedTuple):
     lowest: bool = False
     glyphs: Glyphs = UNICODE
     picture: Callable[[ImageBlock, int, int], Sequence[tuple[Span, ...]]] | None = None
-    """An image in at most so many columns and rows of cells: empty ones until they are known. None: images are named."""
+    """Returns an image in at most so many columns and rows of cells, which are empty until it is decoded. None: images are only named."""
 
 
 class CardFact(NamedTuple):
@@ -182,7 +219,7 @@ class CardFact(NamedTuple):
 
 
 def number_span(checkpoint: int | None, *, live: bool, pin: str = "") -> Span | None:
-    """`#12`, to be clicked, behind the sign of a pin; where there is no such point only that, or None."""
+    """Return `#12`, which can be clicked, after the sign of a pin; without a checkpoint only the sign, or None."""
     if checkpoint is None or not live:
         return Span(pin, "quiet") if pin else None
     name = f"#{checkpoint}"
@@ -198,7 +235,7 @@ def title_row(
     fill: str = "page",
     hit: str = "",
 ) -> Line:
-    """Glyph, name and target at the left, facts and `#N` at the right edge."""
+    """Glyph, name and target at the left, cut where there is no room for them, facts and `#N` at the right edge."""
     right: list[Span] = []
     for fact in facts:
         if right:
@@ -211,18 +248,22 @@ def title_row(
             right.append(Span(" " * (FACT_GAP + max(0, 3 - cells(number.text)))))
         right.append(number)
     spans = list(left)
+    free = room.width - RIGHT - spans_width(right) - bool(right)
+    if spans_width(spans) > free:
+        cut = cells(room.glyphs.cut)
+        spans = [*fitted(spans, max(1, free - cut)), Span(room.glyphs.cut, "quiet")]
     pad(spans, room.width - RIGHT - spans_width(right))
     spans.extend(right)
     return Line(tuple(spans), fill=fill, hit=hit, margin=2)
 
 
 def pin_of(block: Block, room: LayoutRoom) -> str:
-    """The sign of a pinned message; empty where it is not pinned."""
+    """Return the sign of a pinned message; empty if it is not pinned."""
     return room.glyphs.pinned if block.pinned else ""
 
 
 def fold_mark(count: int, word: str = "line") -> str:
-    """`+38 lines`."""
+    """Return the mark of folded lines: `+38 lines`."""
     return f"+{counted(count, word)}"
 
 
@@ -232,7 +273,7 @@ PLAIN_CHARS = 100_000
 
 
 def ranges(text: str, width: int) -> list[tuple[int, int]]:
-    """Where the rows of a text start and end; blanks at a break belong to no row.
+    """Return where the rows of a text start and end; blanks at a break belong to no row.
 
     Words longer than a row are cut. A line feed always breaks.
     """
@@ -242,7 +283,7 @@ def ranges(text: str, width: int) -> list[tuple[int, int]]:
 
 
 def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """As `ranges`, as a lazy iterator."""
+    """Return the result of `ranges` as a lazy iterator."""
     start = 0
     while start <= len(text):
         end = text.find("\n", start)
@@ -254,6 +295,15 @@ def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
         else:
             yield from _wide(part, width, start)
         start += len(part) + 1
+
+
+def in_rows(text: str, width: int, most: int, mark: str) -> list[str]:
+    """A text in at most so many rows of whole words; where it is longer the last one ends in the mark."""
+    places = list(islice(iter_ranges(text, max(2, width)), most + 1)) if text else []
+    rows = [text[start:end] for start, end in places[:most]]
+    if len(places) > most > 0:
+        rows[-1] = cut(text[places[most - 1][0] :].replace("\n", " "), width, mark)
+    return rows
 
 
 def _ascii(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:
@@ -278,7 +328,7 @@ def _ascii(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:
 
 def _wide(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:
     start = index = column = 0
-    # The newest place where this row may end (exclusive), and where the next row would start then.
+    # `cut` is the newest place where this row may end (exclusive); `resume` is where the next row would start then.
     cut = resume = -1
     has_ink = False
     length = len(text)
@@ -291,7 +341,7 @@ def _wide(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:
             resume = index + 1
         elif size == 2 and index > start:
             cut = resume = index
-        # Blanks at a break take no room; those that a row begins with do.
+        # Blanks at a break take no room; blanks at the beginning of a row do.
         if column + size > width and (char != " " or not has_ink):
             if cut <= start or not text[start:cut].strip(" "):
                 cut = resume = max(index, start + 1)
@@ -317,7 +367,7 @@ def _wide(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:
 
 
 def wrap(spans: Sequence[Span], width: int) -> list[list[Span]]:
-    """Rows of at most `width` cells of these runs."""
+    """Return rows of at most `width` cells of these runs."""
     width = max(2, width)
     if any("\t" in span.text for span in spans):
         spans = [span._replace(text=span.text.replace("\t", "    ")) for span in spans]
@@ -356,10 +406,10 @@ def paragraph(
     hit: str = "",
     margin: int = MARGIN,
 ) -> list[Line]:
-    """The rows of running text; none for an empty one.
+    """Return the rows of running text; no rows for an empty one.
 
     Args:
-        text: its line ends break it.
+        text: the text, which breaks at its line feeds.
         style: of the text.
         width: of the text alone.
         lead: stands before the first row.
@@ -436,14 +486,14 @@ class HardWrapper:
 
 
 def chop(spans: Sequence[Span], width: int) -> list[list[Span]]:
-    """Rows of exactly up to `width` cells of these runs, cut anywhere."""
+    """Return rows of exactly up to `width` cells of these runs, cut anywhere."""
     chopper = HardWrapper(width)
     chopper.feed(spans)
     return chopper.rows
 
 
 def plain_rows(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
-    """The rows of a text that has no layout: cut anywhere, under a row that says so. Never raises."""
+    """Return the rows of a text that has no layout: cut anywhere, under a row that says so. Never raises."""
     try:
         return [_mark(PLAIN_MARK, width, glyphs), *_chopped(clean(text[:PLAIN_CHARS]), width)]
     except Exception:
@@ -474,13 +524,13 @@ def _chopped(text: str, width: int) -> list[Line]:
 PICTURE_ROWS = 12
 PICTURE_COLUMNS = 60
 HOW_TO_SEE = "  click to show it"
-"""Behind the name of an image that is not drawn in the chat."""
+"""The words after the name of an image that is not drawn in the chat."""
 LEAST_NAME = 16
-"""Cells that the name of a file gets at least, however narrow the pane is."""
+"""Minimum number of cells for the name of a file, however narrow the pane is."""
 
 
 def picture_rows(room: LayoutRoom) -> int:
-    """How many rows an image takes in the chat at most, besides that of its name."""
+    """Return the maximum rows of an image in the chat, besides the row of its name."""
     if room.picture is None or room.lowest:
         return 0
     return PICTURE_ROWS // 2 if room.low else PICTURE_ROWS
@@ -489,7 +539,7 @@ def picture_rows(room: LayoutRoom) -> int:
 def image_rows(
     images: Sequence[ImageBlock], room: LayoutRoom, lead: tuple[Span, ...], *, fill: str = "page"
 ) -> Iterator[Line]:
-    """Images: the name of each, and under it a small picture where those are drawn. A click opens it."""
+    """Return the rows of images: the name of each, and under it a small picture if those are drawn. A click opens it."""
     margin = spans_width(lead)
     free = room.width - RIGHT - margin
     for image in images:
@@ -510,5 +560,5 @@ def image_rows(
             spans = (*spans, Span(advice, "quiet"))
         yield Line(spans, fill=fill, hit=hit, margin=margin)
         for row in drawn:
-            # Nothing of it is text that can be copied.
+            # The row has no text that can be copied.
             yield Line((*lead, *row), fill=fill, hit=hit, margin=room.width)

@@ -1,4 +1,4 @@
-"""What all screens share: access to the app and to style sheets, messages to the app, and base classes for questions."""
+"""The shared parts of all screens: access to the app and to style sheets, messages to the app, and base classes for questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.await_complete import AwaitComplete
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 
-from kimi_tui.tui.compositor import draw_changed_rows
+from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 
 if TYPE_CHECKING:
     from textual import events
@@ -28,12 +28,12 @@ _app = attrgetter("app")
 
 
 def app_of(node: MessagePump) -> App[object]:
-    """The running app of a widget; `node.app` has an incomplete type."""
+    """Return the running app of a widget; `node.app` has an incomplete type."""
     return cast("App[object]", _app(node))
 
 
 def sheets(*names: str) -> list[str | PurePath]:
-    """The paths of style sheets by name, without `.tcss`."""
+    """Return the paths of style sheets by name, without `.tcss`."""
     return [STYLE_SHEETS / f"{name}.tcss" for name in names]
 
 
@@ -43,7 +43,7 @@ def add_sheets(node: MessagePump, *names: str) -> None:
 
 
 def parse_sheets(node: MessagePump, paths: Iterable[str | PurePath]) -> None:
-    """As `add_sheets`, by their paths."""
+    """Parse style sheets by their paths, as `add_sheets` does by name."""
     stylesheet = app_of(node).stylesheet
     missing = [PurePath(path) for path in paths if not stylesheet.has_source(str(path), "")]
     if missing:
@@ -54,12 +54,12 @@ def parse_sheets(node: MessagePump, paths: Iterable[str | PurePath]) -> None:
 class AnswersOnce(Screen[ScreenResultType]):
     """A screen whose result is an answer; only the first `dismiss` counts.
 
-    A key that was still in a queue when the screen was dismissed would else dismiss the screen below it. As a base class it
-    comes after `ModalScreen`: Textual takes a widget's default style from its first base.
+    Otherwise a key that was still in a queue when the screen was dismissed would dismiss the screen below it. As a base class
+    it comes after `ModalScreen`, as Textual takes a widget's default style from its first base.
     """
 
     HELP_TITLE: ClassVar[str] = ""
-    """The title of the help's section on this screen's keys. Empty: the key of the help belongs to the screen itself."""
+    """The title of the help's section on this screen's keys. If it is empty, the key of the help belongs to the screen itself."""
     _was_covered = False
     """Whether another screen was shown over this one."""
 
@@ -80,7 +80,7 @@ class AnswersOnce(Screen[ScreenResultType]):
     def ignore_early_keys(self) -> None:
         """Called when the screen is drawn again, after a stop of the program (SIGCONT) or when the screen over it was closed.
 
-        What is typed before the terminal has drawn it must not answer.
+        Keys that were pressed before the terminal has drawn it must not answer.
         """
 
     def on_screen_suspend(self) -> None:
@@ -88,7 +88,7 @@ class AnswersOnce(Screen[ScreenResultType]):
         self._was_covered = True
 
     def on_screen_resume(self) -> None:
-        """Discount keys until the screen is drawn again; Textual also sends this when it is shown at first."""
+        """Ignore keys until the screen is drawn again; Textual also sends this when it is shown for the first time."""
         if self._was_covered:
             self._was_covered = False
             self.ignore_early_keys()
@@ -111,21 +111,21 @@ def push_once(
         take: called with its result.
     """
     app = app_of(screen)
-    # Not `is_current`: that holds below a screen that can be seen through, as any can before it has its colours.
+    # `is_current` would also hold below a transparent screen, and any screen is transparent before it has its colours.
     if app.screen is screen:
         app.push_screen(question, take)
 
 
 @runtime_checkable
 class RefusesEarlyClicks(Protocol):
-    """The protocol of a widget on which a click may be too early: meant for what was at that place before."""
+    """The protocol of a widget on which a click may be too early: meant for the former content of that place."""
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a mouse button was released before the present content was shown, so that no click must come of it."""
+        """Return whether a mouse button was released before the present content was shown, so that it must not count as a click."""
         ...
 
 
-# What a screen tells the app. Plain classes: dataclasses would take longer to define than all of them.
+# These are messages of a screen to the app. They are plain classes, as dataclasses would take longer to define.
 
 
 class OpeningFailed(Message):
@@ -138,7 +138,7 @@ class OpeningFailed(Message):
 
 
 class ModelMissing(Message):
-    """The session cannot be opened before a model is chosen; `words` say why its server cannot be asked, or nothing."""
+    """The session cannot be opened before a model is chosen; `words` say why its server cannot be asked, or are empty."""
 
     def __init__(self, words: str) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class ModelMissing(Message):
 
 
 class ImageChosen(Message):
-    """An image is to be shown on a screen of its own; `load` reads it, None where it is not there any more."""
+    """An image is to be shown on a screen of its own; `load` reads it, and returns None if it is missing."""
 
     def __init__(self, facts: ImageBlock, load: Callable[[], Awaitable[bytes | None]]) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class ImageChosen(Message):
 
 
 class SessionChosen(Message):
-    """Another session was chosen, to take the place of this one."""
+    """Another session was chosen, to replace this one."""
 
     def __init__(self, launch: Launch) -> None:
         super().__init__()
@@ -163,10 +163,10 @@ class SessionChosen(Message):
 
 
 class ModelChosen(Message):
-    """Another model is to be asked.
+    """Another model was requested.
 
     Args:
-        name: the model; empty where the user should choose it from a list.
+        name: the model; empty if the user should choose it from a list.
         thinking: the present thinking setting, for the list.
         taken: the thinking settings that the present model supports.
     """
@@ -187,7 +187,7 @@ class ThemeChosen(Message):
 
 
 class SettingsOpened(Message):
-    """The settings are to be listed, to be changed."""
+    """The user asked for the settings."""
 
 
 class QuitChosen(Message):

@@ -44,7 +44,7 @@ class ThinScrollBar(ScrollBarRender):
         back_color: Color = _TRACK,
         bar_color: Color = _BAR,
     ) -> Segments:
-        """The bar's cells from top to bottom (a horizontal one is never shown here)."""
+        """Return the bar's cells from top to bottom (a horizontal one is never shown here)."""
         blank = " " * (thickness if vertical else 1)
         if not (window_size and size and virtual_size) or window_size >= virtual_size:
             cells = [Segment(blank, Style(bgcolor=back_color))] * size
@@ -63,14 +63,14 @@ class ThinScrollBar(ScrollBarRender):
 
 
 def _extent(size: int, virtual_size: float, window_size: float, position: float) -> tuple[int, int]:
-    """The first cell of the bar and its length; length 0 where all of the content is visible."""
+    """Return the first cell of the bar and its length; length 0 where all of the content is visible."""
     if not size or window_size >= virtual_size:
         return 0, 0
     length = min(size, max(1, round(size * window_size / virtual_size)))
     free = size - length
     share = min(1.0, max(0.0, position / (virtual_size - window_size)))
     start = round(free * share)
-    # The ends are only reached when there is nothing more that way.
+    # The ends are reached only if there is nothing more in that direction.
     if position > 0 and start == 0 and free:
         start = 1
     if share < 1 and start == free and free > 1:
@@ -128,16 +128,16 @@ def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
     """Use the thin scrollbar for a widget's vertical scrollbar."""
     plain = glyphs.scrollbar == ASCII.scrollbar
     bar = widget.vertical_scrollbar
-    # Textual means it to be set on one scrollbar; its annotation only allows the class.
+    # Textual intends this for a single scrollbar; its annotation allows only the class.
     setattr(bar, "renderer", _AsciiScrollBar if plain else ThinScrollBar)  # noqa: B010
     if _FORWARD not in vars(bar):
         setattr(bar, _FORWARD, _grabbing(bar))
 
 
 def _grabbing(bar: ScrollBar) -> Callable[[events.Event], None]:
-    """An event handler for a scrollbar that captures the mouse as soon as the button is pressed.
+    """Return an event handler for a scrollbar that captures the mouse as soon as the button is pressed.
 
-    Textual captures it when the scrollbar has handled the press. Events of the same read have gone elsewhere by then: a
+    Textual captures it when the scrollbar has handled the press. By then events of the same read have gone elsewhere, so a
     fast drag would move nothing, and the mouse would stay captured after its release.
     """
     forward = cast("Callable[[events.Event], None]", getattr(bar, _FORWARD))

@@ -1,4 +1,4 @@
-"""The end of the program: on signals, on pressing a key twice, and within bounded time whatever still runs.
+"""The end of the program: on signals, on pressing a key twice, and within bounded time in any case.
 
 The app itself saves sessions and stops commands; `Ending` ends the process if that takes longer than some seconds.
 What is printed at the end (how to resume) is `App.print_exit_messages`.
@@ -21,14 +21,14 @@ from kimi_tui.tui.faults import Callbacks
 _PASSED_BY = frozenset(
     getattr(signal, name)
     for name in (
-        # Nobody can catch these.
+        # No program can catch these.
         *("SIGKILL", "SIGSTOP"),
-        # The system lets the program live, or sleep.
+        # With these the program continues, or is only stopped.
         *("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH", "SIGINFO"),
-        # The interpreter has these ignored: what was written tells of it.
+        # The interpreter ignores these: the failed write reports the error.
         *("SIGPIPE", "SIGXFSZ"),
-        # A program that returns from a fault has it again at once, for ever; behind an abort it ends all the same, and what
-        # writes the place of it to the log must not be replaced.
+        # A program that returns from a fault runs into it again, for ever; an abort ends it anyway, and the handler that
+        # writes its place to the log must not be replaced.
         *("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGEMT"),
     )
     if hasattr(signal, name)
@@ -45,7 +45,7 @@ _RESTORING_S = 1.0
 class Ending:
     """Ends the process if it still exists some seconds after the app began to exit.
 
-    Else the event loop and the interpreter would wait for ever for a thread that hangs, as on a network disk that is gone.
+    Otherwise the event loop and the interpreter would wait for ever for a hanging thread, as on a network disk that is gone.
 
     Args:
         restore: restores the terminal and prints the exit messages; called in a thread.
@@ -64,7 +64,7 @@ class Ending:
 
     def end_at_once(self) -> None:
         """End the process, with the terminal as it was; may be called in a thread."""
-        # A terminal that takes nothing (Ctrl+S) is not waited for either.
+        # A terminal that accepts no output (Ctrl+S) must not block the end either.
         restoring = threading.Thread(target=self._restore, daemon=True)
         restoring.start()
         restoring.join(_RESTORING_S)
@@ -79,14 +79,14 @@ def listen(
     A signal that is ignored, as under nohup, stays so.
 
     Args:
-        callbacks: of the app.
+        callbacks: the callbacks of the app.
         leave: called within the event loop.
-        signals: which; each takes a tenth of a millisecond.
+        signals: the signals; each takes a tenth of a millisecond.
     """
     for number in signals:
         if signal.getsignal(number) is signal.SIG_IGN:
             continue
-        # The system keeps some of the numbers to itself.
+        # The system reserves some of the numbers.
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             callbacks.on_signal(number, partial(_end, number, leave))
 
@@ -94,18 +94,18 @@ def listen(
 def end_interrupts() -> None:
     """Ignore SIGINT from here on: the restored terminal makes a signal of Ctrl+C again.
 
-    Pressing the key once more would else show a traceback of the interpreter's shutdown. Call this within the event loop.
+    Otherwise pressing the key once more would show a traceback of the interpreter's shutdown. Call this within the event loop.
     """
     with contextlib.suppress(RuntimeError, ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # Not `remove_signal_handler`, nor left to the loop's end: both set Python's own handler, and a key in that moment
-        # would be a KeyboardInterrupt.
+        # `remove_signal_handler`, and the loop's end, set Python's own handler, with which a key in that moment would raise
+        # KeyboardInterrupt.
         handlers: dict[int, object] = getattr(asyncio.get_running_loop(), "_signal_handlers", {})
         handlers.pop(signal.SIGINT, None)
 
 
 class QuitWatchdog:
-    """Makes pressing a key twice to quit work where the event loop is blocked, or exiting hangs.
+    """Makes pressing a key twice to quit work even if the event loop is blocked, or exiting hangs.
 
     Keys that quit are counted in the input thread, and counted down when the app has handled them. Some seconds after the
     second of two presses the process is ended, if the app has not handled it or is still exiting.
@@ -142,7 +142,7 @@ class QuitWatchdog:
 
 
 def later(call: Callable[[], None]) -> threading.Timer:
-    """Call something in a thread of its own, when whoever waits has been patient long enough."""
+    """Call a function in a thread of its own, after the time in which the program should have ended."""
     timer = threading.Timer(PATIENCE_S, call)
     timer.daemon = True
     timer.start()
@@ -155,10 +155,10 @@ def _end(number: int, leave: Callable[[int], None]) -> None:
 
 
 def lose_terminal() -> bool:
-    """Let nothing fail that is written to the terminal from now on, if that is gone; returns whether it is.
+    """Ignore errors of all later writes to the terminal, if it is gone; return whether it is.
 
-    An error would end Textual's writing thread, and the event loop would then wait for ever for room in that thread's
-    queue. The window may be closed at any moment, also while the program is on its way out, or with SIGHUP ignored.
+    An error would end Textual's writing thread, and the event loop would then wait for ever for room in that thread's queue.
+    The window may be closed at any moment, even while the program is ending, or with SIGHUP ignored.
     """
     try:
         termios.tcgetattr(0)

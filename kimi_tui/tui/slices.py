@@ -28,7 +28,7 @@ def run_until(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
     Args:
         steps: each `next` does a piece of the work.
         until: the time, as `time.perf_counter` has it, in seconds.
-        at_least: so many steps are done in any case.
+        at_least: the number of steps that are done in any case.
 
     Returns:
         whether there may be more steps.

@@ -1,14 +1,15 @@
-"""What the terminal sends, read so that no byte of it ends the program and no pasted text presses keys.
+"""Reads the terminal's input so that no byte of it ends the program and no pasted text presses keys.
 
-Textual decodes strictly, and takes the letters behind an escape within a pasted text for typed ones, Enter included.
-It also takes Alt+Enter for Enter where a terminal does not speak the protocol of kitty, as most do not.
+Textual decodes strictly, and takes the letters after an escape within a pasted text for typed ones, Enter included. It also
+takes Alt+Enter for Enter in terminals without kitty's protocol, as most are.
 
-The terminal is asked, too, whether it is light or dark and what it draws. It answers among the keys, late, in pieces or
-not at all, so nothing waits for it, and nothing of it becomes a key. Where it can it tells of later changes of its colours.
+The terminal is also asked whether it is light or dark and which graphics it draws. It answers among the keys, late, in pieces
+or not at all, so nothing waits for its answer, and no part of it becomes a key. If it can, it reports later changes of its
+colours.
 
-What was written may be on its way for long: the system holds 20 kB between a program and its terminal, a slow line far more.
-So a terminal that answers is asked whether it has come to the picture of a question (`WriteAcknowledgements`). The answer stands among the
-keys: what was read before it was pressed before the picture was there.
+Output may be under way for long: the system holds 20 kB between a program and its terminal, a slow line far more. So a
+terminal that answers is asked whether it has drawn a question (`WriteAcknowledgements`). The answer comes among the keys:
+keys before it were pressed before the question was visible.
 """
 
 from __future__ import annotations
@@ -26,11 +27,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from textual import events
-from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
-from textual._parser import ParseError
-from textual._xterm_parser import XTermParser
-from textual.drivers.linux_driver import LinuxDriver
-from textual.geometry import Size
 from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 
@@ -39,6 +35,13 @@ from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.key_sequences import ESC, PASTE_END, PASTE_START, SequenceReader, sequence_keys
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
+from kimi_tui.tui.textual_patches.app import driver_of
+from kimi_tui.tui.textual_patches.terminal import (
+    ANSI_SEQUENCES_KEYS,
+    ParseError,
+    PatchedDriver,
+    PatchedParser,
+)
 from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste
 
 if TYPE_CHECKING:
@@ -46,10 +49,10 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
 ASK = "\x1b]11;?\x07\x1b[?2031h"
-"""Asks for the colour of the background, and to be told when the terminal turns light or dark."""
+"""Asks for the colour of the background, and to be notified when the terminal turns light or dark."""
 NO_MORE = "\x1b[?2031l"
 CUT_S = 1.0
-"""For so long the rest of an answer that has begun is waited for."""
+"""Seconds to wait for the rest of an incomplete answer."""
 LIGHT_FROM = 0.18
 """The luminance from which on black is easier to read on a background than white."""
 _BODY = "[rgba:#0-9A-Fa-f/]{0,40}+"
@@ -57,7 +60,7 @@ _BACKGROUND_ANSWER = re.compile(
     rf"\x1b\]1(\d);({_BODY})(?:(\x07|\x1b\\)|(?=[^\x1b])|(?=\x1b[^\\]))|\x1b\[\?997;(\d)n",
     re.DOTALL,
 )
-"""An answer, or one that is broken off: what follows it is typed."""
+"""An answer, or an incomplete one: the text after it was typed."""
 _BEGUN_BACKGROUND = re.compile(
     rf"(?:\x1b\](?:1(?:\d(?:;{_BODY}\x1b?)?)?)?|\x1b\[(?:\?(?:9(?:9(?:7(?:;\d?)?)?)?)?)?)\Z"
 )
@@ -73,11 +76,11 @@ class InputResumed(Message):
 
 
 class ExtendedKeysTold(Message):
-    """The terminal has said, or shown, that it sends Shift+Enter as a key of its own."""
+    """The terminal has reported, or shown, that it sends Shift+Enter as a key of its own."""
 
 
 class BackgroundTold(Message):
-    """The terminal has said whether it is light."""
+    """The terminal has reported whether it is light."""
 
     def __init__(self, *, light: bool) -> None:
         super().__init__()
@@ -85,7 +88,7 @@ class BackgroundTold(Message):
 
 
 def is_light(colour: str) -> bool | None:
-    """Whether the terminal's background colour, as it tells it, is light (theme `auto`); None where it cannot be read."""
+    """Return whether the terminal's background colour, as it reports it, is light (theme `auto`); None if it cannot be read."""
     found = _COLOUR.match(colour)
     if found is None:
         return None
@@ -104,12 +107,12 @@ def _linear(part: float) -> float:
 
 
 def guess_light(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is light, as far as variables tell before it is asked."""
+    """Return whether the terminal is light according to variables, before it is asked."""
     return environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
 
 class BackgroundAnswers:
-    """Takes the terminal's answers out of what is typed."""
+    """Removes the terminal's answers from the typed text."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -117,15 +120,15 @@ class BackgroundAnswers:
 
     @property
     def is_holding(self) -> bool:
-        """Whether something waits for what follows it."""
+        """Whether a text waits for its continuation."""
         return bool(self._held)
 
     def take(self, text: str, now: float) -> tuple[str, bool | None]:
-        """What is left of a text, and whether the terminal is light where it says so.
+        """Return the rest of a text, and whether the terminal is light if it says so.
 
         Args:
-            text: what came.
-            now: in monotonic time.
+            text: the new input.
+            now: the monotonic time.
         """
         if not self._held and "\x1b" not in text:
             return text, None
@@ -145,13 +148,13 @@ class BackgroundAnswers:
         begun = _BEGUN_BACKGROUND.search(text)
         start = len(text) if begun is None else begun.start()
         if text.endswith("\x1b"):
-            # The beginning of an answer or notice whose rest is on its way, or the key: that is known in a moment.
+            # This may be the beginning of an answer or notice whose rest is under way, or the key: the next moment will show.
             start = min(start, len(text) - 1)
         self._held, self._held_at = text[start:], now
         return text[:start], told
 
     def let_go(self, now: float) -> str:
-        """Release the input that waited, if nothing has followed it; of an answer that was broken off, nothing."""
+        """Release the input that waited, if nothing has followed it; nothing of an incomplete answer."""
         is_answer = len(self._held) > len("\x1b]11")
         if is_answer and now - self._held_at < CUT_S:
             return ""
@@ -162,71 +165,74 @@ class BackgroundAnswers:
 _READ_BYTES = 4096
 _LOOK_S = 0.1
 _WRITTEN_S = 0.02
-"""How often it is asked whether the terminal has taken what was drawn."""
+"""Seconds between two checks whether the terminal has accepted the drawn output."""
 _STALLED_S = 0.4
-"""So much later than it was to be the next look comes only where the program did not run.
+"""Seconds of delay of the next check that occur only if the program did not run.
 
-Terminals do not say when a key was pressed, only when it is read. Behind a shorter stop it was pressed up to `_LOOK_S` and
-this before that, which is less than a question has stood by then (`QUIET_S` from when it was painted): never before.
+Terminals do not report when a key was pressed, only when it is read. After a shorter stop the key was pressed at most
+`_LOOK_S` plus this time before, which is less than the time that a question has been visible by then (`QUIET_S` after it was
+painted).
 """
 
 Graphics = Literal["", "kitty", "sixel"]
-"""What a terminal draws by itself; empty for nothing but text."""
+"""The graphics that a terminal draws by itself; empty for text only."""
 _GRAPHICS_QUESTION = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
-"""Does it know the graphics of kitty; and, which every terminal answers, what it can do: 4 is sixels."""
+"""Asks for kitty's graphics; and for the attributes that every terminal reports, in which 4 means sixels."""
 _GRAPHICS_ANSWER = re.compile(r"\x1b_G([^\x1b]{0,200})\x1b\\|\x1b\[\?([0-9;]{0,60})c")
 _BEGUN_GRAPHICS = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0,60})?)?$")
 
 _STATUS_QUESTION = "\x1b[5n"
-"""Is the terminal in order? It answers when it has drawn what was written before."""
+"""Asks for the status of the terminal, which answers when it has drawn everything that was written before."""
 _STATUS_ANSWERS = frozenset({"\x1b[0n", "\x1b[3n"})
 FIRST_ANSWER_S = 5.0
-"""For how long a terminal that was just taken may think about its first answer; one that gives none is not waited for."""
+"""Seconds in which a newly taken terminal must give its first answer; one that gives none is not waited for."""
 LONGEST_ANSWER_S = 60.0
 LAST_ANSWER_S = 5.0
-"""A terminal that has answered before, and owes an answer for so long (`LONGEST_ANSWER_S`), is taken for one that does not
-when it gives none for this long behind a key either: behind a broken line keys come at once when it is whole again, and the
-answers with them."""
+"""A terminal that answered before, and owes an answer for `LONGEST_ANSWER_S`, counts as silent if it gives none for this many
+seconds after a key either: after a broken line is restored, keys come at once, and the answers with them.
+"""
 
 MOST_LOST = 8
-"""Of so many answers at most it is minded that they may be lost, or come late."""
+"""The largest number of answers that are assumed to be lost or late."""
 
 _ALT_ENTER = frozenset({"\x1b\r", "\x1b\n"})
-"""Enter with Alt as most terminals send it: with an escape before what the key alone sends."""
+"""Alt+Enter as most terminals send it: an escape before the character of the key alone."""
 _OWN_KEY = "shift+enter"
-"""A key that a terminal of the old kind cannot send."""
+"""A key that an older terminal cannot send."""
 _REPORT = re.compile(
     r"\x1b\[(?:200~|201~|[IO]|<[-\d;]{1,24}[mM]|\?\d{1,5};\d\$y|48;[\d:;]{1,24}t)\Z"
 )
-"""What Textual reads besides keys: marks of pastes, focus, the mouse, modes and sizes."""
+"""Reports that Textual reads besides keys: marks of pastes, focus, the mouse, modes and sizes."""
 _KITTY_ANSWER = re.compile(r"\x1b\[\?(\d{1,4})u\Z")
 _OTHER_KEYS_ANSWER = re.compile(r"\x1b\[>4;(\d)m\Z")
 _KITTY_KEYS = "\x1b[=4;2u"
-"""Asks kitty's protocol for the key in the same place of a Latin keyboard, too, which Textual does not."""
+"""Asks kitty's protocol to report the key of the same place on a Latin keyboard as well, which Textual does not."""
 _OTHER_KEYS = "\x1b[>4;1m"
-"""Asks xterm's modifyOtherKeys for keys that are else sent as others, such as Shift+Enter; what is usual is sent as usual."""
+"""Asks xterm's modifyOtherKeys for keys that are otherwise sent as others, such as Shift+Enter; usual keys are sent as usual."""
 _KITTY_KEYS_QUESTION, _OTHER_KEYS_QUESTION = "\x1b[?u", "\x1b[?4m"
 _OTHER_KEYS_GIVEN_BACK = "\x1b[>4m"
 _ANY_KITTY_KEYS = "\x1b[=29;1u"
-"""Kitty's protocol as Textual and this program ask for it, set anew and not once more: it is taken back once."""
+"""Kitty's protocol as Textual and this program request it, set anew and not pushed once more, because it is popped only once."""
 _MODES = "\x1b[?25l\x1b[?1004h\x1b[?2004h\x1b[?7l"
-"""What the terminal is to do: hide its cursor, tell of its focus, mark pastes, break no lines."""
+"""The modes of the terminal: hide its cursor, report the focus, mark pastes, break no lines."""
 _MOUSE = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
 _SCREEN_QUESTION = "\x1b[?1049$p"
 _SCREEN_LOST = "\x1b[?1049;2$y"
 _OTHER_SCREEN = "\x1b[?1049h"
 _OTHER_SCREEN_AS_IT_IS = "\x1b[?1047h"
-"""As the one before for a terminal that cannot be asked: it leaves the cursor that is kept for the end as it is."""
+"""Switches to the other screen like the sequence above, for a terminal that cannot be asked; it leaves the cursor saved for
+the end unchanged.
+"""
 _OLD_MOUSE = re.compile(r"\x1b\[M(...)\Z", re.DOTALL)
 _RXVT_MOUSE = re.compile(r"\x1b\[(\d{1,3});(\d{1,4});(\d{1,4})M\Z")
 
 
 def _as_sgr_mouse(sequence: str, pressed: int) -> tuple[str, int]:
-    """A report of the mouse as first xterms and rxvt send it, in the form that Textual reads; empty for any other sequence.
+    """Convert a mouse report of early xterms and rxvt to the form that Textual reads; empty for any other sequence.
 
     Args:
-        sequence: a whole sequence.
-        pressed: the code of the button that was pressed last, for one that is let go is not named.
+        sequence: a complete sequence.
+        pressed: the code of the button that was pressed last, as a release does not name its button.
 
     Returns:
         the report, and the code of the button that is pressed now or was.
@@ -247,17 +253,17 @@ def _as_sgr_mouse(sequence: str, pressed: int) -> tuple[str, int]:
     return f"\x1b[<{code};{column};{row}{'m' if is_up else 'M'}", pressed
 
 
-class KeyParser(XTermParser):
-    """Textual's parser, given only what it knows, with the keys that it does not know or takes for others.
+class KeyParser(PatchedParser):
+    """Textual's parser, which gets only input that it knows; keys that it does not know or takes for others are handled here.
 
     Attributes:
-        splits_alt: whether a letter behind an escape is Esc and that letter, and not the letter with Alt.
+        splits_alt: whether a letter after an escape means Esc and that letter, and not the letter with Alt.
 
     Args:
-        debug: whether Textual logs what it reads.
-        arrived: called when the terminal answers that it has drawn what was written before its question.
-        extended: called when it is known that the terminal sends Shift+Enter as a key of its own.
-        screen_lost: called when the terminal says that it shows its usual screen.
+        debug: whether Textual logs its input.
+        arrived: called when the terminal answers that it has drawn everything that was written before the question.
+        extended: called when the terminal is known to send Shift+Enter as a key of its own.
+        screen_lost: called when the terminal reports that it shows its usual screen.
     """
 
     splits_alt = False
@@ -277,19 +283,19 @@ class KeyParser(XTermParser):
         self._pressed = 0
 
     def feed(self, data: str) -> Iterable[Message]:
-        """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
+        """Yield the keys, pastes and other messages in the input that can be passed on (see `Incoming.text`)."""
         if not data:
             yield from super().feed(data)  # the end, to Textual
             return
         for piece in self._sequences.feed(data, time.monotonic()):
-            yield from self._read(piece)
+            yield from self._messages_of_piece(piece)
 
     def tick(self) -> Iterable[Message]:
-        """The keys whose sequence could have been the beginning of another one."""
+        """Yield the keys whose sequence could have been the beginning of another one."""
         for piece in self._sequences.let_go(time.monotonic()):
-            yield from self._read(piece)
+            yield from self._messages_of_piece(piece)
 
-    def _read(self, piece: str) -> Iterable[Message]:
+    def _messages_of_piece(self, piece: str) -> Iterable[Message]:
         if piece[0] != ESC:
             return super().feed(piece)
         if piece == ESC:
@@ -315,28 +321,28 @@ class KeyParser(XTermParser):
         return ()
 
     def _behind_escape(self, piece: str) -> Iterable[Message]:
-        """What one character behind an escape is: a key with Alt, or Esc and that character."""
+        """Return the meaning of one character after an escape: a key with Alt, or Esc and that character."""
         if self.splits_alt and (known := self._keys_of(piece)) and len(piece) > len("\x1bd"):
             return known
         if self.splits_alt:
-            typed = [key for one in piece[1:] for key in self._sequence_to_key_events(one)]
+            typed = [key for one in piece[1:] for key in self.typed(one)]
             return (events.Key("escape", ESC), *typed)
         if known := self._keys_of(piece):
             return known
-        # Signs, too, which Textual would write.
-        plain = self._sequence_to_key_events(piece[1], alt=True)
+        # Characters other than letters are included, which Textual would write.
+        plain = self.typed(piece[1], alt=True)
         return [
             key if key.key.startswith("alt+") else events.Key(f"alt+{key.key}", None)
             for key in plain
         ]
 
     def _keys_of(self, sequence: str) -> tuple[events.Key, ...]:
-        """The keys of a whole sequence; none for one that is not known."""
+        """Return the keys of a complete sequence; none for an unknown one."""
         found = sequence_keys(sequence)
         if found is None:
             known = ANSI_SEQUENCES_KEYS.get(sequence)
             if isinstance(known, str):
-                return tuple(self._sequence_to_key_events(known))
+                return tuple(self.typed(known))
             found = (
                 tuple(events.Key(key.value, None) for key in known)
                 if isinstance(known, tuple)
@@ -348,11 +354,11 @@ class KeyParser(XTermParser):
 
 
 class Incoming:
-    """Bytes as text for Textual's parser: always text, and a paste in one piece without terminal sequences.
+    """Converts bytes to text for Textual's parser: always text, and a paste in one piece without terminal sequences.
 
     Args:
-        answers: takes out what the terminal says of itself.
-        tell: given whether the terminal is light, when it says so.
+        answers: removes the terminal's reports about itself.
+        tell: called with whether the terminal is light, when it reports that.
     """
 
     def __init__(self, answers: BackgroundAnswers, tell: Callable[[bool], None]) -> None:
@@ -360,12 +366,12 @@ class Incoming:
         self._tell = tell
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._tail = ""
-        """The newest characters: a mark may be cut in two."""
+        """The newest characters, as a mark may be split in two."""
         self._is_pasted = False
         self._pasted: list[str] = []
 
     def text(self, data: bytes) -> str:
-        """What can be handed on after these bytes; a paste only when all of it is there."""
+        """Return the text that can be passed on after these bytes; a paste only when it is complete."""
         text = self._decoder.decode(data)
         out: list[str] = []
         while text:
@@ -410,17 +416,17 @@ class GraphicsAnswerFilter:
         self._waits = False
 
     def rest(self, text: str, *, more: bool = True) -> str:
-        """What is left of a text for keys and pastes.
+        """Return the rest of a text for keys and pastes.
 
         Args:
-            text: what came.
-            more: whether the end of an answer may come yet; else what looks like the beginning of one is none.
+            text: the new input.
+            more: whether the end of an answer may still come; if not, an apparent beginning of one is text.
         """
         if self._told is None:
             return text
         rest = _GRAPHICS_ANSWER.sub(self._take, self._begun + text)
         self._begun = ""
-        # An answer that comes late is no text either, but nothing is held back for it.
+        # A late answer is no text either, but nothing is held back for it.
         if self._waits and more and (begun := _BEGUN_GRAPHICS.search(rest)):
             self._begun, rest = begun[0], rest[: begun.start()]
         return rest
@@ -436,15 +442,14 @@ class GraphicsAnswerFilter:
 
 
 class WriteAcknowledgements:
-    """Whether what was written has arrived at a terminal that answers: it is asked behind it, and answers in turn.
+    """Finds out whether output has arrived at a terminal that answers: a question is written after the output, and answers come in order.
 
-    An answer does not say what it is to. One that is lost, as to another program that had the terminal meanwhile, is made up
-    for by a further question: what was written before a question has arrived when there are more answers than were asked for
-    before it.
+    An answer does not name its question. A lost answer, such as one that another program read, is compensated by a further
+    question: output before a question has arrived when there are more answers than questions before it.
 
     Args:
         ask: sends the question.
-        now: in monotonic time, when the terminal was taken; it is asked at once, so that it is known whether it answers.
+        now: the monotonic time at which the terminal was taken; it is asked at once, to find out whether it answers.
     """
 
     def __init__(self, ask: Callable[[], None], now: float) -> None:
@@ -452,19 +457,19 @@ class WriteAcknowledgements:
         self._began_at = now
         self._n_asked = 0
         self._n_answered = 0
-        """Written in the thread that reads alone."""
+        """The number of answers; only the reading thread writes it."""
         self._n_lost = 0
-        """How many of the questions may have lost their answers."""
+        """The number of questions whose answers may be lost."""
         self._answers = False
-        """Whether the terminal is known to."""
+        """Whether the terminal is known to answer."""
         self._silent_since = now
-        """Since when it owes an answer and has given none."""
+        """The monotonic time since which it owes an answer and has given none."""
         self._key_at = float("inf")
-        """When the first key was read after that had lasted too long; infinite for none."""
+        """The monotonic time of the first key after that has lasted too long; infinite for none."""
         self._ask_behind(now)
 
     def begin_again(self, now: float) -> None:
-        """Ask anew behind a stop: what was asked before may have been answered to another program, or is answered yet.
+        """Ask anew after a stop: earlier questions may have been answered to another program, or their answers may still come.
 
         A terminal that never answered is not given `FIRST_ANSWER_S` again.
         """
@@ -475,11 +480,11 @@ class WriteAcknowledgements:
         self._ask_behind(now)
 
     def mark(self, now: float) -> int:
-        """Ask behind what has been written; what `has_arrived` is to be asked about. 0 where the terminal does not answer."""
+        """Ask after the output so far; return the mark for `has_arrived`, 0 if the terminal does not answer."""
         return self._ask_behind(now) if self._may_answer(now) else 0
 
     def _ask_behind(self, now: float) -> int:
-        """Ask as often as it takes to have one answer more than is owed by then; returns the number of that answer."""
+        """Ask as often as necessary for one answer more than is owed by then; return the number of that answer."""
         n_owed = self._n_asked - self._n_answered
         self._n_lost = min(self._n_lost, n_owed)
         if n_owed == self._n_lost:
@@ -491,43 +496,43 @@ class WriteAcknowledgements:
         return mark
 
     def has_arrived(self, mark: int, now: float) -> bool | None:
-        """Whether the terminal has come to what was written before a mark; None where it does not say."""
+        """Return whether the terminal has drawn the output before a mark; None if it does not answer."""
         if not mark or not self._may_answer(now):
             return None
         return mark <= self._n_answered
 
     def answered(self, now: float) -> None:
-        """Note an answer of the terminal. Called in the thread that reads."""
+        """Note an answer of the terminal. Called in the reading thread."""
         self._answers, self._silent_since, self._key_at = True, now, float("inf")
         self._n_answered = min(self._n_answered + 1, self._n_asked)
 
     def key_read(self, now: float) -> None:
-        """Note a key: the line is no dead one. Called in the thread that reads."""
+        """Note a key, which shows that the line is not dead. Called in the reading thread."""
         if now - self._silent_since > LONGEST_ANSWER_S:
             self._key_at = min(self._key_at, now)
 
     def _may_answer(self, now: float) -> bool:
         n_owed = self._n_asked - self._n_answered
         if self._answers and n_owed > self._n_lost and now - self._key_at > LAST_ANSWER_S:
-            # It may be another one, or have lost an answer: it is asked once more as one that was just taken.
+            # The terminal may be another one, or an answer was lost: it is asked once more like a newly taken one.
             self._answers, self._began_at = False, now
             self.begin_again(now)
         return self._answers or now - self._began_at < FIRST_ANSWER_S
 
 
 class TerminalGone(Message):
-    """The terminal was taken away, as when its window is closed (SIGHUP may be ignored)."""
+    """The terminal is gone, as when its window is closed (SIGHUP may be ignored)."""
 
 
 class Outgoing:
-    """The terminal as Textual's writing thread sees it, counting what it has taken. One that is gone takes everything.
+    """The terminal as Textual's writing thread sees it, counting the accepted output. A terminal that is gone accepts everything.
 
-    Nothing is raised: an error would be the end of that thread, and the event loop would then wait for room in its queue for
-    ever, with the terminal as it is. What the file does not take is written past it.
+    Nothing is raised: an error would end that thread, and the event loop would then wait for ever for room in its queue,
+    without restoring the terminal. Output that the file does not accept is written to the descriptor directly.
 
     Args:
         file: the terminal.
-        failed: told, in that thread, of the first error that is not the terminal's being gone.
+        failed: called in that thread with the first error other than the terminal being gone.
     """
 
     def __init__(self, file: TextIO, failed: Callable[[Exception], None]) -> None:
@@ -536,7 +541,7 @@ class Outgoing:
         self._has_failed = False
         self._n_written = 0
         self.n_taken = 0
-        """Characters that are out."""
+        """The number of characters that were accepted."""
 
     def write(self, text: str) -> int:
         """Pass text on to the terminal."""
@@ -547,16 +552,16 @@ class Outgoing:
         return len(text)
 
     def flush(self) -> None:
-        """Wait until all of it is out."""
+        """Wait until everything is written."""
         if self._does(self._file.flush):
             self.n_taken = self._n_written
 
     def _wait_for_room(self) -> None:
-        """Have the terminal wait for room: an editor or another program of the shell, which share it, may have ended that."""
+        """Make writing wait for room: an editor or another program of the shell, which share the terminal, may have disabled that."""
         os.set_blocking(self._file.fileno(), True)
 
     def _does(self, act: Callable[[], object]) -> bool:
-        """Whether the terminal takes it; one that is gone does."""
+        """Return whether the terminal accepts the action; one that is gone does."""
         try:
             self._wait_for_room()
             act()
@@ -570,7 +575,7 @@ class Outgoing:
         return True
 
     def fileno(self) -> int:
-        """The terminal's descriptor."""
+        """Return the terminal's descriptor."""
         return self._file.fileno()
 
 
@@ -579,18 +584,18 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-class TerminalInput(LinuxDriver):
-    """Textual's driver with our own reading of the input, and a count of what was written.
+class TerminalInput(PatchedDriver):
+    """Textual's driver with our own reading of the input, and a count of the output.
 
     Args:
-        app: that it is for.
-        key_read: told of every key in the thread that reads: the event loop may be blocked.
-        asks_background: whether the terminal is asked if it is light, and to tell when that changes.
-        splits_alt: whether Esc is a key with which other keys are typed close behind one another, as with vim's.
-        settings: what Textual sets.
+        app: the app of the driver.
+        key_read: called with every key in the reading thread, as the event loop may be blocked.
+        asks_background: whether to ask the terminal if it is light, and to report changes.
+        splits_alt: whether Esc may be followed quickly by other keys, as with vim keys.
+        settings: the settings by Textual.
 
     Attributes:
-        has_extended_keys: whether the terminal sends Shift+Enter as a key of its own, as far as it has said or shown so.
+        has_extended_keys: whether the terminal sends Shift+Enter as a key of its own, as far as it has reported or shown so.
     """
 
     def __init__(
@@ -612,11 +617,11 @@ class TerminalInput(LinuxDriver):
         self._graphics: GraphicsAnswerFilter | None = None
         self.has_extended_keys = False
         self._tells_modes = False
-        """Whether the terminal says which of its modes are on."""
+        """Whether the terminal reports which of its modes are on."""
         self._has_terminal = False
 
     def process_message(self, message: Message) -> None:
-        """Hand on what was read."""
+        """Pass on a message that was read."""
         keys = message.keys if isinstance(message, TypedPaste) else [message]
         for key in keys:
             if isinstance(key, events.Key):
@@ -627,11 +632,11 @@ class TerminalInput(LinuxDriver):
         super().process_message(message)
 
     def start_application_mode(self) -> None:
-        """Take the terminal, at first or again."""
+        """Take over the terminal, at first or again."""
         assert sys.__stderr__ is not None
         self._n_drawn = 0
         self._outgoing = Outgoing(sys.__stderr__, self._failed_to_write)
-        self._file = cast("TextIO", self._outgoing)
+        self.write_to(cast("TextIO", self._outgoing))
         self._answers = BackgroundAnswers()
         super().start_application_mode()
         self._has_terminal = True
@@ -639,38 +644,38 @@ class TerminalInput(LinuxDriver):
         if _has_other_keys(os.environ):
             self.write(_OTHER_KEYS + _OTHER_KEYS_QUESTION)
         if self._arrivals is None:
-            # Looked up each time: while another program has the terminal, nothing is written.
+            # The method is looked up each time: while another program has the terminal, nothing is written.
             self._arrivals = WriteAcknowledgements(
                 lambda: self.write(_STATUS_QUESTION), time.monotonic()
             )
         else:
             self._arrivals.begin_again(time.monotonic())
-        # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
-        # one another the older one could be told last, and would stay.
-        Callbacks(report_of(self._app)).on_signal(signal.SIGWINCH, self._tell_size)
+        # Textual reads the size in the signal handler, which the next signal interrupts: of two sizes in quick succession the
+        # older one could be reported last, and would stay.
+        Callbacks(report_of(self.app)).on_signal(signal.SIGWINCH, self._tell_size)
         if self._asks_background:
             self.ask_background()
 
     def _failed_to_write(self, error: Exception) -> None:
-        """Report, on the event loop, what the thread that writes came upon; it goes on."""
-        self._app.call_later(report_of(self._app), error)
+        """Report, on the event loop, an error of the writing thread, which continues."""
+        self.app.call_later(report_of(self.app), error)
 
     def _tell_size(self) -> None:
         self.renew_modes()
-        size = Size(*self._get_terminal_size())
-        # Told among the keys it comes by itself, but not from another terminal that was attached in place of the first.
-        if not self._in_band_window_resize or size != self._app.size:
-            self._app.post_message(events.Resize(size, size))
+        size = self.terminal_size()
+        # A size that is reported among the keys comes by itself, but not if another terminal was attached instead of the first.
+        if not self.tells_size_in_band or size != self.app.size:
+            self.app.post_message(events.Resize(size, size))
 
     def renew_modes(self, *, is_asked: bool = False) -> None:
-        """Have the terminal do what it was told at the start: it may be another one, attached in place of the first.
+        """Set the terminal's modes again: it may be another one, attached instead of the first.
 
         Args:
-            is_asked: the user wants the screen drawn anew.
+            is_asked: whether the user wants the screen redrawn.
         """
         if not self._has_terminal:
             return
-        self.write(_MODES + (_MOUSE if self._mouse else ""))
+        self.write(_MODES + (_MOUSE if self.takes_mouse else ""))
         self.write(_ANY_KITTY_KEYS)
         if _has_other_keys(os.environ):
             self.write(_OTHER_KEYS)
@@ -680,18 +685,18 @@ class TerminalInput(LinuxDriver):
             self.write(_OTHER_SCREEN_AS_IT_IS)
 
     def _screen_lost(self) -> None:
-        """Take the other screen again, in the thread that reads: the terminal says that it shows its usual one."""
-        self._app.call_later(self._take_screen)
+        """Switch to the other screen again, in the reading thread: the terminal reports that it shows its usual one."""
+        self.app.call_later(self._take_screen)
 
     def _take_screen(self) -> None:
         if not self._has_terminal:
             return
         self.write(_OTHER_SCREEN)
         self.renew_modes()
-        self._app.refresh(layout=True)
+        self.app.refresh(layout=True)
 
     def _knows_extended(self) -> None:
-        """Note, in the thread that reads, that Shift+Enter is a key of its own here."""
+        """Note, in the reading thread, that Shift+Enter is a key of its own here."""
         if not self.has_extended_keys:
             self.has_extended_keys = True
             self.process_message(ExtendedKeysTold())
@@ -705,15 +710,8 @@ class TerminalInput(LinuxDriver):
             self.write(_OTHER_KEYS_GIVEN_BACK)
         super().stop_application_mode()
 
-    def _sigcont_application(self, *_: object) -> None:
-        """Go on after a stop, also one that nothing told of: begun on top of itself, it would read with two threads."""
-        if self._auto_restart and self._key_thread is not None and self._key_thread.is_alive():
-            self.suspend_application_mode()
-            self._must_signal_resume = True
-        super()._sigcont_application()  # pyright: ignore[reportUnknownMemberType]
-
     def ask_background(self) -> None:
-        """Ask the terminal if it is light, from now on."""
+        """Ask the terminal whether it is light, from now on."""
         self._asks_background = True
         self.write(ASK)
 
@@ -724,15 +722,15 @@ class TerminalInput(LinuxDriver):
 
     @property
     def has_written(self) -> bool:
-        """Whether the terminal has taken all that was drawn so far."""
+        """Whether the terminal has accepted everything that was drawn so far."""
         return self._outgoing is None or self._outgoing.n_taken >= self._n_drawn
 
     def mark_written(self) -> int:
-        """Have the terminal say when it has drawn what was written so far; what `has_arrived` is to be asked about."""
+        """Have the terminal report when it has drawn the output so far; return the mark for `has_arrived`."""
         return 0 if self._arrivals is None else self._arrivals.mark(time.monotonic())
 
     def has_arrived(self, mark: int) -> bool:
-        """Whether the terminal has drawn what was written before a mark; one that does not answer has at least taken all."""
+        """Return whether the terminal has drawn the output before a mark; one that does not answer has at least accepted it."""
         arrivals = self._arrivals
         told = None if arrivals is None else arrivals.has_arrived(mark, time.monotonic())
         return self.has_written if told is None else told
@@ -742,10 +740,10 @@ class TerminalInput(LinuxDriver):
             self._arrivals.answered(time.monotonic())
 
     def ask_for_graphics(self, told: Callable[[Graphics], object]) -> None:
-        """Ask the terminal what it draws by itself.
+        """Ask the terminal which graphics it draws.
 
         Args:
-            told: called in the thread that reads, where the terminal answers.
+            told: called in the reading thread if the terminal answers.
         """
         if self._graphics is not None:
             self._graphics.await_it(told)
@@ -756,25 +754,18 @@ class TerminalInput(LinuxDriver):
         if self._graphics is not None:
             self._graphics.stop_waiting()
 
-    def _run_input_thread(self) -> None:
-        """Read; a fault ends the program as any other does. Textual would write its traceback on the screen, keys and all."""
-        try:
-            self.run_input_thread()
-        except Exception as error:
-            # Textual's own way to take what nobody has caught.
-            handle = self._app._handle_exception  # pyright: ignore[reportPrivateUsage]
-            self._app.call_later(handle, error)
-
     def run_input_thread(self) -> None:
         """Read until the program ends."""
         answers = self._answers
         incoming = Incoming(
             answers, lambda light: self.process_message(BackgroundTold(light=light))
         )
-        parser = KeyParser(self._debug, self._has_answered, self._knows_extended, self._screen_lost)
+        parser = KeyParser(
+            self.is_debugged, self._has_answered, self._knows_extended, self._screen_lost
+        )
         bursts = Bursts()
         graphics = self._graphics = GraphicsAnswerFilter()
-        # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
+        # Textual starts another such thread when the program continues after a stop, so its first check is late too.
         looked_at = 0.0
         is_gone = False
         with selectors.SelectSelector() as selector:
@@ -807,7 +798,7 @@ class TerminalInput(LinuxDriver):
                 elif text := graphics.rest(
                     answers.let_go(looked_at) if answers.is_holding else "", more=False
                 ):
-                    # The parser would wait once more whether Esc is a key.
+                    # The parser would wait once more to decide whether Esc is a key.
                     is_escape = text == "\x1b"
                     for message in (
                         (events.Key("escape", text),) if is_escape else parser.feed(text)
@@ -823,38 +814,38 @@ class TerminalInput(LinuxDriver):
 
 
 def _has_other_keys(environ: Mapping[str, str]) -> bool:
-    """Whether modifyOtherKeys may be asked for: two terminals would draw with it, and kitty logs that it has its own."""
+    """Return whether modifyOtherKeys may be requested: two terminals would draw with it, and kitty logs that it has its own protocol."""
     has_own = environ.get("TERM") in ("linux", "xterm-kitty")
     return not has_own and environ.get("TERM_PROGRAM") != "Apple_Terminal"
 
 
 def has_extended_keys(node: MessagePump) -> bool:
-    """Whether the terminal is known to send Shift+Enter as a key of its own, by kitty's protocol or modifyOtherKeys."""
+    """Return whether the terminal is known to send Shift+Enter as a key of its own, by kitty's protocol or modifyOtherKeys."""
     driver = _driver_of(node)
     return driver is not None and driver.has_extended_keys
 
 
 def _driver_of(node: MessagePump) -> TerminalInput | None:
-    """The driver; None without a terminal."""
-    driver = app_of(node)._driver  # pyright: ignore[reportPrivateUsage]
+    """Return the driver; None without a terminal."""
+    driver = driver_of(app_of(node))
     return driver if isinstance(driver, TerminalInput) else None
 
 
 def has_arrived(node: MessagePump, mark: int) -> bool:
-    """Whether what was drawn before a mark of the terminal is on it, as far as that can be known."""
+    """Return whether the output before a mark is visible on the terminal, as far as that can be known."""
     driver = _driver_of(node)
     return driver is None or driver.has_arrived(mark)
 
 
 class PaintWatch:
-    """Tells when what a widget or screen shows has been painted by the terminal: from then on it can be seen.
+    """Tells when the terminal has painted the content of a widget or screen: from then on it is visible.
 
     Args:
         node: the widget or screen.
-        painted: called then, once for each `begin`, unless that was followed by another one.
+        painted: called at that time, once for each `begin` that is not followed by another one.
 
     Attributes:
-        seen_at: since when it can be seen, in monotonic time; infinite before that is known.
+        seen_at: the monotonic time since which it is visible; infinite before that is known.
     """
 
     def __init__(self, node: MessagePump, painted: Callable[[], object] = lambda: None) -> None:
@@ -869,7 +860,7 @@ class PaintWatch:
         return self.seen_at == float("inf")
 
     def begin(self) -> None:
-        """Wait for what is to be drawn next, or is drawn already, as far as it can be known whether it was painted."""
+        """Wait until the next drawn content, or content that is drawn already, is painted, as far as that can be known."""
         self._n_begun += 1
         self.seen_at = float("inf")
         self._node.call_after_refresh(self._drawn, self._n_begun)

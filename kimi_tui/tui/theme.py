@@ -1,8 +1,8 @@
 """The themes: a dark and a light palette and one of sixteen colours, as Textual themes.
 
-The names are used in `css/*.tcss` with a `$` before them and by line-API widgets through `COMPONENT_CLASSES`; no other
-module holds a colour. Textual filters all colours where `NO_COLOR` is set (`App.no_color`); `terminal_input` finds out whether
-the terminal is light or dark. Every text colour has a contrast of at least 4.5 on every background it may stand on.
+The names are used in `css/*.tcss` with a `$` before them and by line-API widgets through `COMPONENT_CLASSES`; no other module
+holds a colour. Textual filters all colours if `NO_COLOR` is set (`App.no_color`); `terminal_input` finds out whether the
+terminal is light or dark. Every text colour has a contrast of at least 4.5 on every background on which it may occur.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ SIXTEEN: dict[str, str] = {
 
 
 def _standard(palette: dict[str, str]) -> dict[str, str]:
-    """What Textual's own widgets read, in terms of the palette."""
+    """Return the variables of Textual's own widgets, computed from the palette."""
     return {
         "block-cursor-background": palette["select"],
         "block-cursor-foreground": palette["ink-strong"],
@@ -181,7 +181,7 @@ _ANSI = {
     "ansi-background": "ansi_default",
     "ansi-foreground": "ansi_default",
 }
-"""What Textual's own style sheets ask of a theme of the terminal's colours."""
+"""The variables that Textual's own style sheets need in a theme of the terminal's colours."""
 
 
 def _theme(name: str, palette: dict[str, str], *, dark: bool, ansi: bool = False) -> Theme:
@@ -235,9 +235,9 @@ KIMI_SIXTEEN = _theme("kimi-16", SIXTEEN, dark=True, ansi=True)
 
 
 def themes_for(colours: int) -> dict[str, Theme]:
-    """The themes by the names they have in the configuration, for a terminal with so many colours.
+    """Return the themes by their names in the configuration, for a terminal with this number of colours.
 
-    With 256 the tints of the page are those that such terminals have: the others would all become black.
+    With 256 colours the tints of the page are those that such terminals have, as all others would become black.
     """
     if colours > MANY:
         dark, light = KIMI_DARK, KIMI_LIGHT
@@ -248,10 +248,10 @@ def themes_for(colours: int) -> dict[str, Theme]:
 
 
 def theme_of(name: str, themes: dict[str, Theme]) -> Theme:
-    """The theme of a name of the configuration: one of ours, or Textual's with our colours, which is then among them.
+    """Return the theme with a name of the configuration: one of ours, or one of Textual's with our colours, which is then added.
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: no theme has that name.
     """
     if name not in themes:
         themes[name] = borrowed(BUILTIN_THEMES[name])
@@ -259,9 +259,9 @@ def theme_of(name: str, themes: dict[str, Theme]) -> Theme:
 
 
 def borrowed(theme: Theme) -> Theme:
-    """One of Textual's themes with a colour for each of our names, so that our styles parse there and can be read.
+    """One of Textual's themes with a colour for each of our names, so that our styles parse and are legible.
 
-    Its own colours say which; where one would be hard to read on one of the backgrounds it is moved towards white, or
+    The colours come from the theme; a colour that would be hard to read on one of the backgrounds is moved towards white, or
     towards black on a light page.
     """
     dark = theme.dark
@@ -331,7 +331,7 @@ CONTRAST = 4.5
 
 
 def _legible(ink: Color, grounds: Iterable[Color], *, dark: bool) -> Color:
-    """A colour, moved as little as is needed to be read on all of these backgrounds."""
+    """Return a colour, moved as little as necessary to be legible on all of these backgrounds."""
     shades = [_luminance(ground) for ground in grounds]
     hardest = max(shades) if dark else min(shades)
     for step in range(21):

@@ -15,7 +15,7 @@ from textual.message import Message
 from kimi_tui.tui.key_sequences import CHORDS
 
 BURST_S = 0.01
-"""Keys closer behind one another than this are of one burst: nobody types so fast."""
+"""Maximum seconds between two keys of one burst: nobody types so fast."""
 _WRITES = {"enter": "\n", "ctrl+j": "\n", "tab": "\t"}
 
 
@@ -23,7 +23,7 @@ class TypedPaste(events.Paste):
     """A burst of keys with an Enter that has text behind it: a paste where text of several lines can be written.
 
     Attributes:
-        keys: what was sent, for a field of one line and for lists, where Enter means what it does.
+        keys: the keys that were sent, for fields of one line and lists, in which Enter keeps its meaning.
     """
 
     def __init__(self, keys: list[events.Key]) -> None:
@@ -33,7 +33,7 @@ class TypedPaste(events.Paste):
 
 
 def _written(message: Message) -> str:
-    """What a key writes; empty for one that writes nothing, and for what is no key."""
+    """Return the text that a key writes; empty for a key that writes nothing, and for a message that is no key."""
     if not isinstance(message, events.Key):
         return ""
     if (text := _WRITES.get(message.key)) is not None:
@@ -50,25 +50,25 @@ class Bursts:
     """Holds keys of a burst with an Enter back until nothing follows.
 
     Attributes:
-        waits: whether something is held back, for `BURST_S` behind the newest input.
+        waits: whether keys are held back, until `BURST_S` after the newest input.
     """
 
     def __init__(self) -> None:
         self._run: list[events.Key] = []
-        """The keys that write, up to the newest one, of which one is Enter."""
+        """The newest keys that write, held back because one of them is Enter."""
         self._written_at = float("-inf")
 
     @property
     def waits(self) -> bool:
-        """See above."""
+        """Whether keys are held back."""
         return bool(self._run)
 
     def take(self, messages: Iterable[Message], now: float) -> list[Message]:
-        """What can be handed on after these messages, which came at once.
+        """Return the messages that can be handed on after these, which came at once.
 
         Args:
-            messages: keys and others.
-            now: in monotonic time.
+            messages: keys and other messages.
+            now: the monotonic time in seconds.
         """
         out: list[Message] = []
         run, self._run = self._run, []
@@ -90,7 +90,7 @@ class Bursts:
         return out
 
     def end(self) -> list[Message]:
-        """What was held back: the burst is over."""
+        """Return the keys that were held back: the burst is over."""
         run, self._run = self._run, []
         return _settled(run)
 

@@ -12,51 +12,27 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
-from textual.widget import Widget
 
-from kimi_tui.projection.blocks import (
-    AgentBlock,
-    Block,
-    DMailBlock,
-    ToolBlock,
-    UserBlock,
-)
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import each, report_of
-from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.frame import GAP, fit_hints
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.row_list import PaintedRows
+from kimi_tui.tui.rows import Line, Span, cells, spans_width
 from kimi_tui.tui.timeline.layout import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import LiveLineActivity, WorldLineMessage
+    from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.wire.events import EventRecord
 
 
 LineAction = Literal["jump", "compare", "send", "leave"]
-"""What a key does with the world line on view."""
+"""The action of a key on the world line on view."""
 SLICE = 32
 """Events that are read in one go, so that no key waits."""
-_KINDS: dict[type[Block], str] = {
-    UserBlock: "user",
-    AgentBlock: "agent",
-    ToolBlock: "tool",
-    DMailBlock: "dmail",
-}
-"""The kind of stored message that a kind of block shows."""
-_COLOURS = {
-    "lost": "$kind-lost",
-    "strong": "bold $ink-strong",
-    "ink": "$ink",
-    "quiet": "$ink-quiet",
-    "accent": "$accent",
-    "dmail": "$kind-dmail",
-    "compaction": "$kind-compaction",
-}
 _READ_ONLY = "   read only"
 _LEAST_NAME = 16
 _ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped at your no"}
@@ -67,7 +43,7 @@ KEYS = (
     ("Esc", "back to now"),
 )
 GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
-"""Those of the timeline, while one of the line's rows is selected there."""
+"""The keys of the timeline, while one of the line's rows is selected there."""
 
 
 class WorldLineTranscript(Transcript):
@@ -94,52 +70,42 @@ class WorldLineTranscript(Transcript):
         super().__init__(work_dir=work_dir, is_left=True)
 
     def action_act(self, action: LineAction) -> None:
-        """Post which action was chosen; leaving ends a search first."""
+        """Post which action was chosen; the action of leaving ends a search first."""
         if action == "leave" and self.is_searched:
             self.end_search()
         else:
             self.post_message(self.ActionChosen(action))
 
 
-class Banner(Widget):
+class Banner(PaintedRows):
     """The banner over a world line: which one it is, and what can be done with it."""
 
     def __init__(self, info: WorldLineInfo) -> None:
         super().__init__()
         self._info = info
-        self._name = ""
-        self._news: list[StyledText] = []
+        self._line_name = ""
+        self._news: list[Span] = []
         self._is_read = True
 
     def offer(self, *, read: bool) -> None:
-        """Name the keys of a line that is read, or those of the timeline while it is only glanced at."""
+        """Show the keys of a line that is read, or those of the timeline while the line is only glanced at."""
         self._is_read = read
         self.refresh()
 
-    def tell(self, name: str, news: list[StyledText]) -> None:
+    def tell(self, name: str, news: list[Span]) -> None:
         """Say what the line is called, and what happens on the live line meanwhile."""
-        if (name, news) != (self._name, self._news):
-            self._name, self._news = name, news
+        if (name, news) != (self._line_name, self._news):
+            self._line_name, self._news = name, news
             self.refresh()
 
-    def render(self) -> Content:
+    def lay_out(self, width: int) -> Sequence[Line]:
         """The name and reason of the line, the keys, and news of the live line."""
         glyphs = glyphs_of(self)
         keys = KEYS if self._is_read else GLANCE_KEYS
-        now = datetime.now(UTC)
-        about = (self._info, self._name)
-        first, second = banner_spans(*about, self.size.width, glyphs, now, keys)
-        rows = [
-            Content.assemble(*((text, _COLOURS[name]) for text, name in row))
-            for row in (first, second)
-        ]
-        width = self.size.width
-        rows = [
-            row.pad_right(max(0, width - row.cell_length)).stylize("on $lost-bg") for row in rows
-        ]
-        news = within_margin([(f"{glyphs.edge} ", "lost"), ("  ", "quiet"), *self._news], width)
-        last = Content.assemble(*((text, _COLOURS[name]) for text, name in news))
-        return Content("\n").join([*rows, last])
+        rows = banner_spans(self._info, self._line_name, width, glyphs, datetime.now(UTC), keys)
+        news = [Span(f"{glyphs.edge} ", "lost"), Span("  ", "quiet"), *self._news]
+        head = [Line(tuple(row), fill="lost-bg") for row in rows]
+        return [*head, Line(tuple(within_margin(news, width)))]
 
 
 class WorldLineView(Vertical):
@@ -157,12 +123,12 @@ class WorldLineView(Vertical):
         self.transcript = WorldLineTranscript(work_dir=work_dir)
 
     def compose(self) -> ComposeResult:
-        """Banner and messages."""
+        """Return banner and messages."""
         yield self.banner
         yield self.transcript
 
     async def show(self, records: Sequence[EventRecord], checkpoint_id: int) -> None:
-        """Show the line, at a checkpoint where one is given (-1: at its end)."""
+        """Show the line, at a checkpoint if one is given (-1: at its end)."""
         for start in range(0, len(records), SLICE):
             some = records[start : start + SLICE]
             each((some,), partial(self.transcript.apply, live=False), report_of(self))
@@ -176,30 +142,8 @@ class WorldLineView(Vertical):
         event.stop()
 
 
-def message_of(
-    block: Block | None, blocks: Sequence[Block], messages: Sequence[WorldLineMessage]
-) -> WorldLineMessage | None:
-    """The stored message that a block shows; None where it shows none of its own."""
-    if block is None:
-        return None
-    kind = _KINDS.get(type(block))
-    here = [one for one in messages if one.uid == block.uid and one.kind == kind]
-    if kind is None or not here:
-        return None
-    # Several results of one step stand in the order of their cards.
-    alike = [other for other in blocks if type(other) is type(block) and other.uid == block.uid]
-    place = next((i for i, other in enumerate(alike) if other is block), 0)
-    return here[min(place, len(here) - 1)]
-
-
-def newest_words(messages: Sequence[WorldLineMessage]) -> WorldLineMessage | None:
-    """The newest words of the agent, else the newest message: what is sent where nothing is chosen."""
-    said = [one for one in messages if one.kind == "agent" and one.text.strip()]
-    return said[-1] if said else messages[-1] if messages else None
-
-
 def left_words(info: WorldLineInfo, now: datetime) -> str:
-    """`left by your rewind to #4, 2 h ago`."""
+    """Return how and when a line was left: `left by your rewind to #4, 2 h ago`."""
     why = left_by(info.reason)
     where = ""
     if info.reason in ("rewind", "dmail") and info.checkpoint_id >= 0:
@@ -209,7 +153,7 @@ def left_words(info: WorldLineInfo, now: datetime) -> str:
 
 
 def left_when(info: WorldLineInfo, now: datetime) -> str:
-    """`left 2 h ago`; empty where that is not known."""
+    """Return when a line was left: `left 2 h ago`; empty if that is not known."""
     ago = _ago(info.at, now)
     return f"left {ago}" if ago else ""
 
@@ -226,13 +170,13 @@ def banner_spans(
     glyphs: Glyphs,
     now: datetime,
     said: Sequence[tuple[str, str]] = KEYS,
-) -> tuple[list[StyledText], list[StyledText]]:
+) -> tuple[list[Span], list[Span]]:
     """The two rows over a world line: what it is called and why it was left, and the keys."""
-    edge: StyledText = (f"{glyphs.edge} ", "lost")
-    left: list[StyledText] = [
+    edge = Span(f"{glyphs.edge} ", "lost")
+    left: list[Span] = [
         edge,
-        (f"{glyphs.lost} ", "lost"),
-        (f"World line {info.n}", "strong"),
+        Span(f"{glyphs.lost} ", "lost"),
+        Span(f"World line {info.n}", "strong"),
     ]
     why = f"   {left_words(info, now)}"
     room = width - spans_width(left) - 4
@@ -241,29 +185,31 @@ def banner_spans(
     rest = (form for form in forms if cell_len("".join(form)) + least <= room)
     read_only, why = next(rest, ("", ""))
     name = formatting.cut(name, room - cell_len(read_only + why), glyphs.cut)
-    left += [(f"  {name}" if name else "", "ink"), (read_only, "quiet")]
-    left.append((why.rjust(width - 2 - spans_width(left)) if why else "", "quiet"))
-    keys: list[StyledText] = [edge, ("  ", "quiet")]
+    left += [Span(f"  {name}" if name else "", "ink"), Span(read_only, "quiet")]
+    left.append(Span(why.rjust(width - 2 - spans_width(left)) if why else "", "quiet"))
+    keys: list[Span] = [edge, Span("  ", "quiet")]
     for place, (key, meaning) in enumerate(fit_hints(said, width - 6)):
-        keys += [(" " * GAP if place else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]
+        keys += [
+            Span(" " * GAP if place else "", "quiet"),
+            Span(key, "ink"),
+            Span(f" {meaning}", "quiet"),
+        ]
     return left, keys
 
 
-def within_margin(spans: Sequence[StyledText], width: int) -> list[StyledText]:
+def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
     """A row's spans without those at its end for which there is no room in front of the margin."""
-    shown: list[StyledText] = []
+    shown: list[Span] = []
     used = 0
-    for text, colour in spans:
-        used += cell_len(text)
+    for span in spans:
+        used += cells(span.text)
         if used > width - 2:
             break
-        shown.append((text, colour))
+        shown.append(span)
     return shown
 
 
-def news_spans(
-    news: LiveLineActivity, glyphs: Glyphs, *, running: bool, asks: bool
-) -> list[StyledText]:
+def news_spans(news: LiveLineActivity, glyphs: Glyphs, *, running: bool, asks: bool) -> list[Span]:
     """What the banner says of it; nothing where nothing happens.
 
     Args:
@@ -272,23 +218,23 @@ def news_spans(
         running: whether the agent works.
         asks: whether it waits for an answer of the user.
     """
-    parts: list[list[StyledText]] = []
+    parts: list[list[Span]] = []
     if asks:
-        parts.append([("!", "accent"), (" the agent waits for your answer", "ink")])
+        parts.append([Span("!", "accent"), Span(" the agent waits for your answer", "ink")])
     if news.dmail >= 0:
         saved = f", {glyphs.minus}{formatting.tokens(news.saved)}" if news.saved else ""
-        parts.append([(glyphs.dmail, "dmail"), (f" D-Mail to #{news.dmail}{saved}", "ink")])
+        parts.append([Span(glyphs.dmail, "dmail"), Span(f" D-Mail to #{news.dmail}{saved}", "ink")])
     if news.compacted:
-        parts.append([(glyphs.compaction, "compaction"), (" compacted", "ink")])
+        parts.append([Span(glyphs.compaction, "compaction"), Span(" compacted", "ink")])
     steps = f", {formatting.counted(news.steps, 'step')}" if news.steps else ""
     if running and not asks:
-        parts.append([(glyphs.running, "accent"), (f" the agent works{steps}", "quiet")])
+        parts.append([Span(glyphs.running, "accent"), Span(f" the agent works{steps}", "quiet")])
     elif news.ended and not running:
         how = _ENDS.get(news.ended, "stopped at an error")
-        parts.append([(glyphs.turn, "accent"), (f" the agent {how}{steps}", "quiet")])
+        parts.append([Span(glyphs.turn, "accent"), Span(f" the agent {how}{steps}", "quiet")])
     if not parts:
         return []
-    spans: list[StyledText] = [("Now", "quiet")]
+    spans: list[Span] = [Span("Now", "quiet")]
     for part in parts:
-        spans += [(" " * GAP, "quiet"), *part]
+        spans += [Span(" " * GAP, "quiet"), *part]
     return spans

@@ -1,1 +1,1 @@
-"""The events between soul and screen, and the queue that carries them. Plain values only."""
+"""The events between soul and screen, and the queue that carries them. They are plain values only."""

@@ -1,11 +1,11 @@
-"""Events, with the display blocks in them, to the JSON of `wire.jsonl` and back.
+"""Encodes events, with the display blocks in them, as the JSON of `wire.jsonl`, and decodes it.
 
-Where kimi-cli has a name for an event, its name and keys are used and what is ours stands beside them; the rest are
-types of our own, stored field by field, which it passes over. `encode_record` writes a whole line. A `Decoder` reads both programs' events and trusts nothing: what is unknown or does
-not fit gives None, never an error.
+If kimi-cli has a name for an event, its name and keys are used, with our own keys beside them; other events are types of our
+own, stored field by field, which kimi-cli ignores. `encode_record` writes a whole line. A `Decoder` reads both programs'
+events and trusts nothing: an unknown or invalid event gives None, never an error.
 
-A diff becomes one kimi-cli `diff` block for each run of neighbouring lines; `signs` beside it says which line is which, so that
-reading gives back exactly what was written. Blocks of another program are read as far as they can be understood.
+A diff becomes one kimi-cli `diff` block for each group of neighbouring lines; its key `signs` says which line is which, so
+that reading restores exactly what was written. Blocks of another program are read as far as possible.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _KIMI_CLI_DEFAULTS: dict[type, Json] = {
     ev.CompactionBegin: {"tokens_before": 0, "automatic": False},
     ev.CompactionEnd: {"tokens_before": 0, "tokens_after": 0},
 }
-"""What stands in for fields that kimi-cli does not write."""
+"""The values of fields that kimi-cli does not write."""
 _ANSWERS: dict[ev.ApprovalAnswer, str] = {
     "once": "approve",
     "session": "approve_for_session",
@@ -74,9 +74,9 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
 }
 _ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
 _OURS_ALONE = (ev.CheckpointCreated, ev.ContextReverted, ev.LineChanged)
-"""Events that kimi-cli has not. A fork's last one bears no number, as those of kimi-cli do not."""
+"""Events that kimi-cli does not have. A fork's last one has no number, as kimi-cli's events have none."""
 _BESIDE = "SubagentEvent"
-"""The type of what happened to an agent beside that of the session; its payload has that event."""
+"""The type of an event of an agent beside the session's own; its payload contains that event."""
 _STATUS_FIELDS = tuple(name for name in ev.StatusUpdate._fields if name not in {"used", "limit"})
 
 
@@ -87,22 +87,22 @@ _MAX_COUNTED = 100
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number within ±2^53."""
+    """Return whether the value is a whole number within ±2^53."""
     return type(value) is int and -_MAX_WHOLE <= value <= _MAX_WHOLE
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a number within ±2^53, and no NaN."""
+    """Return whether the value is a number within ±2^53, and not NaN."""
     return _is_whole(value) or (isinstance(value, float) and -_MAX_WHOLE <= value <= _MAX_WHOLE)
 
 
 def _seconds_of(value: object) -> float:
-    """A duration, or a time since 1970, in seconds; 0 where it is no number or one outside the calendar."""
+    """Return a duration, or a time since 1970, in seconds; 0 if it is no number or outside the calendar."""
     return float(value) if _is_number(value) and 0 <= value <= _MAX_SECONDS else 0.0
 
 
 def _encode(event: Event) -> tuple[str, Json]:
-    """The name and the payload under which an event is stored."""
+    """Return the name and the payload with which an event is stored."""
     match event:
         case ev.TurnBegin(text, resumed, images):
             payload: Json = {"user_input": text}
@@ -157,10 +157,15 @@ def _encode(event: Event) -> tuple[str, Json]:
             }
         case ev.FilesAttached(number, files, images):
             return "FilesAttached", _with_images({"number": number, "files": list(files)}, images)
-        case ev.SteerQueued(steer_id, text, images):
-            return "SteerQueued", _with_images({"id": steer_id, "text": text}, images)
-        case ev.SteerTaken(steer_id, text, withdrawn, number, images):
+        case ev.SteerQueued(steer_id, text, images, when):
+            payload = {"id": steer_id, "text": text}
+            if when != "now":
+                payload["when"] = when
+            return "SteerQueued", _with_images(payload, images)
+        case ev.SteerTaken(steer_id, text, withdrawn, number, images, handed_back):
             payload = {"user_input": text, "id": steer_id, "number": number}
+            if handed_back:
+                payload["handed_back"] = True
             name = "SteerWithdrawn" if withdrawn else "SteerInput"
             return name, _with_images(payload, images)
         case _:
@@ -178,7 +183,7 @@ def _with_images(payload: Json, images: Sequence[ImageBlock]) -> Json:
 
 
 def encode_record(record: EventRecord) -> Json:
-    """A whole line of `wire.jsonl`."""
+    """Return a whole line of `wire.jsonl` as an object."""
     name, payload = _encode(record.event)
     message: Json = {"type": name, "payload": payload}
     if record.source:
@@ -270,10 +275,10 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
 
 
 class Decoder:
-    """Reads stored events in their order.
+    """Reads stored events in order.
 
-    What events leave out because an earlier one said it is kept between calls: the key that a call of kimi-cli's was
-    given (its ids repeat), the arguments of a call, and the figures of a status that did not change.
+    It keeps values between calls that later events omit: the key given to a call of kimi-cli (its ids repeat), the arguments
+    of a call, and the unchanged figures of a status.
     """
 
     def __init__(self) -> None:
@@ -286,7 +291,7 @@ class Decoder:
         """By the name of an agent beside that of the session: its calls and figures are its own."""
 
     def decode_record(self, line: Mapping[str, Any], seq: int) -> EventRecord | None:
-        """One line of `wire.jsonl`; `seq` is the number it gets where it bears none."""
+        """Decode one line of `wire.jsonl`; `seq` is its number if it has none itself."""
         message = line.get("message")
         if not isinstance(message, dict):
             return None
@@ -314,7 +319,7 @@ class Decoder:
         return decoder.decode(lenient_json.mapping(payload.get("event"))), source
 
     def decode(self, message: Mapping[str, Any]) -> Event | None:
-        """One event, or None where it is unknown or makes no sense."""
+        """Decode one event; None if it is unknown or invalid."""
         name, payload = message.get("type"), message.get("payload")
         if not isinstance(name, str) or not isinstance(payload, dict):
             return None
@@ -401,7 +406,7 @@ class Decoder:
         usage = data.get("token_usage")
         if isinstance(usage, dict) and "step_input" not in data:
             data = {**data, **_figures_of_call(cast("Json", usage), data, last)}
-        # Every third record is one of these.
+        # Every third record is a status, so this is written for speed.
         values: list[Any] = [
             value
             if fits(value := data.get(key))
@@ -413,7 +418,7 @@ class Decoder:
 
 
 def _figures_of_call(usage: Json, data: Json, last: ev.StatusUpdate) -> Json:
-    """What kimi-cli tells of a call, under our names: it tells what each call took, and no totals."""
+    """Return kimi-cli's figures of a call under our names: it reports the tokens of each call, and no totals."""
     sent = [usage.get("input_other"), usage.get("input_cache_read")]
     step_input = sum(n for n in sent if _is_whole(n))
     figures: Json = {"step_input": step_input, "step_output": usage.get("output")}
@@ -463,7 +468,8 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             steer_id, text = data.get("id"), data.get("text")
             if not (isinstance(steer_id, str) and isinstance(text, str)):
                 return None
-            return ev.SteerQueued(steer_id, text, images_of(data.get("images")))
+            when = "after the turn" if data.get("when") == "after the turn" else "now"
+            return ev.SteerQueued(steer_id, text, images_of(data.get("images")), when)
         case "SteerInput" | "SteerWithdrawn":
             said = data.get("user_input")
             return ev.SteerTaken(
@@ -472,6 +478,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
                 name == "SteerWithdrawn",
                 number if _is_whole(number := data.get("number")) else 0,
                 images_of(data.get("images", said)),
+                data.get("handed_back") is True,
             )
         case _:
             kind = _STORED_BY_FIELD.get(name)
@@ -554,7 +561,7 @@ def _decode_fields(kind: type, data: Json) -> Event | None:
 
 
 _Fits = Callable[[object], bool]
-"""Whether a value makes sense as that of a field."""
+"""Whether a value is valid for a field."""
 
 
 def _is_text(value: object) -> bool:
@@ -575,7 +582,7 @@ def _fits(hint: Any) -> _Fits:
 
 @cache
 def _fields_of(kind: type) -> tuple[tuple[str, _Fits, bool], ...]:
-    """Every field's name, what fits into it, and whether it holds many such."""
+    """Return every field's name, its check, and whether it holds several such values."""
     found: list[tuple[str, _Fits, bool]] = []
     for name, hint in get_type_hints(kind).items():
         holds_many = get_origin(hint) is tuple
@@ -584,11 +591,11 @@ def _fields_of(kind: type) -> tuple[tuple[str, _Fits, bool], ...]:
 
 
 _AS_IT_WAS = object()
-"""In the place of a value: that of the status before."""
+"""Stands for the value of the status before."""
 
 
 def _status_fields() -> Iterator[tuple[str, _Fits, object]]:
-    """Of every field of a status under which key it stands, what fits, and what it is where that is missing."""
+    """Yield, for every field of a status, its stored key, its check, and its value if the key is missing."""
     keys = {"used": "context_tokens", "limit": "max_context_tokens"}
     for name, fits, _ in _fields_of(ev.StatusUpdate):
         if name in ("step_input", "step_output"):
@@ -618,7 +625,7 @@ def _pairs(value: object, fits: _Fits) -> Iterator[tuple[str, Any]]:
 
 
 def _joined_text(value: object) -> str:
-    """A text, or the text parts of a list of content parts."""
+    """Return a text, or the joined text parts of a list of content parts."""
     if isinstance(value, str):
         return value
     parts = lenient_json.listing(value)
@@ -629,12 +636,12 @@ def _joined_text(value: object) -> str:
 
 
 def _encode_display(blocks: Sequence[DisplayBlock]) -> list[Json]:
-    """The blocks as JSON objects."""
+    """Return the blocks as JSON objects."""
     return [record for block in blocks for record in _encode_one(block)]
 
 
 def _decode_display(records: object) -> tuple[DisplayBlock, ...]:
-    """The blocks that these objects say; what cannot be read is passed over."""
+    """Return the blocks of these objects; unreadable ones are ignored."""
     if not isinstance(records, list):
         return ()
     blocks: list[DisplayBlock] = []
@@ -703,7 +710,7 @@ def _encode_diff(block: DiffBlock) -> Iterator[Json]:
             "new_start": next((line.number for line in run if line.sign != "-"), 1),
             "is_summary": False,
             "signs": "".join(line.sign for line in run),
-            # The whole count stands with the first run: lines may have been left out.
+            # The first group has the whole count, as lines may have been left out.
             "added": block.added if position == 0 else 0,
             "removed": block.removed if position == 0 else 0,
         }
@@ -714,14 +721,14 @@ def _encode_diff(block: DiffBlock) -> Iterator[Json]:
 
 
 def _runs(lines: Sequence[DiffLine]) -> list[tuple[DiffLine, ...]]:
-    """The lines cut wherever a number does not follow from the one before on its side."""
+    """Split the lines wherever a number does not follow the one before on its side."""
     runs: list[tuple[DiffLine, ...]] = []
     current: list[DiffLine] = []
     next_old: int | None = None
     next_new: int | None = None
     for line in lines:
         expected = next_old if line.sign == "-" else next_new
-        # A newline within a text (never made by us) would shift all that follows: alone in a run it does no harm.
+        # A line feed inside a text (never written by us) would shift all later numbers; alone in a group it does no harm.
         if current and expected is not None and line.number != expected:
             runs.append(tuple(current))
             current, next_old, next_new = [], None, None
@@ -730,7 +737,7 @@ def _runs(lines: Sequence[DiffLine]) -> list[tuple[DiffLine, ...]]:
             next_old = line.number + 1
         else:
             next_new = line.number + 1
-            # Old numbers of lines that did not change are not stored; they only go up by one.
+            # Old numbers of unchanged lines are not stored, as they only go up by one.
             if line.sign == " " and next_old is not None:
                 next_old += 1
     if current:
@@ -784,7 +791,7 @@ def _decode_todo(record: Mapping[str, object]) -> TodoBlock | None:
 
 
 def decode_image(record: Mapping[str, object]) -> ImageBlock:
-    """The facts of an image as a record says them, bounded."""
+    """Return the facts of an image in a record, bounded."""
     name, media_type, sha256 = (
         value[:MAX_WORD] if isinstance(value := record.get(key), str) else ""
         for key in ("name", "media_type", "sha256")
@@ -800,7 +807,7 @@ def decode_image(record: Mapping[str, object]) -> ImageBlock:
 
 
 def images_of(value: object) -> tuple[ImageBlock, ...]:
-    """The images in a record: their facts, or content parts; for a bare count so many blocks without facts."""
+    """Return the images in a record: from facts, or from content parts; a bare count gives that many blocks without facts."""
     if _is_whole(value):
         return (ImageBlock(),) * min(max(0, value), _MAX_COUNTED)
     found: list[ImageBlock] = []
@@ -809,7 +816,7 @@ def images_of(value: object) -> tuple[ImageBlock, ...]:
         if record.get("type") == "image":
             found.append(decode_image(record))
         elif record.get("type") == "image_url":
-            # A content part: of one that is stored, its name says the hash.
+            # The record is a content part; if its image is stored, the name of the file contains the hash.
             facts = lenient_json.mapping(record.get("image_url"))
             url = facts.get("url")
             stored = PurePosixPath(url) if isinstance(url, str) and len(url) < MAX_WORD else None
@@ -859,7 +866,7 @@ def _lines_by_signs(
 
 
 def _foreign_diff(path: str, old: str, new: str, old_start: int, new_start: int) -> DiffBlock:
-    """kimi-cli's own block: the two texts are the changed place with a few lines around it."""
+    """Return the diff of kimi-cli's own block: its two texts are the changed place with a few lines around it."""
     olds = old.split("\n") if old else []
     news = new.split("\n") if new else []
     head = 0
@@ -886,7 +893,7 @@ def _count(record: Mapping[str, object], key: str) -> int:
     return value if _is_whole(value) and value >= 0 else 0
 
 
-# JSON knows no limit for its numbers: one that no float can hold breaks whoever divides by it.
+# JSON numbers have no limit, but one that no float can hold would break later divisions.
 _MAX_WHOLE = 1 << 53
-# The year 5138. Some calendars end at 9999, and a time zone moves by a day.
+# This is in the year 5138. Some calendars end at 9999, and a time zone moves a time by a day.
 _MAX_SECONDS = 1e11

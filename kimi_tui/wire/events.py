@@ -1,10 +1,9 @@
-"""All events that the soul publishes and views reduce.
+"""All events that the soul publishes and the views reduce.
 
-Frozen dataclasses of plain values, so that they can be compared, stored and replayed; named tuples where there are so many
-that making them would be felt (a tuple is made ten times as fast as a frozen dataclass). A checkpoint is named by its
-`uid` (random, unique) and, on the screen, by its `id` (which repeats across world lines); a tool call by its `key`,
-unique in the session: providers' own ids may be empty or repeat. Durations are seconds, sizes tokens where nothing else
-is said.
+Frozen dataclasses of plain values, so that they can be compared, stored and replayed; the most frequent ones are named tuples
+(a tuple is made ten times as fast as a frozen dataclass). A checkpoint is named by its `uid` (random, unique) and, on the
+screen, by its `id` (which repeats across world lines); a tool call by its `key`, unique in the session: providers' own ids
+may be empty or repeat. Durations are in seconds, sizes in tokens unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,23 +14,26 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from kimi_tui.agent_parts import Mode
+from kimi_tui.display_names import some_of
 from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
+When = Literal["now", "after the turn"]
+"""When a message that the user says goes in: before the next step, or in a turn of its own."""
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
-"""The operations that put another world line in the place of the live one."""
+"""The operations that make another world line live."""
 SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
-"""The checkpoints behind which the summary of a compaction stands: of all that was before, or of a part."""
+"""The checkpoints that are followed by the summary of a compaction: of everything before, or of a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnBegin:
-    """The user sent a message, or resumed without one: then `text` is empty and `resumed` true.
+    """The user sent a message, or resumed without one; then `text` is empty and `resumed` is true.
 
-    `images` were pasted into it; `FilesAttached` tells of those that the text names.
+    `images` were pasted into the message; `FilesAttached` lists those that the text names.
     """
 
     text: str
@@ -44,11 +46,11 @@ class TurnEnd:
     """The agent stopped.
 
     Attributes:
-        reason: why.
+        reason: the reason.
         error: the sentence for the error card.
-        advice: what to change.
-        kind: `model` for a failed call of the model, `tools` where it takes no tools, empty for everything else.
-        killed: it was interrupted by the end of the program, not by the user; told when the session is opened again.
+        advice: what the user can change.
+        kind: `model` for a failed model call, `tools` if the model takes no tools, empty for everything else.
+        killed: whether the end of the program interrupted it, not the user; published when the session is opened again.
     """
 
     reason: Literal["done", "interrupted", "rejected", "error"]
@@ -67,10 +69,10 @@ class StepBegin:
 
 @dataclass(frozen=True, slots=True)
 class NextMessage:
-    """What is told from here on is message `number` behind the newest checkpoint (from 0, markers not counted).
+    """The following events belong to message `number` after the newest checkpoint (from 0, markers not counted).
 
-    Only in histories that are made from messages: of what is published a checkpoint tells it. `summary` is the message
-    itself where that is a summary that a D-Mail brought along.
+    It occurs only in histories that are made from messages; in published ones the checkpoint tells it. `summary` is the
+    message itself if it is a summary that a D-Mail carried over.
     """
 
     number: int
@@ -79,11 +81,11 @@ class NextMessage:
 
 @dataclass(frozen=True, slots=True)
 class StepRetry:
-    """The model call failed and is tried again in `wait_s` seconds; what it had streamed is dropped.
+    """The model call failed and is tried again in `wait_s` seconds; its streamed text is dropped.
 
-    `left_s` is how much longer an overload is waited out; 0 where attempts are counted instead.
+    `left_s` is the number of seconds for which an overload is still waited out; 0 if attempts are counted instead.
 
-    Published again with no wait when the user cuts the wait short, and with none where the context is compacted first.
+    The event is published again with wait 0 when the user cuts the wait short, and with wait 0 if the context is compacted first.
     """
 
     n: int
@@ -97,10 +99,10 @@ class StepRetry:
 
 @dataclass(frozen=True, slots=True)
 class StepInterrupted:
-    """The running step did not finish: the user stopped it, and what had been streamed is kept and marked.
+    """The running step did not finish: the user stopped it, and the streamed text is kept and marked.
 
-    With `failed` it was not the user: the model could not be asked, or the context could not be made small enough. What
-    had been streamed is dropped then, and the `TurnEnd` that follows says why.
+    With `failed` the cause was not the user: the model could not be asked, or the context could not be made small enough. The
+    streamed text is dropped then, and the following `TurnEnd` says why.
     """
 
     failed: bool = False
@@ -124,7 +126,7 @@ class ThinkPart:
 class ToolCall:
     """The model begins a tool call; `arguments` is the JSON text so far, more may follow as `ToolCallPart`.
 
-    `card` is that of its tool; None where that is known by the name (`tool_cards.card_of`).
+    `card` is the card of its tool; None if the name is enough to find it (`tool_cards.card_of`).
     """
 
     key: str
@@ -144,7 +146,7 @@ class ToolCallPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """The tool runs now (after its approval, if it needed one); `arguments` is the whole JSON text."""
+    """The tool starts running (after its approval, if it needed one); `arguments` is the whole JSON text."""
 
     key: str
     name: str
@@ -161,7 +163,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A tool ended. `output` is what the model reads, `message` its one-line summary, `display` what cards draw."""
+    """A tool ended. `output` is the text for the model, `message` its one-line summary, `display` the blocks for the card."""
 
     key: str
     is_error: bool
@@ -178,19 +180,19 @@ class StatusUpdate(NamedTuple):
     """The state of the context window and the session's totals, all in tokens.
 
     Attributes:
-        used: what the context takes now.
+        used: the tokens that the context takes now.
         limit: the model's window.
-        trigger: where automatic compaction starts.
+        trigger: the tokens at which automatic compaction starts.
         estimated: `used` is not the server's own figure.
         limit_estimated: `limit` is not the server's own figure.
-        system: part of `used`; so are `talk` (messages) and `tools` (results).
-        per_step: the mean growth of the last steps, for the forecast.
-        total_input: of all calls; `total_cached` is the part read from the provider's cache.
-        total_output: of all calls.
-        step_input: of the newest step's call; so is `step_output`. None where it has not ended.
-        correction: what estimates are multiplied by in this session; 0 where nothing was learned yet.
-        model: the model asked.
-        messages: how many messages of the live world line `used` covers; -1 where that is not said.
+        system: the part of `used` for the system prompt; `talk` (messages) and `tools` (results) are the other parts.
+        per_step: the mean growth per step of the last steps, for the forecast.
+        total_input: the input tokens of all calls; `total_cached` is the part read from the provider's cache.
+        total_output: the output tokens of all calls.
+        step_input: the input of the newest step's call; `step_output` likewise. None until the call has ended.
+        correction: the factor by which estimates are multiplied in this session; 0 if none was learned yet.
+        model: the name of the model.
+        messages: the number of messages of the live world line that `used` covers; -1 if it is not known.
     """
 
     used: int
@@ -219,14 +221,14 @@ class StatusUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCreated:
-    """A new checkpoint on the live world line. `label` is the user's words, or where a D-Mail came from.
+    """A new checkpoint on the live world line. `label` is the user's message, or the origin of a D-Mail.
 
-    With `was` it is no new checkpoint but the one that had that uid, renumbered behind a summary: what it began moves
-    with it, or of that only the messages with the numbers `kept` (counted as pins count), where it names any. Such events
-    follow that of the summary's own checkpoint and come before `CompactionEnd`; `said` is what of `kept` the user said, each
-    in one line, the first `carried` of it before a D-Mail. `first` is the number, counted likewise,
-    of the first message behind it that is said: 1 where the program has put a word before it. `tokens` is what precedes
-    it, `measured` where that is the server's own figure, `fitted` where it was fitted to one (`projection.tokens`).
+    With `was` it is no new checkpoint but the one that had that uid, renumbered after a summary: everything that it began
+    moves with it, or only the messages with the numbers `kept` (counted as for pins) if there are any. Such events follow the
+    event of the summary's own checkpoint and come before `CompactionEnd`; `said` are the user's messages in `kept`, each in
+    one line, the first `carried` of them before a D-Mail. `first` is the number, counted likewise, of the first message after
+    it that is part of the conversation: 1 if the program's own message comes first. `tokens` is the number of tokens before
+    it, `measured` if that is the server's figure, `fitted` if it is an estimate fitted to one (`projection.tokens`).
     """
 
     id: int
@@ -248,22 +250,22 @@ class CheckpointCreated:
 class ContextReverted:
     """The live world line was cut before checkpoint `checkpoint_id`; what followed is now world line `world_line`.
 
-    With the reason `compaction` the part that was cut away is replaced by the summary whose checkpoint follows.
+    With the reason `compaction` the summary whose checkpoint follows replaces the part that was cut away.
 
     Attributes:
         reason: the operation.
-        checkpoint_id: where it was cut; `uid` is the same checkpoint's.
-        from_checkpoint: the newest id that was cut away; less than `checkpoint_id` where nothing was, and a D-Mail is
-            added at the end.
+        checkpoint_id: the checkpoint at which it was cut; `uid` is its uid.
+        from_checkpoint: the newest checkpoint that was cut away; less than `checkpoint_id` if none was, and a D-Mail is added
+            at the end.
         world_line: the number of the line left.
-        messages_dropped: how many were cut away; `tool_calls_dropped` likewise.
-        tokens_before: of the context; `tokens_after` likewise.
-        text: the D-Mail.
+        messages_dropped: the number of messages that were cut away; `tool_calls_dropped` likewise.
+        tokens_before: the tokens of the context before the operation; `tokens_after` those after it.
+        text: the text of the D-Mail.
         prompt: the user's message of that checkpoint, to be put back into the prompt after a rewind.
-        facts: what the soul added to the D-Mail.
-        carried: what the user had said since, which stands before the D-Mail on the new line.
-        pinned: the pinned messages that were carried over too, as `UID:NUMBER`; a checkpoint alone stands for all of it.
-        author: who wrote the D-Mail; `person` is the user.
+        facts: the text that the soul added to the D-Mail.
+        carried: the user's messages since then, which come before the D-Mail on the new line.
+        pinned: the pinned messages that were carried over too, as `UID:NUMBER`; a uid alone stands for all messages of the checkpoint.
+        author: the author of the D-Mail; `person` is the user.
     """
 
     reason: Operation
@@ -285,7 +287,7 @@ class ContextReverted:
 
 @dataclass(frozen=True, slots=True)
 class CompactionBegin:
-    """The context is being summarised. `automatic` is false where the user asked for it."""
+    """The context is being summarised. `automatic` is false if the user asked for it."""
 
     tokens_before: int
     automatic: bool
@@ -295,7 +297,7 @@ class CompactionBegin:
 class CompactionEnd:
     """The summary is in the context, or (`error` not empty) nothing changed.
 
-    Without a `CompactionBegin` before it, the user edited the summary.
+    If no `CompactionBegin` precedes the event, the user edited the summary.
     """
 
     tokens_before: int
@@ -310,25 +312,25 @@ class ApprovalRequest:
     """The agent asks before it changes something.
 
     Attributes:
-        id: of the request; an `ApprovalResolved` names it.
-        key: of the tool call.
-        tool: its name.
+        id: the id of the request, which an `ApprovalResolved` names.
+        key: the key of the tool call.
+        tool: the name of the tool.
         question: one sentence.
-        detail: exactly what will run or be written: where it is `changeable` a command, of the kind `dmail` the D-Mail
-            before it is sent. A yes with a feedback runs or sends that instead.
+        detail: the exact text that will run or be written: a command if it is `changeable`, the D-Mail for the kind `dmail`.
+            A yes with a feedback runs or sends the feedback instead.
         where: the folder, time limit and warnings.
         display: the changes as diffs.
-        session_offer: the label of the yes that holds for the session; empty where none is offered.
-        kind: a call of a tool, a D-Mail, a plan to agree to, a question that the agent has, or (`pause`) one of the
-            program itself: the turn is paused until the user has said how it goes on. `key` is empty then.
-        checkpoint_id: of a D-Mail, where it goes; -1 for none.
-        options: the answers of a plan, a question or a pause; a yes has one of them, or other words, as its feedback. Of a
-            pause a yes without a feedback is the first of them.
-        multi_select: a yes may have several of them as its feedback, joined by semicolons, with other words or without.
-        words_offer: of a pause, the label of the yes with the user's own words; empty where none is offered.
-        no_offer: of a pause, the label of the no.
+        session_offer: the label of the yes that holds for the session; empty if none is offered.
+        kind: a tool call, a D-Mail, a plan to approve, a question of the agent, or (`pause`) one of the program itself: the
+            turn is paused until the user decides how it continues; `key` is empty then.
+        checkpoint_id: the target checkpoint of a D-Mail; -1 for none.
+        options: the answers of a plan, a question or a pause; a yes has one of them, or another text, as its feedback. For a
+            pause a yes without a feedback means the first of them.
+        multi_select: a yes may have several of them as its feedback, joined by semicolons, with or without another text.
+        words_offer: the label of the yes with the user's own text, for a pause; empty if it is not offered.
+        no_offer: the label of the no, for a pause.
         stops: whether a no without a feedback ends the turn.
-        changeable: whether `detail` is a command in whose place the user may put another one.
+        changeable: whether `detail` is a command that the user may replace by another one.
     """
 
     id: str
@@ -351,9 +353,10 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
-    """An approval was answered; `feedback` is why not, or with a yes what to send or to run instead, or which option.
+    """An approval was answered. `feedback` is the reason for a no; with a yes it is the text to send or run instead, or the
+    chosen option.
 
-    A no with the feedback "stopped" is no answer: the turn was stopped meanwhile, or the question needed no answer any more.
+    A no with the feedback "stopped" is no answer of the user: the turn was stopped, or the question needed no answer any more.
     """
 
     id: str
@@ -363,18 +366,24 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """Text typed while the agent works, with the images pasted into it; it goes in before the next step."""
+    """A message, or a command, that the user said and that waits, with the images pasted into it.
+
+    "now" it goes in before the next step, or begins a turn when nothing runs; "after the turn" it begins one behind that. The
+    wire tells late subscribers of what still waits.
+    """
 
     id: str
     text: str
     images: tuple[ImageBlock, ...] = ()
+    when: When = "now"
 
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do.
+    """What waited went in, as message `number` behind the newest checkpoint, as pins count; `images` are as in `TurnBegin`.
 
-    `images` are as in `TurnBegin`.
+    `withdrawn`: it does not wait any more, and did not go in. The user took it back, a turn begins with it (`TurnBegin` follows), or
+    the engine gives it back unasked (`handed_back`): what it was for was stopped, or it cannot be said.
     """
 
     id: str
@@ -382,13 +391,14 @@ class SteerTaken:
     withdrawn: bool = False
     number: int = 0
     images: tuple[ImageBlock, ...] = ()
+    handed_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FilesAttached:
-    """What went with message `number` (as in `SteerTaken`) of the files it names, in words: `app.py 40 lines`.
+    """The files that message `number` (as in `SteerTaken`) names and that were sent with it, in words: `app.py 40 lines`.
 
-    `images` are those among them.
+    `images` are the images among them.
     """
 
     number: int
@@ -400,8 +410,8 @@ class FilesAttached:
 class FilesChanged:
     """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines.
 
-    Of the `paths` so many are `lost`: what they were is in no snapshot; `lost_paths` are the first of these. `key` is the call that
-    did it. Both are empty in older records.
+    `lost` is the number of `paths` whose former contents are in no snapshot; `lost_paths` are the first of these. `key` is
+    the call that changed the files. Both are empty in older records.
     """
 
     uid: str
@@ -415,7 +425,7 @@ class FilesChanged:
 
 @dataclass(frozen=True, slots=True)
 class FilesRestored:
-    """Working files were brought back. Of `restored` those in `created` had not been there before."""
+    """Working files were restored. Those of `restored` that are in `created` had not existed before."""
 
     uid: str
     restored: tuple[str, ...] = ()
@@ -430,16 +440,16 @@ class LineChanged:
 
     Attributes:
         op: the operation.
-        from_line: the world line that holds the line left; 0 where it has none of its own, being the beginning of
-            another.
-        to_line: after an undo, redo or jump the world line that became live; after anything else 0.
-        uid: the checkpoint before which `to_line` was cut (empty: all of it is live); after anything else the
-            checkpoint that the operation was about.
-        is_open: whether the new line ends where the agent could go on without a new message.
-        steps_left: after an undo, the checkpoints since the operation that was undone: they stay on `from_line`.
-            `messages_left` likewise counts messages.
+        from_line: the world line that holds the line left; 0 if the line left has no number of its own, as it is the
+            beginning of another.
+        to_line: the world line that became live after an undo, redo or jump; after any other operation 0.
+        uid: the checkpoint before which `to_line` was cut (empty: the whole line is live); after any other operation the
+            checkpoint that it was about.
+        is_open: whether the new line ends where the agent could continue without a new message.
+        steps_left: after an undo, the number of checkpoints since the undone operation, which stay on `from_line`;
+            `messages_left` is the number of messages.
         files_left: the files that those steps changed and that stay as they are.
-        line_name: what `from_line` was called then.
+        line_name: the name of `from_line` at that time.
     """
 
     op: Operation
@@ -459,9 +469,9 @@ _MOST_NAMED = 3
 def toll_words(
     steps: int, messages: int, world_line: int, files: Sequence[str] = (), *, name: str = ""
 ) -> str:
-    """What an undo takes along, where it stays, and which files do not follow; empty where that is nothing.
+    """Say how much an undo takes along, where that stays, and which files are not undone; empty if nothing is taken along.
 
-    `3 steps since then stay as world line 2 (fix the quotes); made.txt stays as it is`, where that line bears a name.
+    Example for a line with a name: `3 steps since then stay as world line 2 (fix the quotes); made.txt stays as it is`.
     """
     count, noun = (steps, "step") if steps else (messages, "message")
     if not count:
@@ -471,20 +481,18 @@ def toll_words(
     what += f" ({name})" if name else ""
     if not files:
         return what
-    named = ", ".join(files[:_MOST_NAMED])
-    more = f" and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
-    return f"{what}; {named}{more} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
+    return f"{what}; {some_of(files, _MOST_NAMED)} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
 
 
 DISK_TOPIC = "disk"
 """The topic of the notice that the conversation cannot be saved."""
 FORM_TOPIC = "form"
-"""The topic of the notice that the model is sent few tools or none; it goes with the second message."""
+"""The topic of the notice that the model is sent few tools or none; it disappears with the second message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the user should know. With a `topic` it stays until `solved` comes for the same topic."""
+    """A fact that the user should know. With a `topic` it stays until `solved` comes for the same topic."""
 
     level: Literal["info", "warning", "error"]
     text: str
@@ -495,7 +503,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """How far the server has read the prompt, in tokens that it had to read. Of this run alone, and not recorded."""
+    """How far the server has read the prompt, in tokens that it had to read. It concerns this run only, and is not recorded."""
 
     read: int
     total: int
@@ -554,11 +562,11 @@ class ToolsChanged:
     """Requests carry other tools from now on.
 
     Attributes:
-        form: all (`on`), few in a short form (`lean`), or none (`off`). Of this run of the program alone: empty where it is
-            recorded, which it is only with a tool that came or left.
-        added: the tools that came into the session, by name.
-        removed: those that left it. A tool of both has become another one.
-        names: all tools of the session, also while they are off. Of this run alone, as `form` is.
+        form: all (`on`), few in a short form (`lean`), or none (`off`). It concerns this run of the program only, so it is
+            empty in a record; only an event with an added or removed tool is recorded.
+        added: the tools that were added to the session, by name.
+        removed: the tools that were removed. A tool in both was replaced by another with the same name.
+        names: all tools of the session, also while they are off. Like `form` it concerns this run only.
     """
 
     form: Literal["", "on", "lean", "off"] = ""
@@ -569,7 +577,7 @@ class ToolsChanged:
 
 @dataclass(frozen=True, slots=True)
 class JobsChanged:
-    """So many commands run in the background now. Of this run of the program alone, and not recorded."""
+    """The number of commands that run in the background now. It concerns this run of the program only, and is not recorded."""
 
     running: int
 
@@ -615,17 +623,17 @@ Event = (
 SESSION_FACTS = TitleChanged | ModelChanged | MarksChanged
 """Events that tell of the whole session and are recorded wherever it stands: they belong to no step."""
 STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
-"""Events that only bring more of a text: while an answer is written, or a tool runs, there are many a second."""
+"""Events that only bring more of a text: there are many per second while an answer is written or a tool runs."""
 
 
 class EventRecord(NamedTuple):
-    """An event with its place.
+    """An event with its number and time.
 
     Attributes:
         seq: counts from 1 within a session.
         at: seconds since 1970.
-        foreign: whether another program (kimi-cli) recorded it: then no checkpoint is told of beside it.
-        source: the name of an agent beside that of the session whose event it is; empty for the session's own.
+        foreign: whether another program (kimi-cli) recorded it; such records have no events of checkpoints.
+        source: the name of the agent whose event it is, for an agent beside the session's own; empty for the session's own.
     """
 
     seq: int
@@ -636,7 +644,7 @@ class EventRecord(NamedTuple):
 
 
 def iso_seconds(iso: str, otherwise: float = 0.0) -> float:
-    """A time as checkpoints have it, ISO 8601, in seconds since 1970; `otherwise` where it is none."""
+    """Return the ISO 8601 time of a checkpoint in seconds since 1970; `otherwise` if it is not a time."""
     try:
         return datetime.fromisoformat(iso).timestamp() if iso else otherwise
     except ValueError:
@@ -644,7 +652,9 @@ def iso_seconds(iso: str, otherwise: float = 0.0) -> float:
 
 
 def text_of(event: Event) -> str:
-    """The piece of text in an event that is published piece by piece: answer, reasoning, arguments, output. Else empty."""
+    """Return the piece of text in an event that is published piece by piece (answer, reasoning, arguments, output); else an
+    empty text.
+    """
     match event:
         case TextPart(text) | ThinkPart(text) | ToolOutput(text=text):
             return text
@@ -655,7 +665,7 @@ def text_of(event: Event) -> str:
 
 
 def with_text(event: Event, text: str) -> Event:
-    """The event with another piece, of any length, in the place of its own; one that brings none as it is."""
+    """Return the event with another piece of text, of any length; an event without one is returned unchanged."""
     match event:
         case TextPart():
             return TextPart(text)
@@ -672,7 +682,7 @@ def with_text(event: Event, text: str) -> Event:
 
 
 def continues(first: Event, second: Event) -> bool:
-    """Whether the second event brings what comes next of the text that the first one brought."""
+    """Whether the second event continues the text of the first one."""
     match second:
         case TextPart() | ThinkPart():
             return type(first) is type(second)

@@ -16,6 +16,8 @@ from kimi_tui.wire.events import (
     EventRecord,
     Notice,
     StatusUpdate,
+    SteerQueued,
+    SteerTaken,
     TurnEnd,
     continues,
     text_of,
@@ -23,14 +25,14 @@ from kimi_tui.wire.events import (
 )
 
 _MERGED_CHARS = 32_768
-"""A text that pieces were added to stops growing there: joining strings again and again is quadratic."""
+"""Characters at which a merged text stops growing, as joining strings again and again takes quadratic time."""
 
 
 class Subscription:
-    """One subscriber's own queue. Iterate over it, or take what is there with `drain`.
+    """One subscriber's own queue. Iterate over it, or take the waiting events with `drain`.
 
     Attributes:
-        listens: whether it shows events to someone; a subscriber that only records them does not.
+        listens: whether the subscriber shows events to somebody; one that only records them does not.
     """
 
     def __init__(self, wake: Callable[[Event], None] | None = None) -> None:
@@ -40,14 +42,14 @@ class Subscription:
         self._closed = False
         self._wake = wake
         self._has_more_than_status = False
-        """Whether anything but `StatusUpdate` waits."""
+        """Whether an event other than `StatusUpdate` is waiting."""
 
     def put(self, record: EventRecord) -> None:
         """Queue one record (called by the wire)."""
         event = record.event
         if self._pending:
             last = self._pending[-1]
-            # A call that begins is an event of its own, though its arguments go on.
+            # A call that begins is an event of its own, although its arguments continue in others.
             is_more = type(last.event) is type(event) and last.source == record.source
             if is_more and continues(last.event, event):
                 before = text_of(last.event)
@@ -65,12 +67,12 @@ class Subscription:
             self._wake(event)
 
     def close(self) -> None:
-        """End the iteration after what is queued."""
+        """End the iteration after the queued events."""
         self._closed = True
         self._ready.set()
 
     def drain(self) -> list[EventRecord]:
-        """All records that are waiting, in order; empty if there are none."""
+        """Return all waiting records, in order; empty if there are none."""
         records = list(self._pending)
         self._pending.clear()
         self._has_more_than_status = False
@@ -98,9 +100,11 @@ class Wire:
         self._next_seq = first_seq
         self._subscriptions: list[Subscription] = []
         self._n_listeners = 0
-        # Notices that are not solved, by topic, and those that were published while nobody listened.
+        # The unsolved notices by topic, and the notices that were published while there was no listener.
         self._unsolved: dict[str, EventRecord] = {}
         self._missed_notices: list[EventRecord] = []
+        # What the user said and waits, by its id.
+        self._queued: dict[str, EventRecord] = {}
 
     @property
     def newest_seq(self) -> int:
@@ -118,6 +122,10 @@ class Wire:
         self._next_seq += 1
         if isinstance(event, Notice):
             self._remember(event, record)
+        elif isinstance(event, SteerQueued):
+            self._queued[event.id] = record
+        elif isinstance(event, SteerTaken):
+            self._queued.pop(event.id, None)
         for subscription in self._subscriptions:
             subscription.put(record)
         return record
@@ -125,10 +133,10 @@ class Wire:
     def subscribe(
         self, wake: Callable[[Event], None] | None = None, *, records: bool = False
     ) -> Subscription:
-        """A new subscription to what is published from now on.
+        """Return a new subscription to what is published from now on.
 
-        It also gets the notices that are not solved yet, and those published while nobody listened: trouble that begins
-        before a screen listens must not be lost.
+        It also gets what the user said and waits, the notices that are not solved yet, and those published while nobody
+        listened: trouble that begins before a screen listens must not be lost.
 
         Args:
             wake: called on the loop with the event when the queue was empty, or held nothing but `StatusUpdate` until then, and
@@ -140,7 +148,11 @@ class Wire:
         if not records:
             self._n_listeners += 1
             subscription.listens = True
-            missed = [*self._unsolved.values(), *self._missed_notices]
+            missed = [
+                *self._queued.values(),
+                *self._unsolved.values(),
+                *self._missed_notices,
+            ]
             self._missed_notices.clear()
             for record in sorted(missed, key=lambda one: one.seq):
                 subscription.put(record)
@@ -155,7 +167,7 @@ class Wire:
             self._missed_notices.append(record)
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; its iteration ends after what is queued."""
+        """End a subscription; its iteration ends after the queued events."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
             self._n_listeners -= subscription.listens

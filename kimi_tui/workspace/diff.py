@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kimi_tui.text_encoding import UTF8, as_shown, encoding_of
+from kimi_tui.tool_cards import DiffLine
 from kimi_tui.workspace.restore import FileChange, as_file
 from kimi_tui.workspace.snapshots import (
     FOREIGN,
@@ -36,21 +37,13 @@ Outcome = Literal["same", "changed", "new", "gone"]
 Authors = Literal["agent", "others", "both"]
 
 
-class DiffRow(NamedTuple):
-    """One row of a diff. `number` is the line's number on its own side, counted from 1."""
-
-    sign: Literal[" ", "-", "+"]
-    number: int
-    text: str
-
-
 @dataclass(frozen=True, slots=True)
 class LineDiff:
     """The change of one text. `rows` may be shortened; the counts are of the whole change."""
 
     added: int
     removed: int
-    rows: tuple[DiffRow, ...]
+    rows: tuple[DiffLine, ...]
 
 
 def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff:
@@ -94,25 +87,25 @@ def _rows(
     old: Sequence[str],
     new: Sequence[str],
     max_rows: int | None,
-) -> tuple[DiffRow, ...]:
-    rows: list[DiffRow] = []
+) -> tuple[DiffLine, ...]:
+    rows: list[DiffLine] = []
     shown_to = 0
     for position, (i1, i2, j1, j2) in enumerate(changes):
         start = max(shown_to, j1 - CONTEXT_LINES)
-        rows += [DiffRow(" ", j + 1, new[j]) for j in range(start, j1)]
-        rows += [DiffRow("-", i + 1, old[i]) for i in range(i1, i2)]
-        rows += [DiffRow("+", j + 1, new[j]) for j in range(j1, j2)]
+        rows += [DiffLine(" ", j + 1, new[j]) for j in range(start, j1)]
+        rows += [DiffLine("-", i + 1, old[i]) for i in range(i1, i2)]
+        rows += [DiffLine("+", j + 1, new[j]) for j in range(j1, j2)]
         following = changes[position + 1][2] if position + 1 < len(changes) else len(new)
         shown_to = min(j2 + CONTEXT_LINES, following)
-        rows += [DiffRow(" ", j + 1, new[j]) for j in range(j2, shown_to)]
+        rows += [DiffLine(" ", j + 1, new[j]) for j in range(j2, shown_to)]
         if max_rows is not None and len(rows) >= max_rows:
             return tuple(rows[:max_rows])
     return tuple(rows)
 
 
-def _replaced(old: Sequence[str], new: Sequence[str], head: int) -> tuple[DiffRow, ...]:
-    removed = [DiffRow("-", head + i + 1, text) for i, text in enumerate(old)]
-    added = [DiffRow("+", head + j + 1, text) for j, text in enumerate(new)]
+def _replaced(old: Sequence[str], new: Sequence[str], head: int) -> tuple[DiffLine, ...]:
+    removed = [DiffLine("-", head + i + 1, text) for i, text in enumerate(old)]
+    added = [DiffLine("+", head + j + 1, text) for j, text in enumerate(new)]
     return (*removed, *added)
 
 

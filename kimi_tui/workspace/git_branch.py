@@ -21,7 +21,7 @@ def branch_of(folder: Path) -> str:
                 return _head(git)
             if git.is_file():
                 # In a worktree or submodule this is a file that names the folder with HEAD.
-                line = _read(git)
+                line = _first_bytes(git)
                 if line.startswith("gitdir:"):
                     return _head(place / line.removeprefix("gitdir:").strip())
                 return ""
@@ -31,14 +31,14 @@ def branch_of(folder: Path) -> str:
 
 
 def _head(git: Path) -> str:
-    line = _read(git / "HEAD")
+    line = _first_bytes(git / "HEAD")
     if line.startswith("ref:"):
         return line.removeprefix("ref:").strip().removeprefix("refs/heads/")
     is_commit = len(line) in (40, 64) and all(c in "0123456789abcdef" for c in line)
     return line[:7] if is_commit else ""
 
 
-def _read(path: Path) -> str:
+def _first_bytes(path: Path) -> str:
     try:
         descriptor = open_regular(path, links=True)
     except OSError:

@@ -24,7 +24,7 @@ _SHORT = re.compile(r"(?:git|hg|svn|jj)~[0-9]{1,2}")
 
 
 def is_of_version_control(name: str) -> bool:
-    """Whether a file system may find a folder of a version control system under this name. File systems may ignore case,
+    """Return whether a file system may find a folder of a version control system under this name. File systems may ignore case,
     invisible characters, and blanks and dots at the end, and NTFS, FAT and SMB also accept a short name, a stream's name, or
     a backslash.
     """
@@ -445,7 +445,7 @@ class IgnoreStack:
         return IgnoreStack(((0, below, rules), *self.files))
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
-        """Whether this path (relative to the work folder) is ignored; its folders must be known not to be."""
+        """Return whether this path (relative to the work folder) is ignored; its folders must be known not to be."""
         name = path.rpartition("/")[2]
         if is_of_version_control(name):
             return True
@@ -456,7 +456,7 @@ class IgnoreStack:
         return False
 
     def ignores_above(self, levels: int) -> bool:
-        """Whether the work folder itself (0 levels) or the folder that many levels above it is ignored."""
+        """Return whether the work folder itself (0 levels) or the folder that many levels above it is ignored."""
         for _, below, rules in self.files:
             parts = below.rstrip("/").split("/")
             path = "/".join(parts[: len(parts) - levels])

@@ -87,11 +87,11 @@ class NameList:
         return ""
 
     def ends_in(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a rule covers the last name of a path whose folders are known to be covered by none."""
+        """Return whether a rule covers the last name of a path whose folders are known to be covered by none."""
         return self.covers([folded(name) for name in path.split("/")], is_folder=is_folder)
 
     def covers(self, seen: Sequence[str], *, is_folder: bool) -> bool:
-        """Whether the list covers the last of these folded names."""
+        """Return whether the list covers the last of these folded names."""
         if self._is_named(seen, is_folder=is_folder):
             return True
         name = seen[-1]
@@ -104,7 +104,7 @@ class NameList:
         return any(self._is_named([*seen[:-1], one], is_folder=is_folder) for one in originals)
 
     def leads_on(self, seen: Sequence[str]) -> bool:
-        """Whether a rule of several names may cover a file in the folder with these folded names."""
+        """Return whether a rule of several names may cover a file in the folder with these folded names."""
         return any(self._matches(seen, way) for way in self.ways.get(original_of(seen[-1]), ()))
 
     def _is_named(self, seen: Sequence[str], *, is_folder: bool) -> bool:
@@ -147,19 +147,19 @@ def original_of(name: str) -> str:
 
 @cache
 def secrets() -> NameList:
-    """The list of files that hold secrets."""
+    """Return the list of files that hold secrets."""
     return _list("secrets", copies=True)
 
 
 @cache
 def runs_later() -> NameList:
-    """The list of files that are executed later, or configure programs that are."""
+    """Return the list of files that are executed later, or configure programs that are."""
     return _list("runs_later", copies=False)
 
 
 @cache
 def runs_when_started() -> NameList:
-    """The list of files that run when the user starts the build, test or tool that reads them. They are edited every day, so
+    """Return the list of files that run when the user starts the build, test or tool that reads them. They are edited every day, so
     writing them needs no approval.
     """
     return _list("runs_when_started", copies=False)
@@ -395,13 +395,13 @@ def remember_link(folder: str, link: str) -> str:
 
 
 def _is_guarded(names: tuple[str, ...], *, is_folder: bool = False) -> bool:
-    """Whether one of the lists covers a path whose folders are not guarded."""
+    """Return whether one of the lists covers a path whose folders are not guarded."""
     path = "/".join(names)
     return any(rules.ends_in(path, is_folder=is_folder) for rules in (secrets(), runs_later()))
 
 
 def _may_guard(names: tuple[str, ...]) -> bool:
-    """Whether a link is guarded, or a path through it may be."""
+    """Return whether a link is guarded, or a path through it may be."""
     return _is_guarded(names) or folded(names[-1]) in _ways()
 
 

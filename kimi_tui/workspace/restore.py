@@ -280,7 +280,7 @@ def _was_empty_folder(path: str, then: Manifest) -> bool:
 
 
 def stands(entry: ManifestEntry | None, then: ManifestEntry | None) -> bool:
-    """Whether a scan found the state at a path that a restore should bring there."""
+    """Return whether a scan found the state at a path that a restore should bring there."""
     return entry == then or as_file(entry) == then
 
 

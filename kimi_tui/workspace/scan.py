@@ -82,7 +82,7 @@ class _FileReader:
         self._limits = limits
 
     def may_keep(self, stamp: Stamp) -> bool:
-        """Whether the contents can be kept at all; others do not count as files."""
+        """Return whether the contents can be kept at all; others do not count as files."""
         if stat.S_ISREG(stamp.mode):
             return stamp.size <= self._limits.max_file_bytes
         return stat.S_ISLNK(stamp.mode)
@@ -186,7 +186,7 @@ class ScanPass:
     """A sentence that says that files were omitted, as there are too many; known files are kept all the same."""
 
     def trusts(self, *times_ns: int) -> bool:
-        """Whether a file with these times had not changed for a while before this scan began."""
+        """Return whether a file with these times had not changed for a while before this scan began."""
         return max(times_ns) + _TRUST_AFTER_NS <= self.started_ns
 
 

@@ -102,7 +102,7 @@ def ancestors(path: str) -> Iterator[str]:
 
 
 def was_looked_for(manifest: Manifest, path: str) -> bool:
-    """Whether the scan of `manifest` would have found `path` if it had existed.
+    """Return whether the scan of `manifest` would have found `path` if it had existed.
 
     Only then does its absence in the manifest mean that it did not exist, so that a restore may delete it.
     """
@@ -175,7 +175,7 @@ class SnapshotLog:
         self._joins_line = False
         self.root = ""
         """The folder of the snapshots; they are never restored into another one."""
-        self._read()
+        self._load()
 
     def __len__(self) -> int:
         return len(self._snapshots)
@@ -346,7 +346,7 @@ class SnapshotLog:
         self._snapshots.append(snapshot)
         _apply(self._latest, snapshot.changed)
 
-    def _read(self) -> None:
+    def _load(self) -> None:
         try:
             content = read_regular(self._path, _MAX_LOG_BYTES)
         except OSError:

@@ -259,7 +259,7 @@ class BlobStore:
         return content
 
     def has(self, name: str) -> bool:
-        """Whether the store has these contents; a neighbour's pack that has them is linked."""
+        """Return whether the store has these contents; a neighbour's pack that has them is linked."""
         with self._lock:
             return self._has(bytes.fromhex(name))
 

@@ -265,7 +265,7 @@ class Tracker:
         return added
 
     def is_as_seen(self, paths: Iterable[str]) -> bool:
-        """Whether these files are still as in the newest snapshot.
+        """Return whether these files are still as in the newest snapshot.
 
         Raises:
             OSError: a file cannot be read.
@@ -445,7 +445,7 @@ class Tracker:
         )
 
     def is_ours_alone(self, intent: Intent) -> bool:
-        """Whether this program noted this intent for this session and work folder, and nobody else can have changed it.
+        """Return whether this program noted this intent for this session and work folder, and nobody else can have changed it.
 
         The owner of the file is no evidence: the account also owns files that it unpacked or copied.
         """

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import each
 
-from kimi_tui.config.file import THEMES, parse_config, read_config, save_choice, save_setting
+from kimi_tui.config.file import parse_config, read_config, save_choice, save_setting
 from kimi_tui.config.model_choice import ModelChoice, Overrides, choose_model
 from kimi_tui.config.settings import (
+    THEMES,
     Config,
     ConfigError,
     LoopControl,
@@ -124,7 +125,7 @@ def test_everything_that_can_stand_in_the_file() -> None:
     # To allow all is not for a file to say.
     assert "mode must be one of" in parse('mode = "all"').notices[0]
     assert config.default_model == "k"
-    assert config.thinking == "on"
+    assert config.default_thinking == "on"
     assert (config.theme, config.glyphs, config.reduced_motion) == ("light", "ascii", True)
     model = config.models["k"]
     assert (model.model, model.max_context_size) == ("kimi-k3", 262_144)
@@ -132,7 +133,7 @@ def test_everything_that_can_stand_in_the_file() -> None:
     provider = config.providers["moonshot"]
     assert provider.base_url == "https://api.moonshot.ai/v1"
     assert (provider.api_key, provider.dialect) == ("sk-one", "moonshot")
-    assert config.loop == LoopControl(7, 3, 1000, 0.5, "mine.short:Short", 90.0)
+    assert config.loop_control == LoopControl(7, 3, 1000, 0.5, "mine.short:Short", 90.0)
     assert (config.dmail.enabled, config.dmail.nudge_tokens) == (False, 50)
     assert config.keys == {"compact": "ctrl+g"}
 
@@ -278,7 +279,7 @@ def test_no_value_of_any_type_is_more_than_a_notice(values: dict[str, object]) -
     text = "\n".join(f"{key} = {written(value)}" for key, value in values.items())
     config = parse(text)
     assert config.theme in THEMES
-    assert isinstance(config.loop, LoopControl)
+    assert isinstance(config.loop_control, LoopControl)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +305,7 @@ def test_a_base_url_is_put_right_and_that_is_said(written: str, noticed: bool) -
 )
 def test_how_much_a_model_thinks_by_default(written: str, meant: str) -> None:
     config = parse(f"default_thinking = {written}")
-    assert config.thinking == meant
+    assert config.default_thinking == meant
     assert bool(config.notices) == (not meant)
 
 
@@ -430,7 +431,7 @@ def test_a_theme_is_set_before_the_tables_and_the_rest_stays(tmp_path: Path) -> 
     save_setting(path, "theme", "light")
     save_setting(path, "theme", "16")
     config = read_config(path)
-    assert (config.theme, config.loop.max_steps_per_turn) == ("16", 7)
+    assert (config.theme, config.loop_control.max_steps_per_turn) == ("16", 7)
     assert "# my words" in path.read_text()
     assert "# few" in path.read_text()
 

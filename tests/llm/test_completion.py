@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 from support.cases import each
 
-from kimi_tui.llm.completion import Collector, RetryNotice, RetryPolicy, complete
+from kimi_tui.llm.completion import (
+    AnswerItem,
+    Collector,
+    RetryNotice,
+    RetryPolicy,
+    complete,
+    stream_answer,
+)
 from kimi_tui.llm.errors import APIConnectionError, APIStatusError, APIStreamError, LLMError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
     ChatProvider,
+    Completion,
     Finished,
     ModelInfo,
     StreamItem,
@@ -105,7 +113,7 @@ class Planned(ChatProvider):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem]:
         for item in self.plans.pop(0):
             if isinstance(item, BaseException):
                 raise item
@@ -115,12 +123,20 @@ class Planned(ChatProvider):
         pass
 
 
-async def run(provider: Planned, **options: Any) -> tuple[Any, list[StreamItem]]:
-    seen: list[StreamItem] = []
-    done = await complete(
-        provider, "system words", [], [user_message("hello there")], on_item=seen.append, **options
-    )
-    return done, seen
+async def run(
+    provider: Planned,
+    on_retry: Callable[[RetryNotice], None] = lambda notice: None,
+    **options: Any,
+) -> tuple[Completion, list[AnswerItem]]:
+    seen: list[AnswerItem] = []
+
+    def show(item: AnswerItem) -> None:
+        if isinstance(item, RetryNotice):
+            on_retry(item)
+        seen.append(item)
+
+    asked = stream_answer(provider, "system words", [], [user_message("hello there")], **options)
+    return await complete(asked, show), seen
 
 
 async def test_empty_reasoning_is_stored_but_not_shown() -> None:
@@ -156,9 +172,7 @@ async def test_what_a_failed_attempt_streamed_is_not_kept() -> None:
         seen.append(message.text if message is not None else "")
 
     policy = RetryPolicy(max_attempts=2, initial_s=0.0, max_s=0.0, jitter_s=0.0)
-    await complete(
-        provider, "", [], [], on_item=look, on_retry=look, policy=policy, collector=collector
-    )
+    await complete(stream_answer(provider, "", [], [], policy=policy, collector=collector), look)
     assert seen == ["half", "", "whole", "whole"]
 
 

@@ -21,7 +21,7 @@ from support.strict_dialects import (
     refuse,
 )
 
-from kimi_tui.llm.completion import RetryPolicy, complete
+from kimi_tui.llm.completion import RetryPolicy, complete, stream_answer
 from kimi_tui.llm.dialects import (
     DIALECTS,
     MAX_LEARNED_PER_REQUEST,
@@ -134,12 +134,7 @@ async def talk(
     try:
         server.script(say("fine"))
         done = await complete(
-            provider,
-            "You are.",
-            TOOLS,
-            messages,
-            on_item=lambda item: None,
-            policy=RetryPolicy(max_attempts=1),
+            stream_answer(provider, "You are.", TOOLS, messages, policy=RetryPolicy(max_attempts=1))
         )
         assert done.message.text == "fine"
     finally:
@@ -241,7 +236,7 @@ async def test_an_unknown_server_gets_the_smallest_request() -> None:
             provider="p", base_url=server.base_url, api_key="", model="m", dialect="generic"
         )
         server.script(say("fine"))
-        await complete(provider, "", [], [user_message("x")], on_item=lambda item: None)
+        await complete(stream_answer(provider, "", [], [user_message("x")]))
         await provider.aclose()
         assert "tools" not in server.requests[1].body
 

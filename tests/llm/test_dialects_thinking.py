@@ -9,7 +9,7 @@ from support.cases import each
 from support.chat_server import ChatServer, Request, say
 from support.strict_dialects import refuse
 
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import complete, stream_answer
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.message import user_message
 from kimi_tui.llm.openai_compatible import OpenAICompatible
@@ -34,7 +34,7 @@ def provider(server: ChatServer, dialect: str, model: str, **options: Any) -> Op
 async def sent(server: ChatServer, asked: OpenAICompatible) -> dict[str, Any]:
     """What the next request has beyond the plain one."""
     server.script(say("fine"))
-    await complete(asked, "", [RUN], [user_message("x")], on_item=lambda item: None)
+    await complete(stream_answer(asked, "", [RUN], [user_message("x")]))
     body = server.requests[-1].body
     return {key: value for key, value in body.items() if key not in PLAIN | {"reasoning_split"}}
 

@@ -24,7 +24,7 @@ from support.chat_server import (
 
 from kimi_tui.llm import models
 from kimi_tui.llm import models as discovery
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import complete, stream_answer
 from kimi_tui.llm.errors import (
     APIConnectionError,
     APIStatusError,
@@ -207,7 +207,7 @@ async def test_a_certificate_that_is_not_trusted_is_named_with_the_way_to_trust_
         assert "SSL_CERT_FILE" in caught.value.advice
         provider = OpenAICompatible(provider="p", base_url=url, api_key="", model="m")
         with pytest.raises(APITLSError, match="not trusted"):
-            await complete(provider, "s", [], [user_message("hello")], on_item=lambda item: None)
+            await complete(stream_answer(provider, "s", [], [user_message("hello")]))
         await provider.aclose()
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
         assert [model.id for model in (await chat_models(url, "sk-k")).models] == ["m"]
@@ -494,7 +494,7 @@ async def test_a_silent_server_stays_unknown_and_still_answers() -> None:
         assert provider.info.window == DEFAULT_WINDOW
         assert provider.info.window_estimated
         server.script(say("fine"))
-        done = await complete(provider, "", [], [user_message("x")], on_item=lambda item: None)
+        done = await complete(stream_answer(provider, "", [], [user_message("x")]))
         assert done.message.text == "fine"
         assert len(server.other_requests) == 4  # asked once
         await provider.aclose()

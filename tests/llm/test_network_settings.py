@@ -15,7 +15,7 @@ import pytest
 from support.cases import each
 from support.chat_server import ChatServer, say
 
-from kimi_tui.llm.completion import RetryPolicy, complete
+from kimi_tui.llm.completion import RetryPolicy, complete, stream_answer
 from kimi_tui.llm.errors import (
     APIConnectionError,
     APITLSError,
@@ -151,12 +151,9 @@ async def said_by_model(url: str = URL) -> str:
     provider = OpenAICompatible(provider="p", base_url=url, api_key="", model="stand-in")
     try:
         done = await complete(
-            provider,
-            "",
-            [],
-            [user_message("hello")],
-            on_item=lambda item: None,
-            policy=RetryPolicy(max_attempts=1),
+            stream_answer(
+                provider, "", [], [user_message("hello")], policy=RetryPolicy(max_attempts=1)
+            )
         )
     finally:
         await provider.aclose()

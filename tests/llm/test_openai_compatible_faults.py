@@ -35,7 +35,7 @@ from support.chat_server import (
 )
 
 from kimi_tui.base_url import shown_url
-from kimi_tui.llm.completion import RetryNotice, RetryPolicy, complete
+from kimi_tui.llm.completion import AnswerItem, RetryNotice, RetryPolicy, complete, stream_answer
 from kimi_tui.llm.errors import (
     APIConnectionError,
     APIEmptyResponseError,
@@ -60,9 +60,15 @@ HELLO = [user_message("hello")]
 RUN = ToolSpec("Run", "Runs.", {"type": "object", "properties": {}})
 
 
-async def ask(provider: OpenAICompatible, policy: RetryPolicy = ONCE, **options: Any) -> Completion:
+async def ask(
+    provider: OpenAICompatible,
+    policy: RetryPolicy = ONCE,
+    on_retry: Callable[[RetryNotice], None] = lambda notice: None,
+    **options: Any,
+) -> Completion:
+    asked = stream_answer(provider, "sys", [RUN], HELLO, policy=policy, **options)
     return await complete(
-        provider, "sys", [RUN], HELLO, on_item=lambda item: None, policy=policy, **options
+        asked, lambda item: on_retry(item) if isinstance(item, RetryNotice) else None
     )
 
 
@@ -77,7 +83,7 @@ async def test_a_history_is_not_read_from_the_disk_on_the_event_loop(
             return super().__iter__()
 
     server.script(say("fine"))
-    await complete(connect(), "sys", [], Stored(HELLO), on_item=lambda item: None)
+    await complete(stream_answer(connect(), "sys", [], Stored(HELLO)))
     assert read_by
     assert threading.get_ident() not in read_by
 
@@ -375,7 +381,7 @@ async def test_arguments_that_are_not_json_are_stored_as_they_came_and_sent_repa
     assert first.tool_calls is not None
     assert first.tool_calls[0].function.arguments == '{"a": '
     result = Message(role="tool", content="bad", tool_call_id=first.tool_calls[0].id)
-    done = await complete(provider, "", [RUN], [*HELLO, first, result], on_item=lambda item: None)
+    done = await complete(stream_answer(provider, "", [RUN], [*HELLO, first, result]))
     assert done.message.text == "fine"  # the strict server took it
 
 
@@ -398,7 +404,7 @@ async def test_calls_of_one_index_and_without_ids_arrive(
         '{"b":2}',
     ]
     results = [Message(role="tool", content=text, tool_call_id="") for text in ("1", "2")]
-    await complete(provider, "", [RUN], [*HELLO, made.message, *results], on_item=lambda item: None)
+    await complete(stream_answer(provider, "", [RUN], [*HELLO, made.message, *results]))
     assert [one["content"] for one in server.requests[1].messages if one["role"] == "tool"] == [
         "1",
         "2",
@@ -491,9 +497,9 @@ async def test_stopping_closes_the_connection_at_once(
 ) -> None:
     server.script(answer)
     provider = connect()
-    seen: asyncio.Queue[StreamItem] = asyncio.Queue()
+    seen: asyncio.Queue[AnswerItem] = asyncio.Queue()
     asked = asyncio.create_task(
-        complete(provider, "", [], HELLO, on_item=seen.put_nowait, policy=ONCE)
+        complete(stream_answer(provider, "", [], HELLO, policy=ONCE), seen.put_nowait)
     )
     if answer.before:
         await server.received(1)
@@ -531,14 +537,16 @@ async def test_nothing_of_the_environment_reaches_the_server(
 ) -> None:
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.setenv(name, "leak-1")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Leak: leak-2")
+    monkeypatch.setenv(
+        "OPENAI_CUSTOM_HEADERS", "X-Leak: leak-2\nauthorization: leak-3\nuser-agent: leak-4"
+    )
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/leak")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     assert await works(server, connect())
     assert await works(server, connect(api_key=""))
     for request in server.requests:
         assert "leak" not in json.dumps(dict(request.headers))
-        assert not [one for one in request.headers if one in {"x-stainless-os", "x-stainless-arch"}]
+        assert not [one for one in request.headers if one.startswith(("x-stainless", "openai"))]
         assert request.headers["user-agent"].startswith("kimi-tui/")
     assert server.requests[0].headers["authorization"] == "Bearer sk-secret-secret-secret"
     assert "authorization" not in server.requests[1].headers
@@ -619,13 +627,13 @@ async def test_new_images_for_a_blind_model_are_refused_before_any_request(
     )
     blind = connect()
     with pytest.raises(LLMNotSupported, match="images"):
-        await complete(blind, "", [], [shown], on_item=lambda item: None)
+        await complete(stream_answer(blind, "", [], [shown]))
     assert not server.requests
     server.script(say("fine"), say("fine"))
     answered = [shown, Message(role="assistant", content="seen"), user_message("and?")]
-    await complete(blind, "", [], answered, on_item=lambda item: None)
+    await complete(stream_answer(blind, "", [], answered))
     assert "cannot see" in server.requests[0].messages[0]["content"]
-    await complete(connect(capabilities=["image_in"]), "", [], [shown], on_item=lambda item: None)
+    await complete(stream_answer(connect(capabilities=["image_in"]), "", [], [shown]))
     assert server.requests[1].messages[0]["content"][0]["type"] == "image_url"
 
 
@@ -637,12 +645,12 @@ async def test_a_figure_that_no_prompt_can_have_is_not_believed(
     asked = [Message(role="user", content="Is it so?")]
     for read in (10**12, 900_000, window * 3 // 4):
         server.script(say("yes", usage=(read, 5, read // 10)))
-        done = await complete(provider, "", [], asked, on_item=lambda item: None)
+        done = await complete(stream_answer(provider, "", [], asked))
         assert done.usage.estimated
         assert (done.usage.input < 100, done.usage.cached) == (True, 0)
         assert provider.info.window == window
     server.script(say("yes", usage=(40, window + 1)))
-    done = await complete(provider, "", [], asked, on_item=lambda item: None)
+    done = await complete(stream_answer(provider, "", [], asked))
     assert (done.usage.input, done.usage.estimated) == (40, True)
     assert done.usage.output < 10
 
@@ -661,7 +669,7 @@ async def test_what_a_server_adds_to_a_prompt_is_believed_and_what_images_may_co
         (Message(role="user", content="字" * 20_000), 99_000, True),
     ):
         server.script(say("yes", usage=(read, 5)))
-        done = await complete(provider, "", [], [asked], on_item=lambda item: None)
+        done = await complete(stream_answer(provider, "", [], [asked]))
         assert (done.usage.input == read) is believed
 
 
@@ -674,9 +682,9 @@ async def test_a_prompt_cut_without_a_word_is_noticed(server: ChatServer, connec
         say("", usage=None, finish="length"),
         stream(finish=None, usage=None, done=False),
     )
-    assert (await complete(provider, "", [], long, on_item=lambda item: None)).usage.prompt_cut
-    assert not (await complete(provider, "", [], long, on_item=lambda item: None)).usage.prompt_cut
+    assert (await complete(stream_answer(provider, "", [], long))).usage.prompt_cut
+    assert not (await complete(stream_answer(provider, "", [], long))).usage.prompt_cut
     small = connect(window=8_000)
     for _ in range(2):
         with pytest.raises(ContextOverflowError, match="said nothing"):
-            await complete(small, "", [], long, on_item=lambda item: None)
+            await complete(stream_answer(small, "", [], long))

@@ -10,7 +10,7 @@ import pytest
 from support.cases import each
 from support.chat_server import ChatServer, say, status
 
-from kimi_tui.llm.completion import RetryPolicy, complete
+from kimi_tui.llm.completion import RetryPolicy, complete, stream_answer
 from kimi_tui.llm.errors import ContextOverflowError, LLMError, ResponseContext, error_of_response
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.models import DEFAULT_WINDOW
@@ -38,12 +38,7 @@ async def asked(
     history: Sequence[Message] = LONG,
 ) -> Completion:
     return await complete(
-        provider,
-        "",
-        tools,
-        history,
-        on_item=lambda item: None,
-        policy=RetryPolicy(max_attempts=1),
+        stream_answer(provider, "", tools, history, policy=RetryPolicy(max_attempts=1))
     )
 
 

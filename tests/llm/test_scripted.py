@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.llm.completion import RetryPolicy, complete
+from kimi_tui.llm.completion import AnswerItem, RetryPolicy, complete, stream_answer
 from kimi_tui.llm.errors import APIStatusError, ContextOverflowError, LLMError
 from kimi_tui.llm.message import Message, user_message
-from kimi_tui.llm.provider import Completion, StreamItem, TextDelta
+from kimi_tui.llm.provider import Completion, TextDelta
 from kimi_tui.llm.scripted import ScriptedProvider
 
 SCRIPT = """
@@ -46,9 +46,9 @@ text = "Two {not a placeholder}."
 
 
 async def ask(provider: ScriptedProvider, *history: Message) -> Completion:
-    seen: list[StreamItem] = []
+    seen: list[AnswerItem] = []
     done = await complete(
-        provider, "", [], history, on_item=seen.append, policy=RetryPolicy(max_attempts=1)
+        stream_answer(provider, "", [], history, policy=RetryPolicy(max_attempts=1)), seen.append
     )
     assert "".join(one.text for one in seen if isinstance(one, TextDelta)) == done.message.text
     return done
@@ -100,7 +100,7 @@ async def test_errors_are_raised_after_so_many_pieces(kind: str) -> None:
         f'[[answer]]\ntext = "a b c d"\nerror_after = 2\n[answer.error]\nkind = "{kind}"\nstatus = 429\n'
         'window = 5\nretry_after_s = 1.5\nmessage = "As planned."'
     )
-    seen: list[StreamItem] = []
+    seen: list[AnswerItem] = []
 
     async def read() -> None:
         async for item in model.generate("", [], [user_message("x")]):

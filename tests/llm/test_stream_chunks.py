@@ -604,3 +604,13 @@ def test_the_first_choice_counts_wherever_it_is() -> None:
 def test_content_that_is_an_object() -> None:
     parts = [{"text": "so "}, {"type": "text", "text": "it is"}]
     assert streamed(chunks(*({"content": one} for one in parts))).text == "so it is"
+
+
+def test_an_empty_field_of_reasoning_is_kept_only_where_no_reasoning_came() -> None:
+    empty, words = chunk({"reasoning_content": ""}), chunk({"content": "x"})
+    for chunks, thoughts in (
+        ((empty, words), [""]),
+        ((empty, chunk({"reasoning_content": "so"}), words), ["so"]),
+    ):
+        found = message(*chunks)
+        assert [part.think for part in found.parts if isinstance(part, ThinkPart)] == thoughts

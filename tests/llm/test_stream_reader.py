@@ -138,3 +138,26 @@ async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:
 async def taken(arrivals: BatchedBytes) -> AsyncIterator[bytes]:
     while (data := await arrivals.take()) is not None:
         yield data
+
+
+class Lingering(Arrived):
+    """A response of which everything is here, and that does not end."""
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        async for piece in super().aiter_bytes():
+            yield piece
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_the_figures_after_an_answer_and_its_end_are_waited_for_with_a_limit_each(
+    is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"_AFTER_DONE_S": 0.01 if is_done else 600.0}
+    limits["_AFTER_FINISH_S"] = 600.0 if is_done else 0.01
+    for name, seconds in limits.items():
+        monkeypatch.setattr(f"kimi_tui.llm.stream.{name}", seconds)
+    response = Lingering(body(1) + b"data: [DONE]\n\n" * is_done)
+    async with asyncio.timeout(20):
+        items = [item async for item in reader(response).items()]
+    assert items == [TextDelta("word "), Finished("stop")]

@@ -53,6 +53,22 @@ def test_lines_of_one_event_are_joined_and_the_last_event_needs_no_blank_line() 
     assert decoded([b"data: a\ndata: b\n\ndata: c"]) == [SSEvent("", b"a\nb"), SSEvent("", b"c")]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        # A line of an event that has begun, whose blank line comes with the next event.
+        ([b"data: a\n", b"\ndata: b\n\n"], [b"a", b"b"]),
+        ([b"data: a\n", b"data: b\n\n"], [b"a\nb"]),
+        # Line ends of two kinds.
+        ([b"data: a\r\rdata: b\n\ndata: c\r\n\r\n"], [b"a", b"b", b"c"]),
+    ],
+)
+def test_what_has_begun_before_is_part_of_its_own_event(
+    chunks: list[bytes], expected: list[bytes]
+) -> None:
+    assert [event.data for event in decoded(chunks)] == expected
+
+
 def test_an_event_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_EVENT_BYTES", 1_000)
     decoder = SSEDecoder()

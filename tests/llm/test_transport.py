@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kimi_tui.llm import transport
-from kimi_tui.llm.transport import ChunkedBody, deferred_imports
+from kimi_tui.llm.transport import ChunkedBody
 
 _CHUNK = st.one_of(
     st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data)),
@@ -77,42 +77,40 @@ def test_a_body_that_breaks_off_is_said_to() -> None:
         ChunkedBody().read_eof()
 
 
-PACKAGE = "package_deferred"
+OUTER = "package_outer"
+PACKAGE = f"{OUTER}.deferred"
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / PACKAGE
-    folder.mkdir()
+    folder = tmp_path / OUTER / "deferred"
+    folder.mkdir(parents=True)
+    (tmp_path / OUTER / "__init__.py").touch()
     (folder / "__init__.py").write_text("from .one import ONE\nfrom .two import TWO\n")
     (folder / "one.py").write_text("ONE = 1\n")
     (folder / "two.py").write_text("TWO = 2\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield folder
-    for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
+    for name in [name for name in sys.modules if name.startswith(OUTER)]:
         del sys.modules[name]
 
 
 def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
-    with deferred_imports(PACKAGE, f"{PACKAGE}.absent"):
-        from package_deferred.one import ONE  # pyright: ignore[reportMissingImports]
+    transport._defer((PACKAGE, f"{OUTER}.absent"))
+    from package_outer.deferred.one import ONE  # pyright: ignore[reportMissingImports]
+
     assert ONE == 1
     assert f"{PACKAGE}.two" not in sys.modules
     module = sys.modules[PACKAGE]
     assert module.__file__ == str(package / "__init__.py")
 
-    from package_deferred import TWO  # pyright: ignore[reportMissingImports]
+    from package_outer.deferred import TWO  # pyright: ignore[reportMissingImports]
 
     assert TWO == 2
     assert module.ONE == 1
     assert sys.modules[PACKAGE] is module
     with pytest.raises(AttributeError, match="has no attribute 'three'"):
         _ = module.three
-    # Behind the context packages run at once.
-    del sys.modules[PACKAGE], sys.modules[f"{PACKAGE}.two"]
-    import package_deferred  # pyright: ignore[reportMissingImports]
-
-    assert "TWO" in vars(package_deferred)
 
 
 CLIENT = """
@@ -123,7 +121,26 @@ assert "openai.types.responses.response" not in sys.modules
 from openai.types.responses import Response
 assert Response.model_fields
 """
+SILENT = """
+import logging, sys
+from pathlib import Path
+from kimi_tui.llm.transport import OpenAIClient
+from kimi_tui.logging_setup import start_logging
+start_logging(Path(sys.argv[1]))
+OpenAIClient("http://127.0.0.1:1/v1", "")
+logging.getLogger("openai").debug("a whole request")
+"""
 
 
 def test_the_client_is_made_without_shapes_that_nobody_asks_for() -> None:
     subprocess.run([sys.executable, "-c", CLIENT], check=True, timeout=30)
+
+
+def test_what_the_library_would_log_goes_neither_to_the_terminal_nor_to_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_LOG", "debug")
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", SILENT, str(log)]
+    ended = subprocess.run(command, check=True, timeout=30, capture_output=True)
+    assert (ended.stdout, ended.stderr, log.read_bytes()) == (b"", b"", b"")

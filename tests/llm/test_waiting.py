@@ -22,12 +22,13 @@ from support.chat_server import (
     stall,
 )
 
-from kimi_tui.llm.completion import RetryNotice, RetryPolicy, complete
+from kimi_tui.llm.completion import AnswerItem, RetryNotice, RetryPolicy, complete, stream_answer
 from kimi_tui.llm.errors import AnswerOverdueError
 from kimi_tui.llm.message import user_message
 from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.llm.provider import Completion, Overdue, PromptRead, StreamItem, TextDelta
+from kimi_tui.llm.provider import Completion, Overdue, PromptRead, TextDelta
 from kimi_tui.llm.waiting import FIRST_ANSWER_S, WaitLimits
+from kimi_tui.soul.model_slot import OnOverdue
 
 Connect = Callable[..., OpenAICompatible]
 SHORT_S = 0.1
@@ -38,15 +39,29 @@ ONCE = RetryPolicy(max_attempts=1)
 TWICE = RetryPolicy(max_attempts=2, initial_s=0.001, max_s=0.002, jitter_s=0.0)
 
 
-async def ask(connect: Connect, policy: RetryPolicy = ONCE, **options: Any) -> Completion:
-    limits = {
-        "stream_timeout_s": options.pop("piece_s", SHORT_S),
-        "first_answer_timeout_s": options.pop("first_s", 0.0),
-    }
-    seen: list[StreamItem] = options.pop("seen", [])
-    return await complete(
-        connect(**limits), "", [], [user_message("hi")], on_item=seen.append, policy=policy, **options
-    )  # fmt: skip
+async def ask(
+    connect: Connect,
+    policy: RetryPolicy = ONCE,
+    *,
+    piece_s: float = SHORT_S,
+    first_s: float = 0.0,
+    seen: list[AnswerItem] | None = None,
+    notices: list[RetryNotice] | None = None,
+    on_overdue: OnOverdue | None = None,
+    **options: Any,
+) -> Completion:
+    def show(item: AnswerItem) -> None:
+        if isinstance(item, Overdue):
+            item.decision = on_overdue and asyncio.create_task(on_overdue(item))
+        elif isinstance(item, RetryNotice):
+            if notices is not None:
+                notices.append(item)
+        elif seen is not None:
+            seen.append(item)
+
+    provider = connect(stream_timeout_s=piece_s, first_answer_timeout_s=first_s)
+    asked = stream_answer(provider, "", [], [user_message("hi")], policy=policy, **options)
+    return await complete(asked, show)
 
 
 def late(*ops: Any, answer: Answer | None = None) -> Answer:
@@ -164,7 +179,7 @@ async def test_the_request_is_made_again_as_often_as_that_is_decided(
 
     silent = stall(n_begun, say("a b c"))
     server.script(silent, silent, silent, say("fine"))
-    done = await ask(connect, policy, on_overdue=give_up, on_retry=notices.append, known=True)
+    done = await ask(connect, policy, on_overdue=give_up, notices=notices, known=True)
     assert done.message.text == "fine"
     assert len(server.requests) == 4
     assert [notice.wait_s for notice in notices] == [0.0] * 3
@@ -268,7 +283,7 @@ async def test_how_far_the_prompt_is_read(server: ChatServer, connect: Connect) 
 
     odd = [progress(None), progress("x"), progress(5, 9, 9), Chunk({"prompt_progress": [1]})]
     server.script(late(progress(24), progress(2_072), *odd, progress(9_999)))
-    seen: list[StreamItem] = []
+    seen: list[AnswerItem] = []
     assert (await ask(connect, seen=seen)).message.text == "fine"
     read = [item for item in seen if isinstance(item, PromptRead)]
     assert read == [PromptRead(0, 6_607), PromptRead(2_048, 6_607), PromptRead(6_607, 6_607)]

@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.exhaustive,
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.timeout(600),
-    pytest.mark.xdist_group("llama.cpp"),
 ]
 WINDOW = 1_024
 SYSTEM = "You answer in one word."

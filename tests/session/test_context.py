@@ -206,6 +206,25 @@ async def test_a_compaction_is_one_step(context: Context) -> None:
     assert done.entry.messages_dropped == 2
 
 
+async def test_an_estimate_is_marked_in_the_file_and_told_from_the_servers_figure(
+    session: Session,
+) -> None:
+    context = session.context
+    await context.append([user_message("one"), TokenCount(7), TokenCount(8, estimated=False)])
+    await context.append([TokenCount(9)])
+    lines = (context.folder / "context.jsonl").read_bytes().splitlines()
+    figures = [json.loads(line) for line in lines if b"token_count" in line]
+    assert [one.get("estimated") for one in figures] == [True, None, True]
+    for index in (context.index, (await reopened(session)).context.index):
+        measured = index.first_usage()
+        assert measured is not None
+        assert measured[0] == 8
+        assert index.is_estimated_before(context.size_bytes)
+    await context.clear(reason="clear")
+    await context.append([user_message("one"), TokenCount(7)])
+    assert context.index.first_usage() is None
+
+
 async def test_a_context_of_nothing_can_be_cleared(context: Context) -> None:
     done = await context.clear(reason="clear")
     assert (done.entry.op, done.entry.n, context.size_bytes) == ("clear", 1, 0)

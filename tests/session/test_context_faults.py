@@ -200,6 +200,24 @@ def test_a_failed_close_counts_as_a_failed_sync(tmp_path: Path) -> None:
     assert not live.must_rewrite
 
 
+def test_a_rewrite_that_failed_stays_due(tmp_path: Path) -> None:
+    storage = WatchedStorage()
+    path = tmp_path / "context.jsonl"
+    path.touch()
+    live = ContextFile(path, storage, lambda: None)
+    live.adopt(0)
+    live.append(b"{}\n")
+    live.flush()
+    live.sync()
+    storage.before = failing({"replace"}, errno.EIO, times=1)
+    with pytest.raises(StorageTrouble):
+        live.rewrite()
+    assert live.must_rewrite
+    live.rewrite()
+    assert not live.must_rewrite
+    assert path.read_bytes() == b"{}\n"
+
+
 async def test_the_folders_of_a_new_session_are_synced_too(folder: Path) -> None:
     storage = WatchedStorage()
     synced: list[Path] = []

@@ -11,7 +11,7 @@ from kimi_tui.launch import NEWEST, CannotOpen, Launch
 from kimi_tui.llm.message import user_message
 from kimi_tui.session import moved_folder
 from kimi_tui.session.errors import SessionLocked
-from kimi_tui.session.metadata import SessionState, read_state
+from kimi_tui.session.metadata import SessionMetadata, read_state
 from kimi_tui.session.moved_folder import former_folders, take_along
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
@@ -62,7 +62,7 @@ async def test_a_session_without_a_note_comes_along_and_only_one_of_a_folder_is_
     newest = store.newest_first()[0]
     read: list[Path] = []
 
-    def counted(folder: Path) -> SessionState:
+    def counted(folder: Path) -> SessionMetadata:
         read.append(folder)
         return read_state(folder)
 

@@ -49,6 +49,14 @@ async def made(store: SessionStore, work_dir: Path, *words: str) -> Session:
     return session
 
 
+def unsaid(store: SessionStore) -> Session:
+    """A session in which nothing was said yet, as a killed program leaves it."""
+    session = store.create(HERE)
+    session.dir.mkdir(parents=True)
+    (session.dir / "context.jsonl").touch()
+    return session
+
+
 def only(infos: list[SessionInfo]) -> SessionInfo:
     (info,) = infos
     return info
@@ -101,6 +109,27 @@ async def test_empty_sessions_are_not_listed_and_bad_ones_hide_nothing(store: Se
     (good.dir / "state.json").write_bytes(b"\0\0\0")
     assert [info.id for info in store.list(HERE)] == [good.id]
     assert [path.name for path in (bucket / "empty").iterdir()] == ["context.jsonl"]
+
+
+async def test_a_session_without_a_message_is_listed_where_it_has_a_name(
+    store: SessionStore,
+) -> None:
+    named = unsaid(store)
+    assert store.list(HERE) == []
+    store.note(named, title="kept")
+    assert only(store.list(HERE)).title == "kept"
+
+
+async def test_the_newest_draft_of_a_session_without_a_message_is_taken_over(
+    store: SessionStore,
+) -> None:
+    mine = await made(store, HERE, "hi")
+    for name, at in (("a", 20), ("b", 30), ("c", 10)):
+        draft = unsaid(store).dir / "draft.json"
+        draft.write_text(name)
+        os.utime(draft, (at, at))
+    assert store.take_over(mine, "draft.json")
+    assert (mine.dir / "draft.json").read_text() == "b"
 
 
 @pytest.mark.parametrize("which", ["context.jsonl", "wire.jsonl"])
@@ -196,6 +225,13 @@ async def test_newest(store: SessionStore) -> None:
     assert newest is not None
     assert newest.id == first.id
     assert [info.archived for info in store.list(HERE, archived=True)] == [True, False]
+
+
+async def test_folders_come_in_the_order_of_their_last_write(store: SessionStore) -> None:
+    folders = [(await made(store, HERE, word)).dir for word in ("a", "b", "c")]
+    for folder, at in zip(folders, (20, 30, 10), strict=True):
+        os.utime(folder / "context.jsonl", (at, at))
+    assert store.newest_first(HERE) == [folders[1], folders[0], folders[2]]
 
 
 async def test_listing_and_opening_delete_nothing(store: SessionStore) -> None:

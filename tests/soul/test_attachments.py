@@ -148,7 +148,7 @@ async def test_a_steer_takes_its_files_along_and_edits_need_no_second_reading(
         )
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
-        on.soul.steer("mind @app.py")
+        on.soul.say("mind @app.py")
         on.server.release()
         await turn
         taken = on.ear.of(ev.SteerTaken)

@@ -87,14 +87,10 @@ async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
         again = on.sent()
         assert again[0][1] == f"{COMPACTION_START}\n\nAGAIN"
         assert again[1:6] == sent[1:6]
-        pinned = [
-            (m.kind, m.checkpoint_id, m.number) for m in await on.soul.lines.messages() if m.pinned
-        ]
+        pinned = [(m.kind, m.checkpoint_id, m.number) for m in await on.messages() if m.pinned]
         assert pinned == [("user", 1, 0), ("tool", 2, 2)]
         await on.reopen()
-        shown = [
-            (m.kind, m.checkpoint_id, m.number) for m in await on.soul.lines.messages() if m.pinned
-        ]
+        shown = [(m.kind, m.checkpoint_id, m.number) for m in await on.messages() if m.pinned]
         assert shown == pinned
 
 
@@ -105,7 +101,7 @@ async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> No
         await on.soul.marks.pin(uid(on, 5))
         on.server.script(say("SUMMARY"), say("SECOND"), say("five"))
         await on.soul.compact(until=Target(2))
-        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.lines.messages() if m.pinned]
+        pinned = [(m.checkpoint_id, m.text) for m in await on.messages() if m.pinned]
         assert pinned == [(1, "one"), (5, "third")]
         await on.soul.compact(start=Target(5))
         await on.soul.run("on")
@@ -121,7 +117,7 @@ async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> No
         ]
         await on.soul.travel.undo()
         await on.soul.travel.undo()
-        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.lines.messages() if m.pinned]
+        pinned = [(m.checkpoint_id, m.text) for m in await on.messages() if m.pinned]
         assert pinned == [(1, "one"), (5, "third")]
 
 
@@ -147,7 +143,7 @@ async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
         assert on.sent()[:4] == sent[:4]
         # A rewind is the person's own.
         await on.soul.travel.rewind(Target(1))
-        assert not [m for m in await on.soul.lines.messages() if m.pinned]
+        assert not [m for m in await on.messages() if m.pinned]
 
 
 async def test_bookmarks_follow_their_checkpoints(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support.soul import Stage, stage
 
 from kimi_tui.llm.request import SUMMARY_READ
 from kimi_tui.prompts import COMPACTION_START
-from kimi_tui.session.schema import is_marker
+from kimi_tui.session.schema import Verbatim, is_marker
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits, session_history
 from kimi_tui.soul.rewind_values import Target
@@ -137,12 +137,15 @@ async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
 async def test_a_part_in_the_middle(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
+        # What a later version may write.
+        await on.session.context.append([Verbatim(b'{"role": "_later", "x": 1}\n')])
         on.server.script(say("SUMMARY"), say("four"))
         await on.soul.compact(start=Target(2), until=Target(5))
         asked = on.server.requests[-1].messages[-1]["content"]
         assert "[User]\nsecond" in asked
         assert not any(words in asked for words in ("first word", "third"))
         assert [p["id"] for p in points(on.file())] == [0, 1, 2, 3, 4]
+        assert {"role": "_later", "x": 1} in on.file()
         await on.soul.run("on")
         assert [said for _, said in on.sent()] == [
             FIRST.strip(),

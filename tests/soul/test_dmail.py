@@ -235,7 +235,7 @@ async def test_a_mail_and_a_queued_steer(tmp_path: Path) -> None:
         on.server.script(gate(3, calls([mail("past", 1)])), say("done"))
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
-        on.soul.steer("and hurry")
+        on.soul.say("and hurry")
         on.server.release()
         await turn
         text = on.sent()[-1][1]
@@ -249,7 +249,7 @@ async def test_a_steer_that_had_gone_in_is_carried_over(tmp_path: Path) -> None:
         on.server.script(say("done"))
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
-        on.soul.steer("only *.py")
+        on.soul.say("only *.py")
         on.server.release()
         await turn
         text = on.sent()[-1][1]

@@ -119,7 +119,7 @@ async def test_what_ends_a_turn_is_an_exit_code_with_a_sentence(home: Path) -> N
         code, out, err = await said(launch, "hi")
         assert (code, out) == (1, "")
         assert "Bad key" in err
-        few = launch._replace(config=Config(loop=LoopControl(max_steps_per_turn=1)))
+        few = launch._replace(config=Config(loop_control=LoopControl(max_steps_per_turn=1)))
         server.script(call("ReadFile", {"path": "a.txt"}))
         code, _, err = await said(few, "go on for ever")
         assert code == 1

@@ -91,7 +91,7 @@ async def pinned_turns(on: Stage) -> None:
     await on.soul.run("first")
     task = asyncio.create_task(on.soul.run("second"))
     await on.server.at_gate.wait()
-    on.soul.steer("and hurry")
+    on.soul.say("and hurry")
     on.server.release()
     await task
     await on.soul.run("third")
@@ -134,7 +134,7 @@ async def test_what_is_kept_stands_below_the_card_with_its_checkpoints(tmp_path:
         # A rewind to what was kept, and what is pinned there.
         assert (await on.soul.travel.rewind(Target(3))).prompt == "fourth"
         await check(on, ROWS[:3])
-        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.lines.messages() if m.pinned]
+        pinned = [(m.checkpoint_id, m.text) for m in await on.messages() if m.pinned]
         assert pinned == [(1, "first"), (2, "and hurry")]
         await on.soul.travel.undo()
         await on.reopen()
@@ -221,7 +221,7 @@ async def test_what_is_pinned_while_a_compaction_is_written_stays_pinned(
         await on.soul.run("first")
         task = asyncio.create_task(on.soul.run("second"))
         await on.server.at_gate.wait()
-        on.soul.steer("and hurry")
+        on.soul.say("and hurry")
         on.server.release()
         await task
         step = on.session.context.checkpoints[3].uid
@@ -235,4 +235,4 @@ async def test_what_is_pinned_while_a_compaction_is_written_stays_pinned(
         on.server.script(say("SUMMARY"))
         await on.soul.compact()
         assert sent(on) == ["SUMMARY", "and hurry", "two"]
-        assert [m.text for m in await on.soul.lines.messages() if m.pinned] == ["and hurry"]
+        assert [m.text for m in await on.messages() if m.pinned] == ["and hurry"]

@@ -92,8 +92,8 @@ async def test_images_go_with_words_are_stored_once_and_told_of_by_facts(tmp_pat
         on.server.script(gate(3, call("Glob", {"pattern": "*"})), say("seen"), say("again"))
         turn = asyncio.create_task(on.soul.run("look at @named.jpg, and this", [SHOT]))
         await on.server.at_gate.wait()
-        on.soul.steer("and once more", [SHOT])
-        taken_back = on.soul.withdraw_steer(on.soul.steer("not this", [NOISE]))
+        on.soul.say("and once more", [SHOT])
+        taken_back = on.soul.inbox.take_back(on.soul.say("not this", [NOISE]))
         assert taken_back is not None
         assert taken_back.images == (NOISE,)
         on.server.release()
@@ -152,7 +152,7 @@ async def test_a_model_that_sees_nothing_gets_none_and_nothing_is_stored(tmp_pat
         with pytest.raises(ModelCannotSee):
             await on.soul.run("look at @big.png and @app.py")
         with pytest.raises(ModelCannotSee):
-            on.soul.steer("look", [SHOT])
+            on.soul.say("look", [SHOT])
         assert not on.ear.of(ev.TurnBegin)
         assert not on.session.context.messages
         assert not stored(on)
@@ -161,7 +161,7 @@ async def test_a_model_that_sees_nothing_gets_none_and_nothing_is_stored(tmp_pat
         )
         turn = asyncio.create_task(on.soul.run("look at @app.py and the image"))
         await on.server.at_gate.wait()
-        on.soul.steer("that is @big.png")
+        on.soul.say("that is @big.png")
         on.server.release()
         await turn
         assert "not text, and you do not see images" in str(on.sent(1))
@@ -256,7 +256,7 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         jump = await on.soul.travel.fork(Target(2, world_line=1))
         assert jump.images == (ImageBlock.of(SHOT),)
         # A message of another line, with its image, to the present.
-        (there,) = [m for m in await on.soul.lines.messages(1) if m.text.startswith("second")]
+        (there,) = [m for m in await on.messages(1) if m.text.startswith("second")]
         await on.soul.travel.rewind(Target(0))
         await on.soul.dmails.carry(1, there.uid, there.number)
         await on.soul.resume()
@@ -282,7 +282,7 @@ async def test_an_agents_dmail_keeps_the_images_of_what_the_user_said(tmp_path: 
         await on.soul.run("first")
         turn = asyncio.create_task(on.soul.run("second", [SHOT]))
         await on.server.at_gate.wait()
-        on.soul.steer("this too", [NOISE])
+        on.soul.say("this too", [NOISE])
         on.server.release()
         await turn
         assert images_behind(on, "second") == ["shot.png"]

@@ -10,6 +10,8 @@ from support.chat_server import call, gate, say, status
 from support.soul import Stage, stage
 
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock, UserBlock
+from kimi_tui.projection.comparison import Comparison, content_of, number_of
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import DMAIL_START
@@ -136,7 +138,7 @@ async def test_a_message_is_sent_to_the_present(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
+        there = next(m for m in await on.messages(1) if m.text == "three")
         outcome = await on.soul.dmails.carry(1, there.uid, there.number, note="Mind this:")
         assert (outcome.messages_dropped, outcome.files, outcome.prompt) == (0, (), "")
         assert on.file()[: len(before)] == before
@@ -168,7 +170,7 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
+        there = next(m for m in await on.messages(1) if m.text == "three")
         await on.soul.dmails.carry(1, there.uid, there.number)
         on.server.script(say("minded"))
         await on.soul.resume()
@@ -200,7 +202,7 @@ async def test_an_undo_after_a_rewind_past_it_first_brings_back_what_was_sent(
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
+        there = next(m for m in await on.messages(1) if m.text == "three")
         await on.soul.dmails.carry(1, there.uid, there.number)
         sent = on.file()
         await on.soul.travel.rewind(Target(2))
@@ -216,7 +218,7 @@ async def test_nothing_is_sent_that_the_journal_does_not_know_of(
     async with stage(tmp_path) as on:
         await two_lines(on)
         before = on.file()
-        there = next(m for m in await on.soul.lines.messages(1) if m.text == "three")
+        there = next(m for m in await on.messages(1) if m.text == "three")
 
         def refuse(entry: JournalEntry) -> JournalEntry:
             raise StorageTrouble(f"no room for {entry.op}")
@@ -294,16 +296,18 @@ async def test_comparing_lines(tmp_path: Path) -> None:
         await on.soul.run("otherwise")
         seen = await on.soul.lines.compare(1)
         assert seen.fork == 1
-        assert [(m.kind, m.text) for m in seen.live] == [("user", "otherwise"), ("agent", "other")]
-        assert [(m.kind, m.checkpoint_id, m.number) for m in seen.other] == [
-            ("user", 2, 0),
-            ("agent", 3, 0),
-            ("tool", 3, 1),
-            ("agent", 4, 0),
+        sides = Comparison.of(seen.other, seen.live).sides
+        live, other = ([entry.block for entry in sides[side]] for side in ("live", "other"))
+        assert [content_of(block) for block in live] == ["otherwise", "other"]
+        assert [(type(b), b.checkpoint, number_of(b, other)) for b in other] == [
+            (UserBlock, 2, 0),
+            (AgentBlock, 3, 0),
+            (ToolBlock, 3, 1),
+            (AgentBlock, 4, 0),
         ]
-        agent, tool = seen.other[1:3]
-        assert agent.calls == (("WriteFile", "a.txt"),)
-        assert (tool.name, tool.target, tool.failed) == ("WriteFile", "a.txt", False)
+        tool = other[2]
+        assert isinstance(tool, ToolBlock)
+        assert (tool.tool, tool.target, tool.state) == ("WriteFile", "a.txt", "done")
         (diff,) = [one for one in tool.display if isinstance(one, DiffBlock)]
         assert (diff.added, diff.removed) == (1, 1)
         (file,) = seen.files.files
@@ -326,7 +330,8 @@ async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
         await on.soul.travel.rewind(Target(2), "keep")
         (on.work / "b.txt").write_text("mine\n")
         seen = await on.soul.lines.compare(1)
-        assert (seen.fork, seen.live) == (1, ())
+        assert seen.fork == 1
+        assert not Comparison.of(seen.other, seen.live).sides["live"]
         assert {
             one.path: (one.other.state, one.live.state, one.live.changed_by, one.alike)
             for one in seen.files.files
@@ -337,13 +342,19 @@ async def test_a_letter_in_a_comparison_tells_where_it_came_from(tmp_path: Path)
     async with stage(tmp_path) as on:
         await two_lines(on)
         await on.soul.dmails.send(Target(1), "Look in src first.")
-        seen = await on.soul.lines.compare(2)
-        (letter,) = [one for one in seen.live if one.kind == "dmail"]
+
+        async def letter() -> DMailBlock:
+            seen = await on.soul.lines.compare(2)
+            live = [entry.block for entry in Comparison.of(seen.other, seen.live).sides["live"]]
+            (block,) = [one for one in live if isinstance(one, DMailBlock)]
+            return block
+
+        came = await letter()
         (told,) = on.ear.of(ev.ContextReverted)
-        assert letter.text == "Look in src first."
-        assert letter.sent_from == told.from_checkpoint == 3
-        assert letter.saved == max(0, told.tokens_before - told.tokens_after)
+        assert came.text == "Look in src first."
+        assert came.from_checkpoint == told.from_checkpoint == 3
+        assert came.tokens_changed == told.tokens_after - told.tokens_before
         # The journal knows it as well as the record.
         on.session.record.path.unlink()
-        (again,) = [one for one in (await on.soul.lines.compare(2)).live if one.kind == "dmail"]
-        assert (again.sent_from, again.saved) == (letter.sent_from, letter.saved)
+        again = await letter()
+        assert (again.from_checkpoint, again.tokens_changed) == (3, came.tokens_changed)

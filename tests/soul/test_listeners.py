@@ -8,7 +8,7 @@ import json
 import random
 import shutil
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -85,7 +85,7 @@ class Speaker(ChatProvider):
         history: Sequence[Message],
         *,
         most_tokens: int = 0,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem]:
         self.n_said += 1
         sent = 500 + sum(20 + len(message.text) for message in history)
         step = self.steps.popleft() if self.steps and tools else None
@@ -310,12 +310,12 @@ class Travels:
 
     async def steer(self) -> None:
         if self.soul.running:
-            self.soul.steer(self.words())
+            self.soul.say(self.words(), when=self.random.choice(get_args(ev.When)))
 
     async def take_back(self) -> None:
         self.first.follow()
         if queued := self.first.model.state.queued:
-            self.soul.withdraw_steer(self.random.choice(queued).id)
+            self.soul.inbox.take_back(self.random.choice(queued).id)
 
     async def stop(self) -> None:
         await self.soul.interrupt()
@@ -357,9 +357,9 @@ class Travels:
         lines = self.first.model.timeline.lines.world_lines
         if lines.left:
             number = self.random.choice(list(lines.left))
-            messages = await self.soul.lines.messages(number)
-            one = self.random.choice(messages)
-            await self.soul.dmails.carry(number, one.uid, one.number, note=self.words())
+            point = self.random.choice(lines.left[number].path.points or [None])
+            uid = point.uid if point is not None else "nowhere"
+            await self.soul.dmails.carry(number, uid, 0, note=self.words())
 
     async def compact(self) -> None:
         live = [Target(one.id) for one in self.first.model.timeline.tree.live]
@@ -432,8 +432,8 @@ class Travels:
         return {
             "turn": (12, self.turn_),
             "answer": (16, self.answer),
-            "steer": (5, self.steer),
-            "take a steer back": (2, self.take_back),
+            "say meanwhile": (5, self.steer),
+            "take it back": (2, self.take_back),
             "stop": (3, self.stop),
             "resume": (2, self.resume),
             "command": (2, self.command),

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support.chat_server import call, gate, say
-from support.soul import stage, until_end
+from support.soul import next_event, stage, until_end
 
 from kimi_tui.llm.message import Message
 from kimi_tui.session.schema import Addition, Checkpoint
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.loop import Steer
+from kimi_tui.soul.inbox import Said
 from kimi_tui.wire import events as ev
 
 
@@ -21,14 +21,14 @@ async def test_between_steps_in_order(tmp_path: Path) -> None:
         on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
-        first, second, third = (on.soul.steer(text) for text in ("one", "two", "three"))
-        withdrawn = on.soul.withdraw_steer(second)
+        first, second, third = (on.soul.say(text) for text in ("one", "two", "three"))
+        withdrawn = on.soul.inbox.take_back(second)
         assert withdrawn is not None
         assert withdrawn.text == "two"
-        assert on.soul.withdraw_steer(second) is None
+        assert on.soul.inbox.take_back(second) is None
         on.server.release()
         await turn
-        assert on.soul.withdraw_steer(first) is None
+        assert on.soul.inbox.take_back(first) is None
         text = "\n".join(text for _, text in on.sent())
         assert text.index("one") < text.index("three")
         assert "two" not in text
@@ -49,7 +49,7 @@ async def test_a_pinned_steer_is_itself_kept_and_not_the_answer_before_it(tmp_pa
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
         for text in ("one", "two"):
-            on.soul.steer(text)
+            on.soul.say(text)
         on.server.release()
         await turn
         taken = on.ear.of(ev.SteerTaken)
@@ -69,7 +69,7 @@ async def test_a_turn_does_not_end_over_a_queued_text(tmp_path: Path) -> None:
         on.server.script(gate(2, say("I am done.")), say("Of course."))
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
-        on.soul.steer("one more thing")
+        on.soul.say("one more thing")
         on.server.release()
         await turn
         assert on.sent() == [
@@ -85,7 +85,7 @@ async def test_what_was_not_taken_goes_into_the_next_turn(tmp_path: Path) -> Non
         on.server.script(gate(2, say("I am at work.")), say("ok"))
         turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await on.server.at_gate.wait()
-        on.soul.steer("wait")
+        on.soul.say("wait")
         await on.soul.interrupt()
         await turn
         assert not on.ear.of(ev.SteerTaken)
@@ -96,7 +96,7 @@ async def test_what_was_not_taken_goes_into_the_next_turn(tmp_path: Path) -> Non
 
 async def test_before_a_turn(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        on.soul.steer("early")
+        on.soul.say("early")
         on.server.script(say("ok"))
         await on.soul.run("hi")
         assert on.sent() == [("user", "early\n\nhi")]
@@ -111,7 +111,7 @@ async def test_typed_while_the_turn_is_being_saved(tmp_path: Path) -> None:
         async def sync_slowly() -> bool:
             # The agent has stopped, but nobody was told yet: the person still sees it work.
             if not steered:
-                steered.append(on.soul.steer("one more thing"))
+                steered.append(on.soul.say("one more thing"))
             return await sync()
 
         on.soul.session.sync = sync_slowly
@@ -121,18 +121,21 @@ async def test_typed_while_the_turn_is_being_saved(tmp_path: Path) -> None:
         assert len(on.ear.of(ev.TurnEnd)) == 1
 
 
-async def test_typed_while_compacting(tmp_path: Path) -> None:
+async def test_said_while_compacting(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say("one"), say("two"), gate(2, say("A summary.")), say("Of course."))
         await on.soul.run("first")
         await on.soul.run("second")
+        attending = asyncio.create_task(on.soul.attend())
         compacting = asyncio.create_task(on.soul.compact())
         await on.server.at_gate.wait()
-        on.soul.steer("one more thing")
+        on.soul.say("one more thing")
         on.server.release()
         await compacting
+        await next_event(on.soul.wire.subscribe(), ev.TurnEnd)
         assert on.sent()[-1] == ("user", "one more thing")
-        assert not on.soul.running
+        await on.soul.aclose()
+        await attending
 
 
 async def test_taken_back_in_the_moment_it_goes_in(tmp_path: Path) -> None:
@@ -140,19 +143,19 @@ async def test_taken_back_in_the_moment_it_goes_in(tmp_path: Path) -> None:
         on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
         context = on.session.context
         append = context.append
-        withdrawn: list[Steer | None] = []
+        withdrawn: list[Said | None] = []
 
         async def append_while_it_is_withdrawn(
             additions: Sequence[Addition],
         ) -> Sequence[Checkpoint]:
             if any(isinstance(one, Message) and one.text == "late" for one in additions):
-                withdrawn.append(on.soul.withdraw_steer(steer_id))
+                withdrawn.append(on.soul.inbox.take_back(steer_id))
             return await append(additions)
 
         context.append = append_while_it_is_withdrawn
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
-        steer_id = on.soul.steer("late")
+        steer_id = on.soul.say("late")
         on.server.release()
         await turn
         assert withdrawn == [None]
@@ -175,10 +178,10 @@ async def test_what_could_not_be_put_in_waits_again(tmp_path: Path) -> None:
         context.append = refuse
         turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await on.server.at_gate.wait()
-        steer_id = on.soul.steer("late")
+        steer_id = on.soul.say("late")
         on.server.release()
         await turn
         assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
-        withdrawn = on.soul.withdraw_steer(steer_id)
+        withdrawn = on.soul.inbox.take_back(steer_id)
         assert withdrawn is not None
         assert withdrawn.text == "late"

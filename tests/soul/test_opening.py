@@ -16,7 +16,7 @@ from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import CannotOpen, Launch
 from kimi_tui.session.kimi_cli_import import find_sessions, import_session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.opening import open_session, provider_of
+from kimi_tui.soul.opening import EarlierSession, open_session, provider_of
 from kimi_tui.soul.rewind_values import Target
 
 
@@ -141,7 +141,10 @@ async def test_there_is_one_way_in_for_every_session(home: Path) -> None:
         async def told(launch: Launch, text: str) -> tuple[str, str, list[str]]:
             """The session's id, the id of one forked before its last message, and what was sent."""
             server.script(say("Fine."))
-            opened = await open_session(launch)
+            known: list[EarlierSession] = []
+            opened = await open_session(launch, known.append)
+            # A fork is one that existed before, too: the first page shows its end.
+            assert bool(known) is (launch.resume is not None)
             try:
                 await opened.soul.run(text)
                 forked = await opened.soul.travel.fork(

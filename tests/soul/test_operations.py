@@ -460,7 +460,7 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
             await check()
         await on.soul.travel.redo()
         await check()
-        lines = await on.soul.lines.messages(1)
+        lines = await on.messages(1)
         await on.soul.dmails.carry(1, lines[0].uid, 0)
         await check()
         await on.soul.dmails.send(Target(1), "by hand")

@@ -179,7 +179,7 @@ async def test_a_mode_is_told_when_it_changes_and_on_each_world_line(tmp_path: P
         await on.soul.run("five")
         assert told() == 1
         # The user's words stay the first message behind their checkpoint.
-        assert [one.text for one in await on.soul.lines.messages() if one.kind == "user"] == [
+        assert [one.text for one in await on.messages() if one.kind == "user"] == [
             "one",
             "five",
         ]

@@ -12,8 +12,9 @@ from kimi_tui.soul.rebuilt_history import (
     _carried_with,  # pyright: ignore[reportPrivateUsage]
     events_from_messages,
 )
-from kimi_tui.soul.tool_results import tool_message
+from kimi_tui.soul.tool_results import call_key, tool_message
 from kimi_tui.tools.outcome import failure
+from kimi_tui.wire.events import ToolCall as CallEvent
 from kimi_tui.wire.events import ToolResult
 
 
@@ -30,6 +31,20 @@ def test_a_call_that_was_stopped_is_told_as_stopped(said: str, stopped: bool) ->
         event for event in events_from_messages(messages, "u") if isinstance(event, ToolResult)
     ]
     assert result.interrupted is stopped
+
+
+def test_calls_have_the_keys_that_the_engine_gave_them() -> None:
+    def answer(*ids: str) -> Message:
+        function = FunctionCall(name="Shell", arguments="{}")
+        made = [ToolCall(id=name, function=function) for name in ids]
+        return Message(role="assistant", content="", tool_calls=made)
+
+    results = (tool_message(name, failure("no")) for name in "abc")
+    messages = [answer("a", "b"), next(results), next(results), answer("c"), next(results)]
+    events = list(events_from_messages(messages, "u"))
+    for kind in (CallEvent, ToolResult):
+        keys = [(one.id, one.key) for one in events if isinstance(one, kind)]
+        assert keys == [(name, call_key("u", place)) for place, name in enumerate("abc")]
 
 
 def test_a_dmail_is_known_from_a_pinned_one_that_says_the_same() -> None:

@@ -14,6 +14,7 @@ from support.chat_server import call, say
 from support.soul import Stage, Tool, stage, until_end
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ThoughtBlock, ToolBlock
+from kimi_tui.projection.comparison import number_of
 from kimi_tui.projection.session_model import reduce
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.projection.timeline import TimelineModel
@@ -106,11 +107,11 @@ async def test_a_call_that_ran_when_the_program_was_killed_is_a_stopped_one(
             if opening:
                 await soul.travel.rewind(Target(1))
                 compared = await soul.lines.compare(1)
-                left = [m for m in compared.other if m.kind == "tool"]
-                assert [(m.name, m.target, m.text) for m in left] == [
-                    ("Shell", "sleep 300", INTERRUPTED)
-                ]
-                assert left[0].failed
+                (left,) = shown([*compared.other])
+                assert (left.tool, left.target, left.message) == ("Shell", "sleep 300", INTERRUPTED)
+                assert left.state == "stopped"
+                # There is no result: what called is sent.
+                assert number_of(left, [left]) == left.number
                 (left_card,) = shown(await soul.lines.read(1))
                 assert left_card.state == "stopped"
         finally:

@@ -29,7 +29,7 @@ from kimi_tui.soul.messages import (
     segments,
     summary_text,
 )
-from kimi_tui.soul.rewind_values import DroppedMessage, Target
+from kimi_tui.soul.rewind_values import END, DroppedMessage, Target
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 
@@ -78,7 +78,7 @@ async def eventful(on: Stage) -> None:
     await on.soul.run("begin")
     turn = asyncio.create_task(on.soul.run("work\nwith more"))
     await on.server.at_gate.wait()
-    on.soul.steer("and hurry")
+    on.soul.say("and hurry")
     on.server.release()
     await turn
     await on.soul.compact(until=Target(2))
@@ -213,6 +213,10 @@ async def test_what_is_pinned_and_said_is_nothing_that_a_dmail_takes(tmp_path: P
         await on.soul.marks.pin(pinned.uid, 0)
         rewind = await on.soul.travel.preview(Target(2))
         assert (rewind.steps, rewind.turns, rewind.messages) == (5, 2, 6)
+        end = await on.soul.travel.preview(Target(END))
+        assert (end.steps, end.turns, end.messages, len(end.dropped)) == (0, 0, 0, 0)
+        assert end.tokens_before == end.tokens_after == on.soul.used
+        assert end.is_there
         # Of the call its result stays too.
         found = await on.soul.dmails.preview(2, "Think.", "person")
         assert (found.steps, found.turns, found.messages) == (2, 0, 2)

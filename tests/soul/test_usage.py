@@ -12,10 +12,9 @@ from support.chat_server import call, say
 from support.soul import Stage, stage
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.projection.tokens import CheckpointTokens
+from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.usage import Cost, ModelUsage, cost_of, session_statistics, statistics
-from kimi_tui.soul.world_line_reader import RecordedFacts
 from kimi_tui.tui.formatting import statistics_pairs
 from kimi_tui.wire import events as ev
 
@@ -218,8 +217,8 @@ def test_a_dmail_saved_what_the_server_counts_and_one_at_the_end_nothing() -> No
     )
     found = statistics(records)
     assert (found.dmails, found.dmail_tokens_saved) == (2, 244)
-    figures = CheckpointTokens()
+    figures, sent = CheckpointTokens(), DMailCuts()
     for record in records:
         figures.apply(record.event)
-    facts = RecordedFacts(figures, records)
-    assert [facts.dmail(uid).saved for uid in "de"] == [244, 0]
+        sent.apply(record.event)
+    assert [saved_by(uid, cut, figures) for uid, cut in sent.all] == [244, 0]

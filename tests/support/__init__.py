@@ -1,1 +1,1 @@
-"""What several test folders share."""
+"""Helpers that several test folders share."""

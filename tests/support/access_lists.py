@@ -11,13 +11,13 @@ _NOBODY = 0xFFFFFFFF
 
 
 def access_list() -> bytes:
-    """Owner and the user 1234 read and write, the group and all others nothing; the mode shows it as 0660."""
+    """Return an access list: owner and user 1234 read and write, the group and all others nothing; the mode shows it as 0660."""
     entries = ((1, 6, _NOBODY), (2, 6, 1234), (4, 0, _NOBODY), (16, 6, _NOBODY), (32, 0, _NOBODY))
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
 def can_have_attributes(folder: Path) -> bool:
-    """Whether the file system of a folder keeps access lists and the users' own attributes."""
+    """Return whether the file system of a folder keeps access lists and users' own attributes."""
     trial = folder / "attributes"
     trial.touch()
     try:

@@ -1,4 +1,4 @@
-"""Many small cases of one test, gone through in one item.
+"""Runs many small cases of one test in one item.
 
 Each item is collected by every worker and reported by one, which takes longer than most cases of a table: those that need nothing
 made for them share an item.
@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 
 def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Run a test, a coroutine function or not, with all cases, and tell with the error which one it was that failed.
+    """Return a decorator that runs a test, coroutine function or not, with all cases; an error names the case that failed.
 
     Its other arguments are fixtures, which are the same for all cases.
 
@@ -48,6 +50,20 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Cal
     return decorate
 
 
+def first_only(cases: Iterable[Any], n_names: int = 1) -> list[Any]:
+    """Of the cases for `pytest.mark.parametrize`, the first in every run and the others in `make test-all`.
+
+    For cases that show one behaviour again, as on other sizes of the screen; the one that shows it best comes first.
+
+    Args:
+        cases: their values.
+        n_names: how many names each of them gives values for.
+    """
+    first, *others = cases
+    marked = ([other] if n_names == 1 else other for other in others)
+    return [first, *(pytest.param(*values, marks=pytest.mark.exhaustive) for values in marked)]
+
+
 @contextmanager
 def _named(case: dict[str, Any]) -> Iterator[None]:
     try:
@@ -58,7 +74,7 @@ def _named(case: dict[str, Any]) -> Iterator[None]:
 
 
 def _as(test: Callable[..., Any], run: Callable[..., Any], given: list[str]) -> Callable[..., Any]:
-    """Give what runs a test the name of it, and its fixtures alone."""
+    """Give the function that runs a test the test's name, and its fixtures alone."""
     wanted = inspect.signature(test).parameters
     assert wanted.keys() >= {*given}, given
     functools.update_wrapper(run, test)

@@ -11,7 +11,7 @@ from typing import Any
 
 Json = Any
 AUTO = (-1, -1)
-"""Usage that the server counts itself: a quarter of the request's bytes, a quarter of the answer's characters."""
+"""The usage is counted by the server itself: a quarter of the request's bytes, a quarter of the answer's characters."""
 
 
 # -- what the server was sent ------------------------------------------------------------------------------------
@@ -28,17 +28,17 @@ class Request:
 
     @property
     def body(self) -> Json:
-        """The JSON body, or None."""
+        """Return the JSON body, or None."""
         return json.loads(self.raw) if self.raw else None
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages of a chat request."""
+        """Return the messages of a chat request."""
         return self.body["messages"]
 
     @property
     def image_urls(self) -> list[str]:
-        """The images of a chat request, in order."""
+        """Return the images of a chat request, in order."""
         contents = [message["content"] for message in self.messages]
         parts = [part for found in contents if isinstance(found, list) for part in found]
         return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
@@ -49,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One event of the stream: an object is sent as JSON, a string as it is."""
+    """One event of the stream: an object is sent as JSON, a string unchanged."""
 
     data: Json
     event: str = ""
@@ -57,7 +57,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes put into the body as they are."""
+    """Bytes put unchanged into the body."""
 
     data: bytes
 
@@ -76,19 +76,19 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Say nothing more until the client goes away."""
+    """Send nothing more until the client goes away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Close the connection here; `reset` with RST and not in order."""
+    """Close the connection here; with `reset` by RST, otherwise in order."""
 
     reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UsageHere:
-    """Where a chunk with the usage goes, once the request's length is known."""
+    """The place of the chunk with the usage, which is made once the request's length is known."""
 
     usage: tuple[int, ...]
     output_chars: int
@@ -100,7 +100,7 @@ Op = Chunk | Raw | Wait | Gate | Stall | Drop | UsageHere
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is done for one request: `before` the status line, then the head, then the `ops` of the body."""
+    """The answer to one request: `before` precedes the status line, then come the head and the `ops` of the body."""
 
     ops: tuple[Op, ...] = ()
     status: int = 200
@@ -108,7 +108,7 @@ class Answer:
     content_type: str = "text/event-stream"
     before: tuple[Op, ...] = ()
     bare: bool = False
-    """Send only `ops`, without any head of ours (they bring their own)."""
+    """Whether to send only `ops`, without our head (they bring their own)."""
 
 
 Responder = Callable[[Request], "Answer | None"]
@@ -123,7 +123,7 @@ def _pieces(text: str, size: int) -> list[str]:
 
 
 def delta(finish: str | None = None, **fields: Json) -> Chunk:
-    """One ordinary chunk with this delta."""
+    """Return one ordinary chunk with this delta."""
     return Chunk(
         {
             "id": "chatcmpl-1",
@@ -143,7 +143,7 @@ def tool_delta(
     arguments: str | None = None,
     **more: Json,
 ) -> Chunk:
-    """A chunk with one piece of one tool call; what is None is left out."""
+    """Return a chunk with one piece of one tool call; fields that are None are left out."""
     function = {k: v for k, v in {"name": name, "arguments": arguments}.items() if v is not None}
     entry: dict[str, Json] = {"type": "function", "function": function, **more}
     if index is not None:
@@ -160,7 +160,7 @@ def stream(
     done: bool = True,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """A stream of these ops, closed by a finish reason, usage and `[DONE]` as asked."""
+    """Return a stream of these ops, closed by a finish reason, usage and `[DONE]` as asked."""
     tail: list[Op] = []
     if finish is not None:
         tail.append(delta(finish=finish))
@@ -188,7 +188,7 @@ def say(
     pause_s: float = 0.0,
     done: bool = True,
 ) -> Answer:
-    """The model says `text` (in pieces of `piece` characters, or in words), after thinking `think`."""
+    """Return an answer that says `text` (in pieces of `piece` characters, or in words), after thinking `think`."""
     ops: list[Op] = [delta(role="assistant", content="")]
     for key, whole in ((think_field, think), ("content", text)):
         for part in _pieces(whole, piece):
@@ -209,7 +209,7 @@ def calls(
     pause_s: float = 0.0,
     finish: str | None = "tool_calls",
 ) -> Answer:
-    """The model calls these tools, each a name and its arguments (a mapping, or text that need not be JSON)."""
+    """Return an answer that calls these tools, each a name and its arguments (a mapping, or text that need not be JSON)."""
     ops: list[Op] = [
         op
         for op in say(text, think=think, pause_s=pause_s).ops
@@ -241,7 +241,7 @@ def call(
     usage: tuple[int, ...] | None = AUTO,
     piece: int = 9,
 ) -> Answer:
-    """The model calls one tool."""
+    """Return an answer that calls one tool."""
     ids = None if id is None else [id]
     return calls([(name, arguments)], text=text, think=think, ids=ids, usage=usage, piece=piece)
 
@@ -253,7 +253,7 @@ def status(
     headers: Mapping[str, str] | None = None,
     content_type: str = "",
 ) -> Answer:
-    """An error answer; a `str` body is sent as it is, anything else as JSON."""
+    """Return an error answer; a `str` body is sent unchanged, anything else as JSON."""
     if body is None:
         body = {"error": {"message": f"status {code}", "type": "error"}}
     text = body if isinstance(body, str) else json.dumps(body)
@@ -262,17 +262,17 @@ def status(
 
 
 def reply(body: Json) -> Answer:
-    """An ordinary JSON answer with status 200."""
+    """Return an ordinary JSON answer with status 200."""
     return status(200, body)
 
 
 def raw(*parts: bytes) -> Answer:
-    """Exactly these bytes on the socket, head included, then the connection is closed."""
+    """Return an answer of exactly these bytes, head included; then the connection is closed."""
     return Answer((*(Raw(part) for part in parts), Drop()), bare=True)
 
 
 def cut(answer: Answer, n_chunks: int, *then: Op) -> Answer:
-    """`answer` with everything after its first `n_chunks` chunks replaced by `then`."""
+    """Return `answer` with everything after its first `n_chunks` chunks replaced by `then`."""
     kept: list[Op] = []
     seen = 0
     for op in answer.ops:
@@ -288,27 +288,27 @@ _LONG = "This sentence is being written when something happens to it."
 
 
 def drop_after(n_chunks: int, answer: Answer | None = None, *, reset: bool = False) -> Answer:
-    """The connection goes away after so many chunks."""
+    """Return an answer whose connection breaks after so many chunks."""
     return cut(answer or say(_LONG), n_chunks, Drop(reset))
 
 
 def drop(*, reset: bool = True) -> Answer:
-    """The connection goes away before any byte of an answer."""
+    """Return an answer whose connection breaks before its first byte."""
     return Answer(before=(Drop(reset),))
 
 
 def stall(n_chunks: int = 0, answer: Answer | None = None) -> Answer:
-    """Headers and `n_chunks` chunks, then silence."""
+    """Return an answer of headers and `n_chunks` chunks, then silence."""
     return cut(answer or say(_LONG), n_chunks, Stall())
 
 
 def slow_headers() -> Answer:
-    """Silence before the status line, for ever."""
+    """Return an answer that never sends its status line."""
     return replace(say("late"), before=(Stall(),))
 
 
 def gate(n_chunks: int, answer: Answer | None = None) -> Answer:
-    """`n_chunks` chunks, then wait until the test calls `release()`, then the rest."""
+    """Return an answer of `n_chunks` chunks that waits until the test calls `release()`, then sends the rest."""
     whole = answer or say(_LONG)
     head = cut(whole, n_chunks)
     return replace(whole, ops=(*head.ops, Gate(), *whole.ops[len(head.ops) :]))
@@ -320,7 +320,7 @@ def gate(n_chunks: int, answer: Answer | None = None) -> Answer:
 def sequence_fault(
     messages: Sequence[Mapping[str, Json]], *, user_after_tool: bool = True
 ) -> str | None:
-    """What a strict server would refuse in this list of messages, or None.
+    """Return what a strict server would refuse in this list of messages; None if nothing.
 
     `user_after_tool`: a user message may follow a tool result, as everywhere but at Mistral's.
     """
@@ -366,6 +366,6 @@ def sequence_fault(
 
 
 def strict(request: Request) -> Answer | None:
-    """A check for `ChatServer(check=strict)`: refuses with 400 what `sequence_fault` finds."""
+    """Check requests for `ChatServer(check=strict)`: refuse with 400 what `sequence_fault` finds."""
     fault = sequence_fault(request.messages)
     return None if fault is None else status(400, {"error": {"message": fault, "type": "strict"}})

@@ -1,4 +1,4 @@
-"""A small app around the chat alone, as wide as it stands beside the timeline."""
+"""A small app with the chat alone, as wide as it is beside the timeline."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from support.conversation import Conversation
 
 
 def is_drawn(transcript: Transcript) -> bool:
-    """Whether all that a chat was told is on the screen."""
+    """Return whether everything that a chat was told is on the screen."""
     return transcript._changed_from is None
 
 
 class ChatApp(App[None]):
-    """Shows a `Transcript` and remembers the messages it posts."""
+    """An app that shows a `Transcript` and remembers the messages it posts."""
 
     CSS_PATH: ClassVar = sheets("chat")
     CSS = "Screen { background: $page; } #pane { width: 1fr; height: 1fr; padding: 1 0; }"
@@ -64,7 +64,7 @@ class ChatApp(App[None]):
 
     @property
     def rows(self) -> list[str]:
-        """The text of the visible rows of the chat."""
+        """Return the text of the visible rows of the chat."""
         view = self.transcript
         from textual.geometry import Region
 
@@ -73,7 +73,7 @@ class ChatApp(App[None]):
 
 
 def show_history(transcript: Transcript, records: Sequence[EventRecord]) -> None:
-    """Forget what is shown and show these events instead."""
+    """Show these events instead of the present ones."""
     model = TranscriptModel(work_dir=transcript.work_dir)
     for record in records:
         model.apply(record)
@@ -81,7 +81,7 @@ def show_history(transcript: Transcript, records: Sequence[EventRecord]) -> None
 
 
 async def drawn(app: ChatApp, pilot: Pilot[None]) -> None:
-    """Wait until all that was told is on the screen."""
+    """Wait until everything that the chat was told is on the screen."""
     await pilot.pause()
     while not is_drawn(app.transcript):
         await pilot.pause()
@@ -89,6 +89,6 @@ async def drawn(app: ChatApp, pilot: Pilot[None]) -> None:
 
 
 async def feed(app: ChatApp, pilot: Pilot[None], talk: Conversation) -> None:
-    """Tell the chat what the conversation has since the last time, and wait until it is on the screen."""
+    """Give the chat the conversation's new events, and wait until they are on the screen."""
     app.transcript.apply(talk.take())
     await drawn(app, pilot)

@@ -100,7 +100,7 @@ __all__ = [
 
 
 class ChatServer:
-    """The server. Answers are used up in order; a request too many gets a 418 that says so.
+    """A scripted server. Answers are used up in order; a request too many gets a 418 that says so.
 
     Args:
         check: asked before every chat request; an answer from it takes the place of the scripted one, which stays.
@@ -119,22 +119,22 @@ class ChatServer:
         loop_forever: bool = False,
     ) -> None:
         self.requests: list[Request] = []
-        """Chat requests, in order."""
+        """The chat requests, in order."""
         self.other_requests: list[Request] = []
         """All other requests."""
         self.title: Answer | None = None
-        """What a session is called; without one, asking for it fails."""
+        """The answer with the title of a session; without one, asking for a title fails."""
         self.title_answers: Callable[[Request], Answer] | None = None
-        """Answers what `title` answers otherwise."""
+        """Answers requests for a title instead of `title`."""
         self.title_requests: list[Request] = []
         self.models = models
         self.chunked = chunked
         self.check = check
         self.refused: list[str] = []
-        """What `check` refused, as text."""
+        """The faults for which `check` refused requests."""
         self.at_gate = asyncio.Event()
         self.client_gone = asyncio.Event()
-        """Set when a client closed its connection in mid-answer."""
+        """This event is set when a client closes its connection in mid-answer."""
         self.n_connections = 0
         self.port = port
         self._port = port
@@ -146,21 +146,21 @@ class ChatServer:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # What a test does with it.
+    # Methods and properties for tests follow.
 
     @property
     def origin(self) -> str:
-        """`http://127.0.0.1:PORT`."""
+        """Return `http://127.0.0.1:PORT`."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def base_url(self) -> str:
-        """What to give to a client."""
+        """Return the base URL for a client."""
         return f"{self.origin}/v1"
 
     @property
     def left(self) -> int:
-        """How many scripted answers have not been used."""
+        """Return how many scripted answers have not been used."""
         return len(self._answers)
 
     def script(self, *answers: Answer | Responder) -> None:
@@ -193,7 +193,7 @@ class ChatServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def start_again(self) -> None:
-        """Listen where it listened before."""
+        """Listen on the same port as before."""
         self._port = self.port
         await self.start()
 
@@ -236,7 +236,7 @@ class ChatServer:
         )
         if request.method == "POST" and path.endswith("/chat/completions"):
             if _asks_for_title(request):
-                # Apart from the script: a title is asked for after the first turn of any session.
+                # Titles have answers of their own: a title is asked for after the first turn of any session.
                 self.title_requests.append(request)
                 if self.title_answers is not None:
                     return self.title_answers(request)
@@ -278,7 +278,7 @@ class ChatServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Send one answer; false when the connection is over."""
+        """Send one answer; return False if the connection is over."""
         length = len(request.raw)
         for op in answer.before:
             if not await self._do(op, reader, writer, length, chunked=False):
@@ -359,7 +359,7 @@ class ChatServer:
 
 
 def _asks_for_title(request: Request) -> bool:
-    # Compared as it is sent, since what is sent may be no JSON.
+    # The prompt is compared with the bytes of the request, which may be no JSON.
     return json.dumps(prompt("title_system"))[1:-1].encode() in request.raw[:2_000]
 
 
@@ -403,7 +403,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Request | None:
 
 
 class ChatServerThread:
-    """The same server in a thread of its own, for tests that have no event loop."""
+    """A `ChatServer` in a thread of its own, for tests that have no event loop."""
 
     def __init__(self, **options: Any) -> None:
         self._options = options
@@ -432,23 +432,23 @@ class ChatServerThread:
 
     @property
     def server(self) -> ChatServer:
-        """The server itself; touch it only from its own thread, but for reading lists."""
+        """Return the server itself; use it only in its own thread, except to read lists."""
         assert self._server is not None
         return self._server
 
     @property
     def base_url(self) -> str:
-        """What to give to a client."""
+        """Return the base URL for a client."""
         return self.server.base_url
 
     @property
     def requests(self) -> list[Request]:
-        """Chat requests so far."""
+        """Return the chat requests so far."""
         return list(self.server.requests)
 
     @property
     def other_requests(self) -> list[Request]:
-        """All other requests so far."""
+        """Return all other requests so far."""
         return list(self.server.other_requests)
 
     def script(self, *answers: Answer | Responder) -> None:
@@ -468,8 +468,11 @@ class ChatServerThread:
 
 
 def from_toml(path: Path) -> list[Answer]:
-    """Answers from a file of `[[answer]]` tables: think, text, calls (name, arguments), usage, pause_s, or status
-    with body, headers; `drop_after`/`stall_after` cut an answer short."""
+    """Return answers from a file of `[[answer]]` tables.
+
+    A table has think, text, calls (name, arguments), usage and pause_s, or status with body and headers;
+    `drop_after` and `stall_after` cut an answer short.
+    """
     answers: list[Answer] = []
     for entry in tomllib.loads(path.read_text("utf-8"))["answer"]:
         if "status" in entry:

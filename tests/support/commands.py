@@ -1,4 +1,4 @@
-"""The commands in tests: a folder with sessions that a real engine wrote, and the commands run in it."""
+"""Helpers for tests of commands: a folder with sessions that a real engine wrote, and the commands run in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.soul import stage, until_end
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -32,13 +32,13 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """Its answer."""
+        """Return the command's output, parsed as JSON."""
         assert (self.code, self.err) == (0, ""), self
         return json.loads(self.out)
 
     @property
     def complaint(self) -> str:
-        """The one line on standard error; nothing else was said."""
+        """Return the one line on standard error; fails if there is other output."""
         assert self.out == ""
         assert self.err.startswith("kimi-tui: ")
         assert self.err.count("\n") == 1
@@ -47,7 +47,7 @@ class Ran:
 
 
 class Place:
-    """A folder with sessions, and the commands in it."""
+    """A folder with sessions, in which commands are run."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -60,18 +60,18 @@ class Place:
         return SessionStore(self.folder / "data")
 
     def run(self, *arguments: object) -> Ran:
-        """One command, as the program runs it."""
+        """Run one command, as the program runs it."""
         self._capsys.readouterr()
         code = main([*map(str, arguments)])
         said = self._capsys.readouterr()
         return Ran(code, said.out, said.err)
 
     def hold(self, answers: Sequence[Answer], *words: str) -> Session:
-        """Hold a conversation in a new session; returns it, closed."""
+        """Hold a conversation in a new session; return it, closed."""
         return self.store.find(_hold(self.folder, answers, words))
 
     def three_turns(self) -> Session:
-        """Checkpoints 0 and 1: a turn; 2 to 5: one that reads and writes; 6 and 7: another."""
+        """Hold three turns: checkpoints 0 and 1 are a turn, 2 to 5 one that reads and writes, 6 and 7 another."""
         told = _three_turns()
         shutil.copytree(told.folder / "work", self.work, dirs_exist_ok=True)
         dir_ = self.store.bucket(self.work) / told.session.name
@@ -86,20 +86,20 @@ class Place:
         return self.store.find(told.session.name)
 
     def files(self, session: Session) -> dict[str, bytes]:
-        """The session's lines on the disk."""
+        """Return the content of the session's context files by name."""
         return {path.name: path.read_bytes() for path in session.dir.glob("context*.jsonl")}
 
 
 @dataclass(frozen=True)
 class _Told:
-    """Where a conversation was held, and its session's folder."""
+    """The folder in which a conversation was held, and its session's id."""
 
     folder: Path
     session: Path
 
 
 def _hold(folder: Path, answers: Sequence[Answer], words: Sequence[str]) -> str:
-    """Hold a conversation in a new session below a folder; returns the session's id."""
+    """Hold a conversation in a new session below a folder; return the session's id."""
 
     async def held() -> str:
         async with stage(folder, data=folder / "data") as on:
@@ -113,7 +113,7 @@ def _hold(folder: Path, answers: Sequence[Answer], words: Sequence[str]) -> str:
 
 @functools.cache
 def _three_turns() -> _Told:
-    """Held once for a process of tests; each test gets a copy, in which its own work folder is named."""
+    """Hold the conversation once in each process of tests. Each test gets a copy, with its own work folder."""
     folder = Path(tempfile.mkdtemp(prefix="kimi-tui-three-turns-"))
     atexit.register(shutil.rmtree, folder)
     (folder / "work").mkdir()

@@ -1,4 +1,4 @@
-"""Conversations as the wire tells them, for tests of what draws them."""
+"""Conversations as streams of wire events, for tests of what draws them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from kimi_tui.wire.events import (
 
 
 def named(*names: tuple[str, str]) -> EventRecord:
-    """The session has these names, by the uids of checkpoints."""
+    """Return a record that names checkpoints, by uid."""
     return EventRecord(0, 0.0, MarksChanged(names))
 
 
 def pinned(*pins: tuple[str, int]) -> EventRecord:
-    """These messages are pinned, by the uids of checkpoints and their numbers behind these."""
+    """Return a record that pins messages, by the uids of checkpoints and the messages' numbers."""
     return EventRecord(0, 0.0, MarksChanged(pins=pins))
 
 
 class Conversation:
-    """Writes events down as the soul would tell them. `records` is what came of it; `take` hands over the newest."""
+    """Makes the events that the soul would publish. `records` has all of them; `take` returns the newest."""
 
     def __init__(self, *, started: float | None = None, tokens: int = 20_000) -> None:
         self.records: list[EventRecord] = []
@@ -56,30 +56,30 @@ class Conversation:
         self._step = 0
 
     def take(self) -> list[EventRecord]:
-        """The records since the last time."""
+        """Return the records since the last call."""
         new = self.records[self._taken :]
         self._taken = len(self.records)
         return new
 
     def tell(self, event: Event, *, after_s: float = 0.0) -> None:
-        """One event."""
+        """Add one event."""
         self.now += after_s
         self.records.append(EventRecord(len(self.records) + 1, self.now, event))
 
     def user(self, text: str) -> None:
-        """The person says something: a turn with its checkpoint."""
+        """Add a message of the user: a turn with its checkpoint."""
         self.tell(TurnBegin(text))
         self.mark("user", text)
         self._step = 0
 
     def mark(self, kind: Any, label: str = "") -> None:
-        """A checkpoint."""
+        """Add a checkpoint."""
         uid = f"uid{self.checkpoint}-{len(self.records)}"
         self.tell(CheckpointCreated(self.checkpoint, uid, kind, label, self.tokens))
         self.checkpoint += 1
 
     def step(self, *, think: str = "", think_s: float = 0.0, text: str = "") -> None:
-        """A model call begins and says something."""
+        """Add a model call that begins and says something."""
         self._step += 1
         self.tell(StepBegin(self._step))
         self.mark("step")
@@ -101,7 +101,7 @@ class Conversation:
         error: bool = False,
         **result: Any,
     ) -> None:
-        """A tool call from its beginning to its result."""
+        """Add a tool call from its beginning to its result."""
         key = self.call(name, arguments)
         self.tell(ToolStarted(key, name, json.dumps(arguments)))
         self.tell(ToolResult(key, error, output, display=display, **result))
@@ -109,14 +109,14 @@ class Conversation:
         self.tell(StatusUpdate(self.tokens, 262_144, 212_000))
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
-        """The model writes a tool call; returns its key."""
+        """Add a tool call that the model writes; return its key."""
         self._calls += 1
         key = f"call{self._calls}"
         self.tell(ToolCall(key, name, json.dumps(arguments)))
         return key
 
     def end(self, reason: Any = "done", **more: Any) -> None:
-        """The turn ends."""
+        """End the turn."""
         self.tell(TurnEnd(reason, **more))
 
     def letter(
@@ -128,7 +128,7 @@ class Conversation:
         after: int | None = None,
         carried: tuple[str, ...] = (),
     ) -> None:
-        """A D-Mail arrives: the line is cut and goes on."""
+        """Add a D-Mail that arrives: the line is cut and goes on."""
         before = self.tokens
         self.tokens = before - 18_400 if after is None else after
         self.tell(
@@ -165,7 +165,7 @@ TOKENIZER_DIFF = DiffBlock(
 
 
 def quoted_fields() -> Conversation:
-    """The conversation of the main picture: a diagnosis, a list, an edit and a test that fails, still streaming."""
+    """Return the conversation of the main picture: a diagnosis, a list, an edit and a test that fails, still streaming."""
     talk = Conversation(tokens=53_700)
     talk.checkpoint = 11
     talk.user('Fields with "" inside break the importer. Fix it, with a test.')
@@ -219,7 +219,7 @@ def quoted_fields() -> Conversation:
 
 
 def slow_import() -> Conversation:
-    """The conversation of the D-Mail pictures, up to the letter being written."""
+    """Return the conversation of the D-Mail pictures, up to the D-Mail being written."""
     talk = Conversation(tokens=31_000)
     talk.checkpoint = 6
     talk.user("Why is the import slow?")

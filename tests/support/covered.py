@@ -22,30 +22,57 @@ from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox, find_sandbox, trouble_with
 
 _PATIENCE_S = 50.0
-_PARTS = """
-from kimi_tui.tools.sandbox import confine
-if confine.landlock_abi() < 1:
-    raise SystemExit("there is no Landlock")
-confine._unshare(False)
-"""
+_PARTS = "from kimi_tui.tools.sandbox import confine; confine._unshare(False)"
+WITHOUT = "KIMI_TUI_TESTS_WITHOUT"
+"""The variable of the environment that says what a machine has not: `landlock`. What needs it is skipped then."""
 
 
 def is_covered(path: Path) -> bool:
-    """Whether a place lies below `/tmp`."""
+    """Return whether a place is below `/tmp`."""
     return path.resolve().is_relative_to("/tmp")
 
 
-def whole_sandbox(place: Path) -> Sandbox:
-    """The one that is used here.
+def has_landlock() -> bool:
+    """Whether there is Landlock. Where a Linux kernel has none the test fails, unless `WITHOUT` says that this machine has none:
+    nobody shall take the sandbox for tried.
+    """
+    if sys.platform != "linux" or "landlock" in os.environ.get(WITHOUT, "").split(","):
+        return False
+    if confine.landlock_abi() < 1:
+        pytest.fail(
+            "This kernel has no Landlock, on which the sandbox rests: nothing can be tried."
+            f" {WITHOUT}=landlock skips what needs it.",
+            pytrace=False,
+        )
+    return True
 
-    The test is skipped, with the cause, where the machine has not the parts of one; where it has, and there is none that
-    holds, the test fails: it would say nothing.
+
+def needs_landlock(abi: int = 1) -> None:
+    """Skip the test, with the cause, where there is no Landlock or an older one; see `has_landlock` for where it fails.
 
     Args:
-        place: what the test does not want covered.
+        abi: the oldest version of its interface that will do.
+    """
+    if not has_landlock():
+        cause = f"{WITHOUT} says" if sys.platform == "linux" else "another system means"
+        pytest.skip(f"{cause} that there is no Landlock: nothing was tried")
+    if confine.landlock_abi() < abi:
+        pytest.skip(f"the kernel's Landlock is older than {abi}: nothing was tried")
+
+
+def whole_sandbox(place: Path) -> Sandbox:
+    """Return the sandbox that commands use on this machine.
+
+    The test is skipped, with the cause, where the machine has not the parts of one, and fails where it has no Landlock, as
+    `needs_landlock` says; where it has all of them, and there is none that holds, the test fails: it would say nothing.
+
+    Args:
+        place: a path that must not be hidden by the sandbox.
     """
     if is_covered(place):
         pytest.skip(f"{place} lies below /tmp, which the sandbox covers: nothing was tried")
+    if sys.platform == "linux":
+        needs_landlock()
     found, trouble = _found(find_sandbox, trouble_with)
     if not found or trouble:
         _without(trouble, [sys.executable, "-c", _PARTS])
@@ -53,7 +80,7 @@ def whole_sandbox(place: Path) -> Sandbox:
 
 
 def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> RunningCommand:
-    """A confined command as the agent's are run, with nobody who hears its output while it comes."""
+    """Return a confined command, started like those of the agent, whose live output nobody reads."""
     return RunningCommand(
         confined.argv,
         work_dir=work_dir,
@@ -65,8 +92,10 @@ def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> 
     )
 
 
-def bubblewrap() -> Sandbox:
-    """Bubblewrap, in the same way."""
+def bubblewrap(place: Path | None = None) -> Sandbox:
+    """Bubblewrap, in the same way, but without Landlock: a machine that has none uses it."""
+    if place is not None and is_covered(place):
+        pytest.skip(f"{place} lies below /tmp, which the sandbox covers: nothing was tried")
     program = find_program("bwrap", os.environ)
     if not program:
         pytest.skip("bubblewrap is not installed here: nothing was tried in it")
@@ -77,13 +106,12 @@ def bubblewrap() -> Sandbox:
 
 
 def search_sandbox(kind: str) -> Sandbox:
-    """What confines searches: by `landlock`, whose sandbox of commands is not tried for that, or by `bwrap`."""
+    """Return the sandbox of searches: by `landlock`, whose sandbox of commands is not tried for that, or by `bwrap`."""
     if sys.platform != "linux":
         pytest.skip("this is for Linux")
     if kind == "bwrap":
         return bubblewrap()
-    if confine.landlock_abi() < 1:
-        pytest.skip("there is no Landlock on this machine: nothing was tried")
+    needs_landlock()
     return Sandbox("full", SandboxSettings(), os.environ)
 
 
@@ -91,14 +119,14 @@ def search_sandbox(kind: str) -> Sandbox:
 def _found(
     find: Callable[..., Sandbox], trouble: Callable[[Sandbox], str]
 ) -> tuple[Sandbox | None, str]:
-    """What is found here, and what is wrong with it: tried once in a process, which takes as long as a test does."""
+    """Return the sandbox of this machine and what is wrong with it. It is tried once in a process, which takes as long as a test."""
     with _patience():
         try:
             found = find(SandboxSettings(), os.environ)
         except NoSandbox as no:
             return None, str(no)
         if sys.platform == "linux" and found.backend != "full":
-            # Bubblewrap is tried for itself: in the place of our own it would hide what is broken there.
+            # Bubblewrap is tried only if it was asked for: otherwise it would hide a fault of our own sandbox.
             own = trouble(Sandbox("full", SandboxSettings(), os.environ))
             return found, own or "another one was found"
     return found, ""
@@ -112,7 +140,7 @@ def _trouble_with_bubblewrap(trouble: Callable[[Sandbox], str], program: str) ->
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """On a machine that is shared the trial of a sandbox may take long."""
+    """Give the trial of a sandbox more time, since the machine may be shared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
         yield
@@ -127,5 +155,5 @@ def _without(why: str, parts: list[str]) -> NoReturn:
 
 
 def is_hidden(policy: Policy, path: str) -> bool:
-    """Whether the sandbox hides from a command what is at a path as the command names it."""
+    """Return whether the sandbox hides from a command the file at a path as the command names it."""
     return policy.hides(policy.real(path))

@@ -1,4 +1,4 @@
-"""Whoever lets an app of a test draw sees all of it drawn, however busy the machine is, and nobody pays for what is not seen."""
+"""Makes apps of tests draw everything before a test looks, however busy the machine is, and nothing that no test sees."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.screen import Screen
 from textual.strip import Strip
 
-from kimi_tui.tui.compositor import RowCompositor
+from kimi_tui.tui.textual_patches.compositor import RowCompositor
 
 N_ROUNDS = 200
-"""What still changes after so many is something that moves, as a blinking cursor."""
+"""Rounds after which a change must be an animation, such as a blinking cursor."""
 
 
 def wait_for_it() -> None:
-    """Begin: `Pilot.pause()` ends when no widget has a message and the screen has nothing left to lay out or to draw.
+    """Have `Pilot.pause()` end when no widget has a message and the screen has nothing left to lay out or to draw.
 
     By itself it waits until the process seems to be idle, which it also seems to be while others have the processor, and
     draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later. Nothing is
@@ -52,7 +52,7 @@ def wait_for_it() -> None:
 
 
 def write_nothing() -> None:
-    """Begin: every widget draws its rows as ever, but they are cut and joined to an update only for a picture.
+    """Have widgets draw their rows as usual, but cut and join them to an update only for a picture.
 
     An app without a terminal throws each update away. Putting them together was a good part of the work of these tests.
     """
@@ -74,7 +74,7 @@ def write_nothing() -> None:
 
 
 def ask_the_busy() -> None:
-    """Begin: after a key, a click or a pause, only those widgets are waited for that have something to do.
+    """Have a key, a click or a pause wait only for widgets that are busy.
 
     Textual sends a message to every widget and waits until each has answered: a good part of all messages of these tests.
     One that waits for a message would answer at once.
@@ -105,7 +105,7 @@ def ask_the_busy() -> None:
             task.cancel()
         if not done:
             raise WaitForScreenTimeout("Some widgets do not come to an end.")
-        # What these have told others meanwhile.
+        # These widgets may have sent messages to others.
         for _ in range(N_ROUNDS):
             if (now := _screen(self.app)) is None or all(map(_is_waiting, _pumps(now))):
                 break
@@ -116,26 +116,26 @@ def ask_the_busy() -> None:
 
 
 def text_of(app: App[Any]) -> str:
-    """What the user sees on the screen of an app, a line for each row."""
+    """Return the text that the user sees on the screen of an app, a line for each row."""
     return "\n".join("".join(strip.text for strip in row).rstrip() for row in strips_of(app))
 
 
 def strips_of(app: App[Any]) -> list[list[Strip]]:
-    """The rows of the screen of an app as the user sees them, each as the parts of widgets that make it up, from the left."""
+    """Return the rows of the screen of an app as the user sees them, each as the parts of its widgets, from the left."""
     size, compositor = app.size, app.screen._compositor
-    # As for each frame. A dialog that is drawn without it has nothing behind it, and keeps that as its background.
+    # Textual sets this for each frame. Without it a dialog is drawn with nothing behind it, and keeps that as its background.
     visible_screen_stack.set(app._background_screens)
     try:
         if not isinstance(compositor, RowCompositor):
             return [[strip] for strip in compositor.render_strips(size)]
         return _rows(compositor)[: size.height]
     except KeyError:
-        # What is being taken away has no styles any more; the next layout leaves it out.
+        # A widget that is being removed has no styles any more; the next layout leaves it out.
         return []
 
 
 def _rows(compositor: RowCompositor) -> list[list[Strip]]:
-    """The parts of each row that are seen, taken from the topmost widget first: strips are cut but not joined, which is slow."""
+    """Return the visible parts of each row, taken from the topmost widget first: strips are cut but not joined, which is slow."""
     size = compositor.size  # not always the app's
     gaps = [[(0, size.width)] for _ in range(size.height)]
     parts: list[dict[int, Strip]] = [{} for _ in gaps]
@@ -155,7 +155,7 @@ def _rows(compositor: RowCompositor) -> list[list[Strip]]:
 
 
 def _is_waiting(pump: MessagePump) -> bool:
-    """Whether it waits for a message, with nothing that it still does for the one before."""
+    """Return whether a widget waits for a message, and has finished with the one before."""
     come = pump._message_queue.ready_event
     return not come.is_set() and bool(come._waiters)
 

@@ -15,10 +15,10 @@ from support.watchdog import is_of_a_test
 
 
 def n_calls(work: Callable[[], object]) -> int:
-    """How many functions, ours and built-in ones, are called while `work` runs."""
+    """Return how many functions, ours and built-in ones, are called while `work` runs."""
     if sys.version_info >= (3, 12):
         return _n_calls_of_thread(work)
-    # Counted in C: a function in Python that is called for each of them took ten times as long as the work itself.
+    # The profiler is in C: a function in Python that is called for each call took ten times as long as the work itself.
     profiler = Profiler()
     profiler.enable()
     try:
@@ -29,7 +29,7 @@ def n_calls(work: Callable[[], object]) -> int:
 
 
 def _n_calls_of_thread(work: Callable[[], object]) -> int:
-    """The same where the profiler in C counts what other threads call meanwhile, as it does since Python 3.12."""
+    """Return the same figure where the profiler in C counts calls of other threads too, as it does since Python 3.12."""
     n = 0
 
     def called(frame: FrameType, event: str, argument: object) -> None:
@@ -45,7 +45,7 @@ def _n_calls_of_thread(work: Callable[[], object]) -> int:
 
 
 def n_steps(work: Callable[[], object]) -> int:
-    """How many lines of Python are gone through and built-in functions called while `work` runs: also of loops that call nothing."""
+    """Return how many lines of Python are run and built-in functions called in `work`; this counts loops without calls too."""
     n = 0
 
     def line(frame: FrameType, event: str, argument: object) -> Any:
@@ -62,14 +62,14 @@ def n_steps(work: Callable[[], object]) -> int:
 
 @dataclass
 class Most:
-    """The most work that one callback of the event loop was."""
+    """The most calls in one callback of the event loop."""
 
     n_calls: int = 0
 
 
 @contextmanager
 def most_in_a_callback() -> Generator[Most]:
-    """Count the functions that are called in each callback of the event loop meanwhile, but for those of tests."""
+    """Count the functions that are called in each callback of the event loop within this context, except those of tests."""
     run = asyncio.events.Handle._run
     most = Most()
 

@@ -17,7 +17,7 @@ _STEP = re.compile(r"\x1b\[([0-9;]*)([@-~])|" + pyte.Stream._text_pattern.patter
 
 
 class _Cells(dict[str, Char]):
-    """The cell of each character of one cell's width in one style."""
+    """A dictionary of the cells of characters one cell wide, in one style."""
 
     def __init__(self, style: Char) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Cells(dict[str, Char]):
 
 
 class QuickScreen(pyte.Screen):
-    """A screen that knows the cells and styles it has drawn before."""
+    """A screen that caches the cells and styles it has drawn before."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self._cells: dict[Char, _Cells] = {}
@@ -57,12 +57,12 @@ class QuickScreen(pyte.Screen):
                 cursor.x = end
                 self.dirty.add(cursor.y)
                 return
-        # A sign that joins the one before it may change any row.
+        # A combining character may change any row.
         self.dirty.update(range(self.lines))
         super().draw(data)
 
     def select_graphic_rendition(self, *attrs: int) -> None:
-        """Change the style of what is written next."""
+        """Change the style of the text written next."""
         key = self.cursor.attrs, attrs
         known = self._styles.get(key)
         if known is None:
@@ -71,7 +71,7 @@ class QuickScreen(pyte.Screen):
         self.cursor.attrs = known
 
     def rows_of_text(self) -> list[str]:
-        """Every row as wide as the screen; only those that were written to since the last time are put together."""
+        """Return every row as wide as the screen; only rows that were written to since the last call are made again."""
         columns = range(self.columns)
         for y in self.dirty:
             row = self.buffer[y]
@@ -81,10 +81,10 @@ class QuickScreen(pyte.Screen):
 
 
 class QuickStream(pyte.ByteStream):
-    """Bytes of a program for a `QuickScreen`."""
+    """Passes the bytes of a program to a `QuickScreen`."""
 
     def feed(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Let the screen do what some bytes say."""
+        """Draw some bytes on the screen."""
         screen = self.listener
         assert screen is not None
         text = self.utf8_decoder.decode(data)

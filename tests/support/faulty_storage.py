@@ -31,7 +31,7 @@ Before = Callable[[str, tuple[Any, ...]], None]
 
 
 class WatchedStorage(Storage):
-    """Calls `before(name, arguments)` ahead of every call that changes something (or `after` behind it)."""
+    """A storage that calls `before(name, arguments)` before every changing call (or `after` after it)."""
 
     def __init__(self) -> None:
         super().__init__(patient=False)
@@ -60,7 +60,7 @@ for _name in (*CHANGING, *READING):
 def failing(
     names: set[str], number: int = errno.ENOSPC, *, skip: int = 0, times: int = 10**9
 ) -> Before:
-    """Makes calls of these names fail with an error number, after `skip` good ones, `times` times."""
+    """Return a function that makes calls of these names fail with an error number, after `skip` good ones, `times` times."""
     seen = 0
 
     def before(name: str, _arguments: tuple[Any, ...]) -> None:
@@ -74,7 +74,7 @@ def failing(
 
 
 def killing(at: int) -> Before:
-    """Kills the process at the `at`-th changing call (counted from 0)."""
+    """Return a function that kills the process at the `at`-th changing call (counted from 0)."""
     seen = -1
 
     def before(name: str, arguments: tuple[Any, ...]) -> None:
@@ -83,7 +83,7 @@ def killing(at: int) -> Before:
             seen += 1
             if seen == at:
                 if name == "write" and at % 2:
-                    # Half of it arrives.
+                    # Half of the write reaches the disk.
                     fd, data = arguments
                     os.write(fd, bytes(data)[: len(data) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -92,7 +92,7 @@ def killing(at: int) -> Before:
 
 
 class ShortStorage(WatchedStorage):
-    """Writes at most `limit` bytes a call."""
+    """A storage that writes at most `limit` bytes a call."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -108,14 +108,14 @@ class ShortStorage(WatchedStorage):
 
 
 class FullStorage(WatchedStorage):
-    """A disk with room for `room` more bytes: a write that does not fit is first short, then refused."""
+    """A storage with room for `room` more bytes: a write that does not fit is first short, then refused."""
 
     def __init__(self, room: int = 1 << 40) -> None:
         super().__init__()
         self.room = room
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
-        """Write what there is room for."""
+        """Write as many bytes as fit."""
         if not self.room:
             raise OSError(errno.ENOSPC, "No space left on device")
         done = os.write(fd, bytes(data)[: self.room])
@@ -123,12 +123,12 @@ class FullStorage(WatchedStorage):
         return done
 
     def copy_range(self, source: int, target: int, size: int, offset: int) -> int:
-        """Copy what there is room for."""
+        """Copy as many bytes as fit."""
         return self.write(target, os.pread(source, size, offset))
 
 
 class PowerStorage(WatchedStorage):
-    """Knows what a power cut leaves: contents as of each file's last sync, names as of the folder's.
+    """A storage that knows what a power cut leaves: contents as of each file's last sync, names as of the folder's.
 
     `cut(target, how)` makes a folder as it would be found: unsynced bytes lost (`lost`), zeros in their place (`zeros`), or
     all there (`kept`); names as of the last sync of the folder, or (`kept`) as they are now.
@@ -141,31 +141,31 @@ class PowerStorage(WatchedStorage):
         self.names: dict[str, int] = {}
 
     def open(self, path: Path, flags: int) -> int:
-        """Open so that a sync can look at what it syncs."""
+        """Open a file so that `fsync` knows its path."""
         return super().open(
             path, flags & ~os.O_WRONLY | os.O_RDWR if flags & os.O_WRONLY else flags
         )
 
     def fsync(self, fd: int) -> None:
-        """What is synced is there to stay."""
+        """Record that the content of the file is safe."""
         self.before("fsync", (fd,))
         os.fsync(fd)
         status = os.fstat(fd)
         self.contents[status.st_ino] = os.pread(fd, status.st_size, 0)
 
     def sync_folder(self, path: Path) -> None:
-        """The names are there to stay."""
+        """Record that the names in the folder are safe."""
         self.before("sync_folder", (path,))
         if path == self.folder:
             self.names = {entry.name: entry.inode() for entry in os.scandir(path)}
 
     def cut(self, target: Path, how: str) -> None:
-        """Make the folder that is found after a power cut now."""
+        """Make the folder that a power cut at this moment would leave."""
         target.mkdir()
         now = {entry.name: entry.inode() for entry in os.scandir(self.folder)}
         current: dict[int, bytes] = {}
         for name, inode in now.items():
-            # What a thread is about to throw away may be gone by now.
+            # A thread may have deleted the file by now.
             with contextlib.suppress(FileNotFoundError):
                 current[inode] = (self.folder / name).read_bytes()
         names = now if how == "kept" else self.names

@@ -1,4 +1,4 @@
-"""A work folder that is followed, the power cut in the middle of it, and a clock that ticks as coarsely as any in use."""
+"""A work folder that is followed, a power cut while it is, and a clock as coarse as any in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
 
 class Place:
-    """A work folder and the tracker that follows it, as one process after another would have it."""
+    """A work folder and the tracker that follows it, as successive processes would have it."""
 
     def __init__(
         self, top: Path, limits: Limits | None = None, clock: CoarseClock | None = None
@@ -89,18 +89,18 @@ class Place:
         return {
             path.relative_to(self.root).as_posix(): path.read_text()
             for path in sorted(self.root.rglob("*"))
-            # What a restore that is cut off leaves behind is no one's.
+            # Files left by an interrupted restore do not count.
             if path.is_file() and path.suffix != ".restore"
         }
 
 
 class CoarseClock:
-    """Makes the scanner see times as a disk has them that counts in steps of two seconds; `rest` lets some pass."""
+    """Makes the scanner see times like those of a disk that counts in steps of two seconds; `rest` lets some time pass."""
 
     STEP_NS = 2_000_000_000
 
     def __init__(self) -> None:
-        # Long past: whatever bears the real time was not stamped here, and counts as written now.
+        # The clock begins long ago, so that files with a real time were not stamped here, and count as written now.
         self.now_ns = 1_000 * self.STEP_NS
 
     @contextlib.contextmanager
@@ -145,12 +145,12 @@ class CoarseClock:
 
 
 class PowerCut(BaseException):
-    """The process dies."""
+    """The process dies here."""
 
 
 @contextlib.contextmanager
 def power_cut(after_calls: int) -> Iterator[None]:
-    """Die at the n-th call that changes something on the disk."""
+    """Die at the n-th call that changes the disk."""
     calls = 0
 
     def counted(real):

@@ -5,7 +5,7 @@ signals as Python sets them, streams as Python makes them, and the end of an int
 environment when they are imported is as in a plain start. How long the program takes to start, and what it is while it
 imports, is seen only in a start of the file itself.
 
-One process forks for all tests, also where several processes of pytest-xdist run them: the first of these that needs it
+One process forks for all tests, also where several processes run them: the first of these that needs it
 starts it, in the folder of sockets that `share` names for all, and it ends when the process that made the folder ends.
 """
 
@@ -59,11 +59,11 @@ _LAZILY = (
     "textual.pilot",
     "truststore",
 )
-"""What nearly every run of the program imports while it works, besides modules of its own."""
+"""Modules that nearly every run of the program imports while it works, besides its own."""
 
 
 class Forked:
-    """A program that was forked: of `subprocess.Popen` what a terminal needs."""
+    """A program that was forked, with the methods of `subprocess.Popen` that a terminal needs."""
 
     def __init__(self, told: int) -> None:
         self._told = os.fdopen(told, "rb", buffering=0)
@@ -73,17 +73,17 @@ class Forked:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """Return the exit code, negative for a signal; None while the program runs."""
         try:
             return self.wait(0)
         except subprocess.TimeoutExpired:
             return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; returns its exit code.
+        """Wait for the end of the program; return its exit code.
 
         Raises:
-            TimeoutExpired: it still runs after so many seconds.
+            TimeoutExpired: the program still runs after so many seconds.
         """
         if self._code is None:
             with selectors.DefaultSelector() as looks:
@@ -96,19 +96,19 @@ class Forked:
 
 
 class Meeting(NamedTuple):
-    """Where the processes that run tests meet the one that forks."""
+    """The place where the processes that run tests meet the one that forks."""
 
     folder: str
-    """For a socket for each environment."""
+    """The folder of the sockets, one for each environment."""
     lives: int
-    """The process that made the folder; the one that forks ends with it."""
+    """The id of the process that made the folder; the process that forks ends with it."""
 
 
 _meeting: list[Meeting] = []
 
 
 def meeting() -> Meeting:
-    """Where this process meets the one that forks: as it was told by `share`, else at a place of its own."""
+    """Return the meeting of this process: the one given by `share`, else one of its own."""
     if not _meeting:
         folder = tempfile.mkdtemp(prefix="forks-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -117,7 +117,7 @@ def meeting() -> Meeting:
 
 
 def share(told: Sequence[Any]) -> None:
-    """Let this process use the one that others have too.
+    """Let this process use the meeting of others.
 
     Args:
         told: the `meeting` of the process that outlives all of them.
@@ -127,7 +127,7 @@ def share(told: Sequence[Any]) -> None:
 
 @functools.cache
 def _forking(environment: tuple[tuple[str, str], ...]) -> socket.socket:
-    """The way to a process that forks, which is started if nobody has done it yet."""
+    """Return a connection to a process that forks, and start that process if there is none."""
     where = meeting()
     name = hashlib.sha256(repr(environment).encode()).hexdigest()[:16]
     address = f"{where.folder}/{name}"
@@ -136,7 +136,7 @@ def _forking(environment: tuple[tuple[str, str], ...]) -> socket.socket:
         try:
             listening.bind(f"{address}.{os.getpid()}")
             listening.listen(64)
-            # Only one can do this; whoever comes later finds a socket that listens already.
+            # Only one process can make this link; the others find a socket that listens already.
             os.link(f"{address}.{os.getpid()}", address)
         except FileExistsError:
             pass
@@ -147,8 +147,8 @@ def _forking(environment: tuple[tuple[str, str], ...]) -> socket.socket:
 
 
 def _start(listening: socket.socket, lives: int, environment: Mapping[str, str]) -> None:
-    """Start the process that forks, at a socket that listens; nobody waits for its end."""
-    # A terminal that nobody looks at, so that Python makes its streams for one.
+    """Start the process that forks, at a socket that listens, without waiting for its end."""
+    # The process has a terminal without a reader, so that Python makes its streams for one.
     master, slave = os.openpty()
     given = [listening.fileno(), master]
     process = subprocess.Popen(
@@ -162,7 +162,7 @@ def _start(listening: socket.socket, lives: int, environment: Mapping[str, str])
     )
     os.close(slave)
     os.close(master)
-    # It may outlive this process, which is no mistake that would be warned of.
+    # The process may outlive this one, which is intended: Python must not warn of it.
     process.returncode = 0
 
 
@@ -177,9 +177,9 @@ def forked(
     """Start code in a fork, as `command` would run it.
 
     Args:
-        command: what the program finds as its arguments.
+        command: the arguments that the program sees.
         code: Python code that runs it.
-        terminal: a descriptor of what becomes its controlling terminal.
+        terminal: the descriptor of its controlling terminal.
         environment: all of its environment.
         folder: its working directory.
         plain: the environment of a plain start.
@@ -192,7 +192,8 @@ def forked(
     return Forked(told)
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """Import all of the program, and what nearly every run of it imports."""
     import kimi_tui
 
     for module in pkgutil.walk_packages(kimi_tui.__path__, "kimi_tui."):
@@ -203,12 +204,12 @@ def _import_all() -> None:
 
 
 def _serve(listening: socket.socket, terminal: int, lives: int) -> str:
-    """Fork for each request as long as a process lives; returns, in a fork, the code to run.
+    """Fork for each request as long as a process lives; return, in a fork, the code to run.
 
     Args:
-        listening: where those come who have requests.
-        terminal: a descriptor that forks do not have.
-        lives: the number of the process.
+        listening: the socket for requests.
+        terminal: a descriptor that forks close.
+        lives: the id of that process.
     """
     running: dict[int, tuple[int, int]] = {}
     looks = selectors.DefaultSelector()
@@ -280,7 +281,7 @@ def _exec_command(
 
 if __name__ == "__main__":
     gc.disable()
-    _import_all()
+    import_all()
     # As in a plain start, where what was imported is out of the collector's sight. A fork that went through all of it would
     # also copy it, page by page: a third of what a short run costs.
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What terminals send for keys, by the names that Textual gives them."""
+"""The bytes that terminals send for keys, by Textual's names of the keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEYS: Mapping[str, bytes] = {
 
 
 def key_bytes(name: str) -> bytes:
-    """The bytes of `enter`, `ctrl+t`, `alt+x`, `up` or a single character."""
+    """Return the bytes of `enter`, `ctrl+t`, `alt+x`, `up` or a single character."""
     if name in KEYS:
         return KEYS[name]
     if name.startswith("ctrl+") and len(name) == 6:

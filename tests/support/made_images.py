@@ -10,24 +10,24 @@ from PIL import Image
 
 
 def flat(width: int, height: int) -> Image.Image:
-    """One colour."""
+    """Return an image of one colour."""
     return Image.new("RGB", (width, height), (200, 120, 40))
 
 
 def noise(width: int, height: int) -> Image.Image:
-    """Every pixel another one, the same each time."""
+    """Return an image in which every pixel has another colour, the same each time."""
     return Image.frombytes("RGB", (width, height), random.Random(7).randbytes(width * height * 3))
 
 
 def saved(picture: Image.Image, kind: str = "PNG") -> bytes:
-    """The file."""
+    """Return the image as the bytes of a file."""
     file = BytesIO()
     picture.save(file, kind)
     return file.getvalue()
 
 
 def sixels(body: str, width: int, height: int) -> list[list[tuple[int, int, int]]]:
-    """What a terminal draws for these sixels, row by row, with the colours that they name to a hundredth."""
+    """Return the pixels that a terminal draws for these sixels, row by row, with the colours that they name to a hundredth."""
     known: dict[int, tuple[int, int, int]] = {}
     rows = [[(-1, -1, -1)] * width for _ in range(height + 6)]
     top = left = colour = 0

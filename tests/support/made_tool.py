@@ -1,4 +1,4 @@
-"""A tool of a test that the program knows nothing of, described by a plain JSON schema as those of servers are."""
+"""A tool of a test that the program does not know, described by a plain JSON schema as those of servers are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 class Deploy(SchemaTool):
-    """Asks, and writes a file into the work folder."""
+    """A tool that asks, and writes a file into the work folder."""
 
     card = Card("Deploy", ("site",), form="to {}")
 
@@ -29,7 +29,7 @@ class Deploy(SchemaTool):
         super().__init__(name, "Deploys files to a site.", SCHEMA, card=self.card)
 
     def question(self, params: dict[str, Any], env: ToolEnv) -> ApprovalQuestion:
-        """Whether it may."""
+        """Return the question whether to deploy."""
         return ApprovalQuestion(
             TO_RUN,
             "Deploy this site?",
@@ -39,7 +39,7 @@ class Deploy(SchemaTool):
         )
 
     async def run(self, params: dict[str, Any], env: ToolEnv) -> ToolOutcome:
-        """Write down where to."""
+        """Write the target into a file."""
         files = params.get("files", [])
         env.emit("sending\n")
         await asyncio.to_thread((env.work_dir / "deployed.txt").write_text, params["site"])

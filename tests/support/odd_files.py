@@ -1,4 +1,4 @@
-"""What may stand under a file's name that is no readable file."""
+"""Makes things other than readable files under the name of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOLE_BYTES = 10 << 30
 
 
 def put(path: Path, kind: str) -> None:
-    """Put something odd in the place of a file, which need not be there."""
+    """Replace a file, which need not exist, by a thing of this kind."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
@@ -25,7 +25,7 @@ def put(path: Path, kind: str) -> None:
         case "fifo":
             os.mkfifo(path)
         case "socket":
-            # Bound by a short name: the address of a socket has room for about a hundred bytes.
+            # The socket is bound by a short name: its address has room for about a hundred bytes.
             held = os.open(path.parent, os.O_RDONLY)
             with socket.socket(socket.AF_UNIX) as one:
                 one.bind(f"/proc/self/fd/{held}/{path.name}")
@@ -44,5 +44,5 @@ def put(path: Path, kind: str) -> None:
 
 
 def short_lines(patch: pytest.MonkeyPatch) -> None:
-    """Let the reader of lines give up sooner: a hole is read until then, which takes a good part of a second."""
+    """Let the reader of lines stop sooner: it reads a hole until then, which takes a good part of a second."""
     patch.setattr(jsonl, "MAX_LINE_BYTES", 8 << 20)

@@ -1,4 +1,4 @@
-"""Style sheets in a process of tests with its many apps: each is parsed once, and applied where somebody looks."""
+"""Speeds up style sheets in a process of tests with many apps: each is parsed once, and applied when a widget needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.dom import DOMNode
 
 
 def remember() -> None:
-    """Begin: what was parsed with the same variables is not parsed again. The rules are never changed once parsed."""
+    """Cache parsed style sheets by their text and variables. Rules are never changed once parsed."""
     parse_rules, parse = Stylesheet._parse_rules, Stylesheet.parse
     parsed: dict[tuple[object, ...], list[Any]] = {}
     all_parsed: dict[tuple[object, ...], tuple[Any, Any]] = {}
@@ -26,7 +26,7 @@ def remember() -> None:
 
     @functools.wraps(parse)
     def all_remembered(self: Any) -> None:
-        # Where a test looks into the parsing, it sees all of it.
+        # A test that replaces the parser sees every parse.
         if self._invalid_css or Stylesheet._parse_rules is not remembered:
             parse(self)
             return
@@ -39,12 +39,12 @@ def remember() -> None:
 
     Stylesheet._parse_rules = remembered
     Stylesheet.parse = all_remembered
-    # The same by Python's own means: each widget asks for the hashes of all rules, with a call of a function for each.
+    # The default hash is the same and faster: each widget asks for the hashes of all rules, with a Python call for each.
     RuleSet.__hash__ = object.__hash__
 
 
 class _ComponentStyles(dict[str, RenderStyles]):
-    """The styles of a node's component classes, each found when it is first asked for."""
+    """The styles of a node's component classes, each made when it is first read."""
 
     def __init__(self, node: DOMNode) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _ComponentStyles(dict[str, RenderStyles]):
 
 
 def style_what_is_asked_for() -> None:
-    """Begin: the component classes of a widget are styled once it draws with them, and from then on as ever.
+    """Style the component classes of a widget once it draws with them, and from then on as usual.
 
     Textual styles all of them at once and whenever the widget's own state changes: that was most of the work of its style
     sheets, for parts that few tests ever draw.

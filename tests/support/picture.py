@@ -33,7 +33,7 @@ Row = Sequence[Char]
 
 
 def svg_of(rows: Sequence[Row], *, ink: str = "#dadee5", page: str = "#101318") -> str:
-    """The screen as a whole SVG file."""
+    """Return the screen as a whole SVG file."""
     width, height = picture_size(rows)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"'
@@ -44,13 +44,13 @@ def svg_of(rows: Sequence[Row], *, ink: str = "#dadee5", page: str = "#101318") 
 
 
 def picture_size(rows: Sequence[Row]) -> tuple[float, float]:
-    """Width and height of the picture, with its margin."""
+    """Return width and height of the picture, with its margin."""
     columns = max(len(row) for row in rows)
     return columns * CELL_WIDTH + 2 * _MARGIN, len(rows) * CELL_HEIGHT + 2 * _MARGIN
 
 
 def group_of(rows: Sequence[Row], *, ink: str = "#dadee5", page: str = "#101318") -> str:
-    """The screen as one `<g>`, to stand alone or as a frame among others."""
+    """Return the screen as one `<g>`, to stand alone or as a frame among others."""
     backgrounds: list[str] = []
     texts: list[str] = []
     for y, row in enumerate(rows):
@@ -78,7 +78,7 @@ def group_of(rows: Sequence[Row], *, ink: str = "#dadee5", page: str = "#101318"
 
 def _text(start: int, top: float, words: str, style: tuple[str, ...]) -> str:
     fill, *attributes = style
-    # Fonts differ in width, and signs outside ASCII may come from another font: every run is made to fit its cells.
+    # Fonts differ in width, and characters outside ASCII may come from another font: every run is made to fit its cells.
     at = f"{_MARGIN + start * CELL_WIDTH:.1f}"
     if words.isascii():
         attributes.append(f'textLength="{len(words) * CELL_WIDTH:.1f}"')

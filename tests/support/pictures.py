@@ -90,7 +90,7 @@ class Pictures:
         assert is_drawn, f"{where}.svg was drawn for another text. {self._how}"
 
     def end(self) -> None:
-        """Look for stored pictures that the test takes no more; to store anew takes them away."""
+        """Find stored pictures that the test no longer takes; delete them if pictures are stored anew."""
         own = re.compile(re.escape(self._test) + r"(\[[^]]*\])?")
         for file in sorted(self._folder.glob("*")):
             if own.fullmatch(file.stem) and file.stem not in self._taken:
@@ -105,7 +105,7 @@ class Pictures:
 
 
 def picture_of(app: App[Any], letters: Mapping[str, str] | None = None) -> str:
-    """What is on the screen of an app as the text of a stored picture; `letters` are those that some styles have already."""
+    """Return the screen of an app as the text of a stored picture; `letters` are those that some styles have already."""
     theme = app.current_theme
     colours = _Colours(theme)
     rows = [_row(row, colours) for row in strips_of(app)]
@@ -137,11 +137,11 @@ class _Colours:
 
     @property
     def plain(self) -> str:
-        """The style that needs no mark."""
+        """Return the style that needs no mark."""
         return f"{self._ink} on {self._page}"
 
     def style(self, style: Style | None, *, is_blank: bool) -> str:
-        """The name of a style as far as it can be seen; empty where it is the plain one."""
+        """Return the name of a style as far as it can be seen; empty for the plain one."""
         key = (style, is_blank)
         if key not in self._styles:
             self._styles[key] = self._named(style or Style.null(), is_blank=is_blank)
@@ -187,7 +187,7 @@ def _row(strips: Iterable[Strip], colours: _Colours) -> tuple[str, list[str]]:
 
 
 def _letters(styles: Sequence[str], letters: Mapping[str, str]) -> dict[str, str]:
-    """A letter for each style: the one that it has, or the first of its last word's that is free, a capital where it is bold."""
+    """Return a letter for each style: the one it has, or the first free one of its last word, a capital if it is bold."""
     marks = {style: letters[style] for style in styles if style in letters}
     others = chain(string.ascii_letters, string.digits, map(chr, range(0x100, 0x2000)))
     for style in styles:
@@ -201,13 +201,13 @@ def _letters(styles: Sequence[str], letters: Mapping[str, str]) -> dict[str, str
 
 
 def _legend(picture: str) -> dict[str, str]:
-    """The letters of the styles of a stored picture."""
+    """Return the letters of the styles of a stored picture."""
     lines = takewhile(lambda line: line[0] not in TEXT, picture.splitlines()[1:])
     return {line[2:]: line[0] for line in lines}
 
 
 def changes(stored: str, shown: str) -> Iterator[str]:
-    """The rows and the lines of the legend in which two pictures differ, old and new, each with its number on the screen."""
+    """Yield the rows and the lines of the legend in which two pictures differ, old and new, each with its number on the screen."""
     (old_head, old), (new_head, new) = _divided(stored), _divided(shown)
     yield from (line for line in difflib.ndiff(old_head, new_head) if line[0] in "+-")
     for change, start, end, new_start, new_end in difflib.SequenceMatcher(
@@ -221,13 +221,13 @@ def changes(stored: str, shown: str) -> Iterator[str]:
 
 
 def _divided(picture: str) -> tuple[list[str], list[str]]:
-    """Its head and its rows, each with its marks."""
+    """Return the head of a picture, and its rows, each with its marks."""
     head, *rows = re.split(rf"^(?=\{TEXT})", picture, flags=re.MULTILINE)
     return head.splitlines(), rows
 
 
 async def darken(running: App[Any], pilot: Pilot[Any]) -> None:
-    """Turn a light program dark: what keeps the light colours that it was drawn with stands out in a picture.
+    """Turn a light program dark: widgets that keep their light colours stand out in a picture.
 
     A picture in each theme shows no more: that they differ in nothing but their colours is a test of the themes.
     """
@@ -238,7 +238,7 @@ async def darken(running: App[Any], pilot: Pilot[Any]) -> None:
 
 
 def still(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """For pictures of the main screen: no engine, the same home and zone everywhere."""
+    """Prepare pictures of the main screen: no engine, and the same home and zone everywhere."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setenv("HOME", str(home))

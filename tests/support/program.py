@@ -55,7 +55,7 @@ class Program:
         return self._start([PROGRAM, *arguments], code, size, env, cell)
 
     def start_python(self, code: str, *, size: tuple[int, int] = (120, 40)) -> Terminal:
-        """Start Python code that runs it in another way."""
+        """Start Python code that runs the program in another way."""
         return self._start([sys.executable, "-c", code], code, size, None)
 
     def _start(
@@ -86,16 +86,16 @@ class Program:
 
     @property
     def lag_file(self) -> Path:
-        """Where it tells what held up its event loop."""
+        """Return the file in which the program reports what held up its event loop."""
         return self.home.parent / "lag.txt"
 
     def assert_never_held_up(self) -> None:
-        """See that no callback of its event loop took too long."""
+        """Check that no callback of the program's event loop took too long."""
         held_up = self.lag_file.read_text("utf-8") if self.lag_file.exists() else ""
         assert not held_up, f"the event loop was held up:\n{held_up}"
 
     def wait_kept(self, name: str, words: str) -> Path:
-        """Wait until a file of a session holds these words, or is gone where there are none; returns its folder."""
+        """Wait until a file of a session contains these words (without words, until it is gone); return the session's folder."""
         deadline = time.monotonic() + 50
         while True:
             found = [*self.home.glob(f"sessions/*/*/{name}")]
@@ -108,11 +108,11 @@ class Program:
             time.sleep(0.02)
 
     def session_dir(self) -> Path:
-        """The folder of the only session."""
+        """Return the folder of the only session."""
         (found,) = self.home.glob("sessions/*/*/context.jsonl")
         return found.parent
 
     def context(self, name: str = "context.jsonl") -> list[dict[str, Any]]:
-        """The records of one of the session's files."""
+        """Return the records of one of the session's files."""
         path = self.session_dir() / name
         return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]

@@ -1,4 +1,4 @@
-"""Where tests may keep many small files whose syncs cost nothing."""
+"""Folders in which tests may keep many small files whose syncs cost nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOM_BYTES = 4 << 30
-"""More than all that the tests write."""
+"""Free bytes that a memory file system needs: more than all that the tests write."""
 
 
 def memory_folder() -> str | None:
-    """A file system in memory, None (the usual temporary folder) where there is none.
+    """Return a folder of a file system in memory; None (for the usual temporary folder) if there is none.
 
     A killed process loses nothing by it: only a power cut would tell the difference.
     """

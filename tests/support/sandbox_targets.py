@@ -1,4 +1,4 @@
-"""What attempts to get out of a sandbox are made on: sockets, a process and shared memory, of this user or of one without rights."""
+"""Targets for attempts to get out of a sandbox: sockets, a process and shared memory, of this user or of one without rights."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ USERS = ["root", "another"] if os.geteuid() == 0 else ["this one"]
 
 
 def number_of(user: str) -> int:
-    """The number of one of `USERS`. That of `another` is nobody's: what is done to all processes of that user reaches only the test's."""
+    """Return the number of one of `USERS`. No process outside the tests belongs to the user `another`."""
     made_up = 0x5A000000 + int.from_bytes(os.urandom(3), "big")
     return made_up if user == "another" else os.geteuid()
 
 
 def run_as(user: int) -> dict[str, Any]:
-    """The arguments with which `subprocess` runs a program as a user; none for the one that runs the tests."""
+    """Return the arguments with which `subprocess` runs a program as a user; none for the user that runs the tests."""
     return {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": []}
 
 
 @contextmanager
 def targets(name: str) -> Iterator[tuple[Path, ExitStack]]:
-    """A folder in this checkout and what holds all else that is made for one test; both are removed afterwards."""
+    """Make a folder in this checkout, and a stack for all other resources of one test; both are removed afterwards."""
     base = Path(tempfile.mkdtemp(dir=ROOT, prefix=f".sandbox-{name}-"))
     try:
         with ExitStack() as held:
@@ -41,7 +41,7 @@ def targets(name: str) -> Iterator[tuple[Path, ExitStack]]:
 
 
 def give(paths: Iterable[Path], user: int) -> None:
-    """Make files those of a user."""
+    """Give files to a user."""
     for path in paths:
         os.chown(path, user, user if user != os.geteuid() else -1, follow_symlinks=False)
 
@@ -49,7 +49,7 @@ def give(paths: Iterable[Path], user: int) -> None:
 def socket_at(
     held: ExitStack, family: int, address: object, kind: int = socket.SOCK_STREAM
 ) -> socket.socket:
-    """A socket that is bound to an address, and listens where it can."""
+    """Return a socket that is bound to an address, and listens if its kind can."""
     made = held.enter_context(socket.socket(family, kind))
     made.bind(address)  # pyright: ignore[reportArgumentType]
     if kind == socket.SOCK_STREAM:
@@ -58,12 +58,12 @@ def socket_at(
 
 
 def port_at(held: ExitStack, kind: int = socket.SOCK_STREAM) -> int:
-    """The port of a socket of this machine alone."""
+    """Return the port of a socket of this machine alone."""
     return socket_at(held, socket.AF_INET, ("127.0.0.1", 0), kind).getsockname()[1]
 
 
 def shared_segment(held: ExitStack, mode: int) -> int:
-    """The key of a System V segment of shared memory."""
+    """Return the key of a System V segment of shared memory."""
     key = int.from_bytes(os.urandom(3), "big") | 0x6C000000
     segment = ctypes.CDLL(None).shmget(key, 64, 0o1000 | mode)
     held.callback(ctypes.CDLL(None).shmctl, segment, 0, None)
@@ -71,7 +71,7 @@ def shared_segment(held: ExitStack, mode: int) -> int:
 
 
 def sleeping(held: ExitStack, user: int, token: str) -> int:
-    """The number of a process of a user with a variable that nobody else may read."""
+    """Return the id of a process of a user with a variable that no other user may read."""
     process = subprocess.Popen(
         ["/bin/sleep", "600"], env={"TOKEN": token}, start_new_session=True, **run_as(user)
     )

@@ -1,4 +1,4 @@
-"""The whole app on a screen of its own, against a model server on the loopback."""
+"""Runs the whole app on a screen of its own, against a model server on the loopback."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ LOOK_S = 0.02
 
 
 async def no_servers() -> list[LocalServer]:
-    """What `local_servers` finds where none runs."""
+    """Return no servers, in place of `local_servers`."""
     return []
 
 
 @dataclass
 class Desk:
-    """A running app and what a test does with it."""
+    """A running app, and what a test does with it."""
 
     app: KimiApp
     pilot: Pilot[None]
 
     @property
     def screen(self) -> MainScreen:
-        """The main screen, also while something floats over it."""
+        """Return the main screen, also while something floats over it."""
         return next(s for s in reversed(self.app.screen_stack) if isinstance(s, MainScreen))
 
     def text(self) -> str:
-        """What a person sees."""
+        """Return the text that the user sees."""
         return text_of(self.app)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let the app work until something holds."""
+        """Let the app work until a condition holds."""
         give_up = time.monotonic() + TIMEOUT_S
         while True:
             start = time.thread_time()
@@ -71,12 +71,12 @@ class Desk:
             if broken is not None:
                 raise AssertionError("the app has crashed") from broken
             assert time.monotonic() < give_up, f"in vain on {self.app.screen}:\n{self.text()}"
-            # Not the pilot's pause: that has every widget do something, over and over while the app works.
-            # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
+            # The pilot's pause would keep every widget of a working app busy. Expensive conditions, such as those on the
+            # screen's text, are checked less often, to leave the app time.
             await asyncio.sleep(max(LOOK_S, 16 * cost_s))
 
     async def sees(self, words: str) -> str:
-        """Wait until the words are on the screen; returns all of it."""
+        """Wait until the words are on the screen; return its text."""
         shown = ""
 
         def is_there() -> bool:
@@ -94,32 +94,34 @@ class Desk:
     async def idle(self) -> None:
         """Wait for the agent to stop, also where what was said has only just been sent."""
         conversation = self.screen.conversation
-        turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
-        await self.until(lambda: turn is None or turn.done() or conversation.running)
-        await self.until(lambda: not self.screen.conversation.running)
+
+        def has_taken() -> bool:
+            return not (conversation._n_coming or conversation.inbox.due)  # pyright: ignore[reportPrivateUsage]
+
+        await self.until(lambda: conversation.running or has_taken())
+        await self.until(lambda: not conversation.running and has_taken())
         await self.until(lambda: not self.screen.conversation.state.running)
 
     async def shown(self) -> None:
-        """Wait until the screen shows all that the engine has told: what follows is chosen from that."""
+        """Wait until the screen shows everything that the engine has published."""
         feed = self.screen.conversation._feed  # pyright: ignore[reportPrivateUsage]
         if feed is not None:
             waiting, pending = feed._waiting, feed._subscription._pending  # pyright: ignore[reportPrivateUsage]
             await self.until(lambda: not waiting and not pending)
 
     async def say(self, text: str) -> None:
-        """Put a message into the prompt and send it, once what came before is shown."""
+        """Put a message into the prompt and send it, once the screen shows everything published before."""
         await self.shown()
         conversation = self.screen.conversation
-        turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
+        wire = conversation.soul.wire if conversation.soul is not None else None
+        told = wire._next_seq if wire is not None else 0  # pyright: ignore[reportPrivateUsage]
         begins = conversation.state.ready and not text.startswith("/") and bool(text.strip())
         begins = begins and not conversation.running
         self.screen.prompt.area.put(text)
         await self.pilot.press("enter")
-        if begins:
+        if begins and wire is not None:
             # Enter goes from the prompt to the screen, and from there to the engine: on a loaded machine, later.
-            await self.until(
-                lambda: conversation._turn is not turn or conversation.running  # pyright: ignore[reportPrivateUsage]
-            )
+            await self.until(lambda: wire._next_seq > told)  # pyright: ignore[reportPrivateUsage]
 
     async def confirm(self, key: str, words: str = "") -> None:
         """Wait for the preview of an operation, with these words, and answer it."""
@@ -137,12 +139,12 @@ _accepts = SeenQuestion.accepts
 
 
 def _accepts_at_once(seen: SeenQuestion, at: float) -> bool:
-    """As `SeenQuestion.accepts`, but what the user has opened need not have been drawn where no quiet is asked for."""
+    """Accept like `SeenQuestion.accepts`, but what the user has opened need not have been drawn if no quiet is asked for."""
     return (seen._is_expected and not seen.QUIET_S) or _accepts(seen, at)  # pyright: ignore[reportPrivateUsage]
 
 
 class _Painted(PaintWatch):
-    """Takes what it watches for painted before any key was pressed."""
+    """A stand-in that takes a question for painted before any key was pressed."""
 
     def begin(self) -> None:
         self.seen_at = float("-inf")
@@ -154,7 +156,7 @@ _comes_early = WorldLineViewer.comes_early
 
 @contextmanager
 def keys_count(after_s: float = 0.0) -> Iterator[None]:
-    """Let a preview and a world line take keys once the keyboard was quiet for so long; 0: at once, also before they are drawn."""
+    """Let a preview and a world line take keys once the keyboard was quiet for so many seconds; 0: at once, even undrawn."""
     paint = PaintWatch if after_s else _Painted
     with (
         patch("kimi_tui.tui.preview.screen.PaintWatch", paint),
@@ -192,7 +194,7 @@ async def desk(
     capabilities: tuple[str, ...] | None = None,
     hints: bool = False,
 ) -> AsyncIterator[Desk]:
-    """The app in a folder of its own, with a model that the server plays.
+    """Run the app in a folder of its own, with a model that the server plays.
 
     `quiet_s` is how long the keyboard must be quiet before a preview or a world line takes letters: tests press keys at once.
     With a `dialect` the server is not asked what it is. Without `hints` nothing is said where something happens for the first time, as in most sessions.
@@ -227,7 +229,7 @@ async def desk(
 
 
 async def _answered(app: KimiApp) -> None:
-    """Wait until the app has handled what it was told: its screens are not taken away while it goes to another session."""
+    """Wait until the app has handled its messages: screens must not be removed while it goes to another session."""
     handled, task = asyncio.Event(), app._task
     assert task is not None
     app.call_later(handled.set)
@@ -237,7 +239,7 @@ async def _answered(app: KimiApp) -> None:
 
 
 async def two_turns(one: Desk, server: ChatServer) -> None:
-    """A conversation of two turns."""
+    """Hold a conversation of two turns."""
     server.script(say("The apple is red."), say("The pear is green."))
     await one.ready()
     await one.say("Tell me of apples")
@@ -249,19 +251,19 @@ async def two_turns(one: Desk, server: ChatServer) -> None:
 
 
 Telling = Callable[[Desk, ChatServer], Awaitable[None]]
-"""Says something in a new session."""
+"""A function that holds a conversation in a new session."""
 
 
 @dataclass(frozen=True)
 class _Told:
-    """What was said in a new session: the home that it is in, its id, and what the server was asked."""
+    """A conversation in a new session: its home, its id, and the requests that the server got."""
 
     home: Path
     session_id: str
     requests: Sequence[Request]
 
     def copy(self, home: Path) -> None:
-        """Put it into another home, as a session of the work folder there."""
+        """Copy the session into another home, for the work folder there."""
         work, told = home / "app", self.home / "app"
         shutil.copytree(told, work)
         (dir_,) = self.home.glob("sessions/*/*")
@@ -273,7 +275,7 @@ class _Told:
 
 
 _told: dict[Telling, _Told] = {}
-"""By this process, once each."""
+"""The conversations that this process has held, each once."""
 
 
 async def _tell(begin: Telling) -> _Told:
@@ -299,7 +301,7 @@ async def talk(
     config: Config | None = None,
     quiet_s: float = 0.0,
 ) -> AsyncIterator[tuple[Desk, ChatServer]]:
-    """The app and its model's server, once `begin` has said something.
+    """Run the app with its model's server, once `begin` has held a conversation.
 
     It says so once in a process, in an app of its own; here that session is opened again, in a copy. With a configuration
     of its own it is said anew. `quiet_s` is as for `desk`.
@@ -320,6 +322,6 @@ async def talk(
         ) as one:
             await one.ready()
             await one.shown()
-            # What comes behind the session, as the figures of its window, is drawn too: as if it had just been said.
+            # Events after the history, such as the figures of the window, are drawn too, as in a running session.
             await one.pilot.pause()
             yield one, server

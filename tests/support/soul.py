@@ -1,4 +1,4 @@
-"""The engine in tests: a stage with a real server, session and files, and an ear on the wire instead of sleeping."""
+"""Runs the engine in tests: a stage with a real server, session and files, and an ear on the wire instead of sleeping."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,6 +21,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
 from kimi_tui.soul.kimisoul import TURN_ERRORS, KimiSoul
+from kimi_tui.soul.messages import dmail_text, internal_kind, segments, summary_text
 from kimi_tui.tools.base import ToolEnv, TypedTool
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
@@ -36,7 +37,7 @@ PATIENCE_S = 50.0
 async def next_event(
     heard: Subscription, kind: type[E], where: Callable[[E], bool] = lambda event: True
 ) -> E:
-    """The next event of this kind (and for which `where` holds); those before it are passed over."""
+    """Return the next event of this kind for which `where` holds; events before it are skipped."""
     async with asyncio.timeout(PATIENCE_S):
         async for record in heard:
             if isinstance(record.event, kind) and where(record.event):
@@ -45,7 +46,7 @@ async def next_event(
 
 
 def _is_late(event: Event) -> bool:
-    """Whether it tells that the first look at the files ended only after something had to do without it."""
+    """Return whether the event tells that the first scan of the files ended only after an action had to do without it."""
     return isinstance(event, ev.Notice) and event.text.startswith("The first look at the files")
 
 
@@ -58,48 +59,62 @@ class Ear:
 
     @property
     def events(self) -> list[Event]:
-        """Everything that was told."""
+        """Return every event so far."""
         self._events += [record.event for record in self._subscription.drain()]
         return self._events
 
     def of(self, kind: type[E]) -> list[E]:
-        """Those of one kind."""
+        """Return the events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def notices(self) -> list[ev.Notice]:
-        """The notices but for those that only a slow machine causes."""
+        """Return the notices except those that only a slow machine causes."""
         return [notice for notice in self.of(ev.Notice) if not _is_late(notice)]
 
     def names(self, *skipped: type) -> list[str]:
-        """The kinds in order, without some, and without notices that only a slow machine causes."""
+        """Return the kinds in order, without some, and without notices that only a slow machine causes."""
         wanted = (one for one in self.events if not isinstance(one, skipped))
         return [type(event).__name__ for event in wanted if not _is_late(event)]
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Drop the events so far."""
         self.events.clear()
 
 
 def launch_at(home: Path, dialect: str | None = None) -> Launch:
-    """The launch of a new session in a folder, with a model whose server is not asked."""
+    """Return the launch of a new session in a folder, with a model whose server is not asked."""
     choice = ModelChoice("server", "http://127.0.0.1:9/v1", "m", window=9000, dialect=dialect)
     return Launch(work_dir=home, config_path=home / "config.toml", choice=choice)
 
 
 async def until_end(turn: Awaitable[object]) -> None:
-    """Wait for a turn of which a test looks at the wire; what ended it, which is told there, is not raised."""
+    """Wait for a turn whose wire the test reads. The error that ended it is on the wire, and not raised."""
     with contextlib.suppress(*TURN_ERRORS):
         await turn
 
 
+class StoredMessage(NamedTuple):
+    """A message of a world line, with its place behind its checkpoint as pins name it."""
+
+    kind: str
+    checkpoint_id: int
+    uid: str
+    number: int
+    text: str
+    pinned: bool
+
+
+_ROLES = {"user": "user", "assistant": "agent", "tool": "tool", "dmail": "dmail"}
+
+
 class AnyParams(BaseModel):
-    """Takes anything."""
+    """Parameters that accept anything."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Tool(TypedTool[Any]):
-    """A tool whose work a test writes down."""
+    """A tool whose work a test defines."""
 
     def __init__(
         self,
@@ -125,9 +140,9 @@ class Stage:
     """A session in a folder, a server on a socket and the engine between them.
 
     Args:
-        folder: empty; holds the work folder.
+        folder: an empty folder, in which the work folder is made.
         server: the model.
-        window: the model's.
+        window: the window of the model in tokens.
         data: the data folder; by default beside the work folder.
         options: further arguments of `open_soul`.
     """
@@ -159,7 +174,7 @@ class Stage:
             api_key="key",
             model="stand-in",
             window=self.window,
-            # What is set is not found out, by four requests for each session: `tests/llm` tells of that.
+            # Settings spare each session four requests that would ask the server; `tests/llm` tests those.
             dialect="generic",
             capabilities=self.capabilities,
             stream_timeout_s=self.options.pop("stream_timeout_s", 120.0),
@@ -172,14 +187,31 @@ class Stage:
         return self.soul
 
     async def checkpoints(self) -> list[CheckpointRow]:
-        """The checkpoints of the live world line, as `kimi-tui checkpoints` lists them."""
+        """Return the checkpoints of the live world line, as `kimi-tui checkpoints` lists them."""
         await self.soul.flush()
         return await asyncio.to_thread(list_checkpoints, self.session)
 
+    async def messages(self, world_line: int = 0) -> list[StoredMessage]:
+        """All messages of a world line (0: the live one), checkpoint markers left out."""
+        pins = self.soul.marks.pins
+        line = await asyncio.to_thread(self.session.world_line, world_line)
+        return [
+            StoredMessage(
+                _ROLES.get(internal_kind(message) or message.role, "reminder"),
+                part.point.id,
+                part.point.uid,
+                number,
+                dmail_text(message) or summary_text(message) or message.text,
+                bool({(part.point.uid, number), (part.point.was or "", number)} & pins),
+            )
+            for part in segments(line)
+            for number, message in enumerate(part.messages)
+        ]
+
     async def summary(self) -> str:
         """The text of the newest summary on the live world line; empty where there is none."""
-        texts = [one.text for one in await self.soul.lines.messages() if one.kind == "summary"]
-        return texts[-1] if texts else ""
+        found = await self.soul.lines.summaries()
+        return found[-1].text if found else ""
 
     async def reopen(self) -> KimiSoul:
         """Close everything and open the same session as a new process would."""
@@ -188,14 +220,14 @@ class Stage:
         return await self.open()
 
     def sent(self, number: int = -1) -> list[tuple[str, str]]:
-        """Role and text of what one request held, without the system prompt and CHECKPOINT markers."""
+        """Return role and text of the messages of one request, without the system prompt and CHECKPOINT markers."""
         return [
             (message["role"], said_in(message))
             for message in self.server.requests[number].messages[1:]
         ]
 
     def file(self, name: str = "context.jsonl") -> list[dict[str, Any]]:
-        """The records of one of the session's files."""
+        """Return the records of one of the session's files."""
         return [json.loads(line) for line in (self.session.dir / name).read_bytes().splitlines()]
 
 
@@ -203,7 +235,7 @@ _MARKERS = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
 
 
 def said_in(message: dict[str, Any]) -> str:
-    """The text of a sent message without markers; calls as `Name(arguments)`."""
+    """Return the text of a sent message without markers, and calls as `Name(arguments)`."""
     content = message.get("content") or ""
     if isinstance(content, list):
         content = "\n".join(part.get("text", f"[{part['type']}]") for part in content)
@@ -217,7 +249,7 @@ def said_in(message: dict[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def stage(folder: Path, *, data: Path | None = None, **options: Any) -> AsyncIterator[Stage]:
-    """An open stage, whose server refuses what a strict one would refuse.
+    """Open a stage, whose server refuses what a strict one would refuse.
 
     Args:
         folder: where its work folder is, and what is read by other programs.

@@ -1,4 +1,4 @@
-"""The program with the story of the pictures on its main screen and no engine behind it: for what stands over or in it."""
+"""The program with the story of the pictures on its main screen and no engine: for pictures of panes over or in that screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def show_records(
     records: Sequence[EventRecord],
     title: str = "Fix quoted fields",
 ) -> MainScreen:
-    """Have the main screen show these events as the history of an idle session; returns that screen."""
+    """Show these events on the main screen as the history of an idle session; return that screen."""
     screen = running.screen
     assert isinstance(screen, MainScreen)
     conversation = screen.conversation
@@ -44,7 +44,7 @@ def _furnish(screen: MainScreen) -> None:
 
 @asynccontextmanager
 async def still_screen(home: Path, *, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Desk]:
-    """The running program; its log is below `home`."""
+    """Run the program; its log is below `home`."""
     launch = Launch(
         work_dir=home,
         config_path=home / "config.toml",

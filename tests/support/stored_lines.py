@@ -1,4 +1,4 @@
-"""What a session's files say, read slowly and simply: nothing of the program is used but the names of things on disk.
+"""A slow and simple reader of a session's files, which uses nothing of the program but the names of things on disk.
 
 A line is the file `context.jsonl` (0) or `context_N.jsonl`: checkpoints, and behind each the messages up to the next one.
 """
@@ -15,7 +15,7 @@ Kind = Literal["user", "agent", "tool", "dmail", "summary"]
 Record = dict[str, Any]
 
 STEER = "steer"
-"""How the words begin that the user types while the agent works (`time_traveller`)."""
+"""The beginning of messages that the user types while the agent works (`time_traveller`)."""
 _STARTS: dict[str, str] = {
     "<system>CHECKPOINT ": "marker",
     "<system>You just got a D-Mail from your future self.": "dmail",
@@ -30,9 +30,9 @@ class Said:
     """One thing that the model is sent, as a reader would name it.
 
     Attributes:
-        kind: what it is.
+        kind: the kind of the thing.
         text: the words; of a tool its name.
-        result: what the tool gave back; None where it never did.
+        result: the tool's result; None without one.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands: behind which checkpoint, and as which of the messages there (markers not counted)."""
+    """The place of a thing: its checkpoint, and its number among the messages behind that (markers not counted)."""
 
     id: int
     uid: str
@@ -51,7 +51,7 @@ class Place:
 
 @dataclass
 class Segment:
-    """A checkpoint and what stands behind it.
+    """A checkpoint and the messages behind it.
 
     Attributes:
         was: the first name of a checkpoint that a summary renumbered.
@@ -67,7 +67,7 @@ class Segment:
 
     @property
     def kind(self) -> str:
-        """What began here."""
+        """Return what began at the checkpoint."""
         kinds = [kind_of(message) for message in self.messages]
         first = next((kind for kind in kinds if kind != "aside"), "")
         if "dmail" in kinds and (self.id or first != "summary"):
@@ -78,12 +78,12 @@ class Segment:
 
     @property
     def is_measured(self) -> bool:
-        """Whether a server has counted what was sent there: of what a summary renumbered the program wrote the figure."""
+        """Return whether a server has counted the tokens; for renumbered checkpoints the program wrote the figure."""
         return self.kind == "step" and self.tokens is not None and not self.was
 
     @property
     def holds_steers_only(self) -> bool:
-        """Whether the step failed, and all that is behind it is what the user had typed meanwhile."""
+        """Return whether the step failed, and only the user's messages of that time are behind it."""
         kinds = {kind_of(message) for message in self.messages} - {"aside"}
         return kinds == {"user"} and text(self.messages[-1]).startswith(STEER)
 
@@ -97,16 +97,16 @@ class Line:
 
     @property
     def uids(self) -> list[str]:
-        """The names of its checkpoints, oldest first."""
+        """Return the uids of its checkpoints, oldest first."""
         return [segment.uid for segment in self.segments]
 
     def said(self) -> list[tuple[Said, Place]]:
-        """Everything on it that a reader should see, in order, and where it stands."""
+        """Return everything on the line that a reader should see, in order, and its place."""
         return [each for segment in self.segments for each in said_in(segment)]
 
 
 def read_line(folder: Path, n: int = 0, size: int | None = None) -> Line:
-    """Read a line, or the first bytes of it. Not to be changed: who reads the same again is given the same."""
+    """Read a line, or its first `size` bytes. The result is cached, and must not be changed."""
     data = (folder / (f"context_{n}.jsonl" if n else "context.jsonl")).read_bytes()
     return _read(data[:size])
 
@@ -121,7 +121,7 @@ def _read(data: bytes) -> Line:
             line.segments.append(Segment(record["id"], record["uid"], record.get("was", "")))
         elif role == "_usage":
             segment = line.segments[-1] if line.segments else None
-            # Behind an answer stands what the window holds then, by the program where a summary kept that answer.
+            # The figure behind an answer is that of the window then; for answers that a summary kept the program wrote it.
             answered = segment is None or any(m["role"] == "assistant" for m in segment.messages)
             if segment is not None and segment.tokens is None and not answered:
                 segment.tokens = record["token_count"]
@@ -133,7 +133,7 @@ def _read(data: bytes) -> Line:
 
 
 def world_lines(folder: Path) -> list[int]:
-    """The numbers of the lines that were left."""
+    """Return the numbers of the lines that were left."""
     live = (folder / "context.jsonl").stat().st_ino
     return sorted(
         int(path.stem.removeprefix("context_"))
@@ -143,7 +143,7 @@ def world_lines(folder: Path) -> list[int]:
 
 
 def replaced_by(folder: Path) -> dict[str, list[str]]:
-    """For each summary that began a new line the checkpoints that it stands for, by its uid.
+    """Return for each summary that began a new line, by its uid, the checkpoints that it stands for.
 
     A line was left by a compaction at a known size; the summary's checkpoint is the first of the line that followed,
     which is the live one or was left itself later.
@@ -165,7 +165,7 @@ def replaced_by(folder: Path) -> dict[str, list[str]]:
 
 
 def journal(folder: Path) -> list[Record]:
-    """Every operation that happened, oldest first."""
+    """Return every operation that happened, oldest first."""
     path = folder / "worldlines.jsonl"
     records = [json.loads(raw) for raw in path.read_bytes().splitlines()] if path.exists() else []
     done = {record["of"] for record in records if record["op"] == "done"}
@@ -173,7 +173,7 @@ def journal(folder: Path) -> list[Record]:
 
 
 def kind_of(record: Record) -> str:
-    """What a message is: user, agent, tool, dmail, summary, marker, or an aside of the program."""
+    """Return the kind of a message: user, agent, tool, dmail, summary, marker, or an aside of the program."""
     if record["role"] == "assistant":
         return "agent"
     if record["role"] != "user":
@@ -187,7 +187,7 @@ def kind_of(record: Record) -> str:
 
 
 def text(record: Record) -> str:
-    """The words of a message without what the program put around them."""
+    """Return the words of a message without those that the program put around them."""
     whole = _whole_text(record)
     match kind_of(record):
         case "dmail":
@@ -203,13 +203,13 @@ def _whole_text(record: Record) -> str:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts = [part["text"] for part in parts if part["type"] == "text"]
     if record["role"] == "tool" and texts and texts[0].startswith("<system>"):
-        # A line of the program on how it went.
+        # The first text of a result is the program's line on how the call went.
         del texts[0]
     return "".join(texts)
 
 
 def said_in(segment: Segment) -> list[tuple[Said, Place]]:
-    """What stands behind one checkpoint, calls with their results."""
+    """Return the things behind one checkpoint, calls with their results."""
     found: list[tuple[Said, Place]] = []
     results = iter([m for m in segment.messages if m["role"] == "tool"])
     for number, message in enumerate(segment.messages):

@@ -1,4 +1,4 @@
-"""Sessions by their files, as other days left them."""
+"""Stored sessions, written as files without an engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def store_session(
     at: float = 1e9,
     **state: Any,
 ) -> str:
-    """A session of these messages, the user's and the agent's in turn, written to at that time; returns its id."""
+    """Store a session of these messages, the user's and the agent's in turn, last written at `at` (seconds); return its id."""
     name = str(uuid.UUID(int=int(at)))
     folder = SessionStore(root).bucket(work_dir) / name
     folder.mkdir(parents=True)
@@ -38,7 +38,7 @@ def store_session(
 
 
 def records(said: Sequence[str]) -> list[dict[str, Any]]:
-    """The lines of its context."""
+    """Return the records of the session's context."""
     found: list[dict[str, Any]] = [{"role": "_system_prompt", "content": "p"}]
     for number, text in enumerate(said):
         if number % 2 == 0:

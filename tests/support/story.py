@@ -1,4 +1,4 @@
-"""Records as the engine tells them, made by hand: a writer for any course of events, and the story of the pictures."""
+"""Wire events made by hand: a writer for any course of events, and the story of the pictures."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ STORY_PREVIEW = RewindPreview(
 
 @dataclass
 class Teller:
-    """Tells events in the order in which the engine does, and keeps the books that this needs."""
+    """Makes events in the order in which the engine publishes them, with the figures that this needs."""
 
     records: list[EventRecord] = field(default_factory=list)
     used: int = 5_200
@@ -66,18 +66,18 @@ class Teller:
     """uid and tokens of the live line's checkpoints."""
     n_lines: int = 0
     stored: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
-    """What the engine keeps on disk: the whole line of every number."""
+    """The lines that the engine would have on disk: the whole line of every number."""
     per_step: int = 0
     _serial: int = 0
     _step: int = 0
 
     def tell(self, event: Event, *, after_s: float = 0.5) -> None:
-        """One event."""
+        """Add one event."""
         self.at += after_s
         self.records.append(EventRecord(len(self.records) + 1, self.at, event))
 
     def status(self, *, sent: int | None = None, estimated: bool = False) -> None:
-        """The state of the window."""
+        """Add the state of the window."""
         self.tell(
             StatusUpdate(
                 used=self.used,
@@ -97,7 +97,7 @@ class Teller:
         )
 
     def checkpoint(self, kind: CheckpointKind, label: str = "") -> int:
-        """A new checkpoint; returns its id."""
+        """Add a checkpoint; return its id."""
         self._serial += 1
         uid = f"u{self._serial}"
         number = len(self.line)
@@ -106,13 +106,13 @@ class Teller:
         return number
 
     def turn(self, text: str) -> int:
-        """The person says something."""
+        """Add a message of the user."""
         self._step = 0
         self.tell(TurnBegin(text), after_s=20.0)
         return self.checkpoint("user", text)
 
     def begin_step(self) -> int:
-        """A step begins, and its model call has returned nothing yet."""
+        """Begin a step, whose model call has returned nothing yet."""
         self._step += 1
         self.tell(StepBegin(self._step))
         return self.checkpoint("step")
@@ -125,7 +125,7 @@ class Teller:
         files: Sequence[str] = (),
         text: str = "",
     ) -> int:
-        """A whole step: what the agent says, and the tools it calls."""
+        """Add a whole step: what the agent says, and the tools it calls."""
         number = self.begin_step()
         if text:
             self.tell(TextPart(text))
@@ -150,12 +150,12 @@ class Teller:
         return number
 
     def end(self, reason: str = "done") -> None:
-        """The turn ends."""
+        """End the turn."""
         assert reason in ("done", "interrupted", "rejected", "error")
         self.tell(TurnEnd(reason))  # pyright: ignore[reportArgumentType]
 
     def store(self) -> int:
-        """Keep the live line; returns its number, 0 where it is only the beginning of a longer one."""
+        """Store the live line; return its number, or 0 if it is only the beginning of a longer one."""
         for number, line in self.stored.items():
             if line[: len(self.line)] == self.line:
                 return number if len(line) == len(self.line) else 0
@@ -176,7 +176,7 @@ class Teller:
     def cut(
         self, number: int, reason: Operation, text: str = "", carried: tuple[str, ...] = ()
     ) -> int:
-        """The live line is cut before checkpoint `number`; returns the number of the line that was left."""
+        """Cut the live line before checkpoint `number`; return the number of the line that was left."""
         left = self.store()
         uid, tokens = self.line[number]
         newest = len(self.line) - 1
@@ -201,20 +201,20 @@ class Teller:
         return left
 
     def rewind(self, number: int) -> int:
-        """The person rewinds."""
+        """Rewind, as the user does."""
         n = self.cut(number, "rewind")
         self.tell(LineChanged("rewind", n, 0, ""))
         self.status()
         return n
 
     def steer(self, text: str) -> None:
-        """The user says something while the agent works."""
+        """Add a message that the user sends while the agent works."""
         self.tell(SteerTaken("", text, number=3))
 
     def dmail(
         self, number: int, letter: str = "Use re.finditer.", carried: tuple[str, ...] = ()
     ) -> int:
-        """The agent sends a D-Mail to checkpoint `number`; returns the line that was left."""
+        """Send a D-Mail of the agent to checkpoint `number`; return the line that was left."""
         sender = self.step(("SendDMail", {"message": letter, "checkpoint_id": number}), cost=700)
         n = self.cut(number, "dmail", letter, carried)
         self.status(estimated=True)
@@ -224,7 +224,7 @@ class Teller:
         return n
 
     def compact(self, after: int = 21_000) -> int:
-        """The context is summarised."""
+        """Compact the context."""
         before = self.used
         self.tell(CompactionBegin(before, automatic=True))
         n = self.store()
@@ -239,7 +239,7 @@ class Teller:
 
 
 def until_folding() -> Teller:
-    """The story up to the moment before the D-Mail."""
+    """Return the story up to the moment before the D-Mail."""
     t = Teller()
     t.turn("Build an importer for our bank statements.")
     for i in range(63):
@@ -283,7 +283,7 @@ def until_folding() -> Teller:
 
 
 def until_arrived() -> Teller:
-    """The story up to the first step after the D-Mail."""
+    """Return the story up to the first step after the D-Mail."""
     t = until_folding()
     t.dmail(8)
     t.begin_step()
@@ -291,7 +291,7 @@ def until_arrived() -> Teller:
 
 
 def whole_story() -> Teller:
-    """The story that the pictures of the main screen show: step 5 of the last turn is running."""
+    """Return the story that the pictures of the main screen show: step 5 of the last turn is running."""
     t = until_arrived()
     t.line.pop()
     t.records.pop()
@@ -312,7 +312,7 @@ def whole_story() -> Teller:
 
 
 def many_turns(count: int) -> Teller:
-    """As many turns of four steps each."""
+    """Return a session of so many turns of four steps each."""
     t = Teller()
     for i in range(count):
         t.turn(f"Turn {i}")
@@ -323,7 +323,7 @@ def many_turns(count: int) -> Teller:
 
 
 def moment_at(replay: Replay, position: int) -> ReplayState:
-    """The moment at a position of a replay, in one go."""
+    """Return the state of a replay at a position, made in one go."""
     slices = replay.slices(position)
     while True:
         try:

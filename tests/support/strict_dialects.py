@@ -1,4 +1,4 @@
-"""Stand-ins that refuse what the real servers refuse, in their words, one function a dialect.
+"""Stand-ins for real servers that refuse the same requests, in the same words; one function a dialect.
 
 Each is a check for `ChatServer(check=…)`: an answer is a refusal, None lets the request through.
 """
@@ -17,7 +17,7 @@ MESSAGE = {"role", "content", "tool_calls", "tool_call_id"}
 
 
 def refuse(message: str, code: int = 400, **more: Any) -> Answer:
-    """A refusal in the usual shape."""
+    """Return a refusal in the usual shape."""
     return status(code, {"error": {"message": message, "type": "invalid_request_error", **more}})
 
 
@@ -45,7 +45,7 @@ def _schemas(value: Any, path: str = "parameters") -> Iterator[tuple[str, Mappin
 
 
 def common(request: Request) -> Answer | None:
-    """What every server minds."""
+    """Refuse what every server refuses."""
     fault = sequence_fault(request.messages)
     if fault is not None:
         return refuse(fault)
@@ -66,7 +66,7 @@ def common(request: Request) -> Answer | None:
 
 
 def moonshot(request: Request) -> Answer | None:
-    """Kimi models that think: reasoning with every call, and schemas in their own flavour."""
+    """Kimi models that think need reasoning with every call, and schemas in their own flavour."""
     if (refused := common(request)) is not None:
         return refused
     for position, message in _assistants(request):
@@ -137,7 +137,7 @@ def openai(request: Request) -> Answer | None:
 
 
 def deepseek(request: Request) -> Answer | None:
-    """The field has to be there, even if empty, and pictures are refused."""
+    """The reasoning field must be there, even if empty, and images are refused."""
     if (refused := common(request)) is not None:
         return refused
     for _, message in _assistants(request):
@@ -151,7 +151,7 @@ def deepseek(request: Request) -> Answer | None:
 
 
 def mistral(request: Request) -> Answer | None:
-    """Nothing unknown, ids of nine, and no user after a tool."""
+    """Unknown fields, ids of other than nine characters, and a user's message after a tool's are refused."""
 
     def flat(message: str, code: str) -> Answer:
         return status(400, {"object": "error", "message": message, "type": "x", "code": code})
@@ -196,7 +196,7 @@ def mistral(request: Request) -> Answer | None:
 
 
 def gemini(request: Request) -> Answer | None:
-    """Signatures have to come back, unknown names are refused, and errors are an array."""
+    """Signatures must come back, unknown names are refused, and errors are an array."""
 
     def array(message: str) -> Answer:
         return status(
@@ -248,7 +248,7 @@ def glm(request: Request) -> Answer | None:
 
 
 def openrouter(request: Request) -> Answer | None:
-    """Encrypted details have to come back exactly as they went out."""
+    """Encrypted details must come back exactly as they were sent."""
     if (refused := common(request)) is not None:
         return refused
     for field in request.body.keys() - (BASE | {"reasoning", "max_tokens"}):
@@ -260,7 +260,7 @@ def openrouter(request: Request) -> Answer | None:
 
 
 def minimax(request: Request) -> Answer | None:
-    """Reasoning has to be split off, or it would be in the text."""
+    """Reasoning must be split off, or it would be in the text."""
     if (refused := common(request)) is not None:
         return refused
     if request.body.get("reasoning_split") is not True:
@@ -269,7 +269,7 @@ def minimax(request: Request) -> Answer | None:
 
 
 def vllm(request: Request) -> Answer | None:
-    """The old field name would be dropped without a word, so here it is refused."""
+    """The old field name is refused; the real server ignores it silently."""
     if (refused := common(request)) is not None:
         return refused
     for _, message in _assistants(request):
@@ -279,7 +279,7 @@ def vllm(request: Request) -> Answer | None:
 
 
 def llamacpp(request: Request) -> Answer | None:
-    """Templates throw (500, but for good), and patterns have to be anchored."""
+    """Templates raise errors (500, which will not pass), and patterns must be anchored."""
     for position, message in enumerate(request.messages):
         if message["role"] == "system" and position:
             return refuse("Jinja Exception: System message must be at the beginning.", 500)
@@ -294,7 +294,7 @@ def llamacpp(request: Request) -> Answer | None:
 
 
 def gpt_oss(request: Request) -> Answer | None:
-    """llama.cpp with gpt-oss: no thinking beside text in a message with calls."""
+    """llama.cpp with gpt-oss refuses thinking beside text in a message with calls."""
     if (refused := llamacpp(request)) is not None:
         return refused
     for _, message in _assistants(request):
@@ -312,7 +312,7 @@ def gpt_oss(request: Request) -> Answer | None:
 
 
 def devstral(request: Request) -> Answer | None:
-    """A local Mistral template: roles alternate, and no user comes after a tool."""
+    """A local Mistral template needs alternating roles, and no user's message after a tool's."""
     if (refused := llamacpp(request)) is not None:
         return refused
     fault = sequence_fault(request.messages, user_after_tool=False)
@@ -326,7 +326,7 @@ def devstral(request: Request) -> Answer | None:
 
 
 def llama3(request: Request) -> Answer | None:
-    """The template of Llama 3: one call a message."""
+    """The template of Llama 3 allows one call a message."""
     if (refused := llamacpp(request)) is not None:
         return refused
     if any(len(message.get("tool_calls", ())) > 1 for _, message in _assistants(request)):
@@ -335,7 +335,7 @@ def llama3(request: Request) -> Answer | None:
 
 
 def mistral_local(request: Request) -> Answer | None:
-    """Templates of Mistral's models on a local server: ids of nine, and roles that alternate."""
+    """Templates of Mistral's models on a local server need ids of nine characters, and alternating roles."""
     for entry in _calls(request):
         if not re.fullmatch(r"[a-zA-Z0-9]{9}", entry["id"]):
             return refuse(
@@ -345,7 +345,7 @@ def mistral_local(request: Request) -> Answer | None:
 
 
 def blind(request: Request) -> Answer | None:
-    """A model without eyes behind a server that does not say so."""
+    """A model that takes no images is behind a server that does not say so."""
     if any(isinstance(message.get("content"), list) for message in request.messages):
         return refuse(
             "image input is not supported - hint: you may need to provide the mmproj", 500
@@ -354,7 +354,7 @@ def blind(request: Request) -> Answer | None:
 
 
 def moonshot_schemas(request: Request) -> Answer | None:
-    """A reseller of Kimi models that is strict about schemas and nothing else."""
+    """A reseller of Kimi models is strict about schemas and nothing else."""
     for tool in request.body.get("tools", ()):
         for path, schema in _schemas(tool["function"]["parameters"]):
             if "anyOf" in schema and "type" in schema:

@@ -28,8 +28,8 @@ from support.forks import POSSIBLE, forked
 from support.keyboard import key_bytes
 from support.picture import svg_of
 
-# What pyte 0.8 would print or misread: private CSI (kitty keys, xterm modifiers, mode queries), sub-parameters such
-# as the curly underline 4:3, and string sequences (titles, clipboard). The raw bytes still hold all of them.
+# These are sequences that pyte 0.8 would print or misread: private CSI (kitty keys, xterm modifiers, mode queries),
+# sub-parameters such as the curly underline 4:3, and strings (titles, clipboard). The raw bytes still have all of them.
 _NOT_FOR_PYTE = re.compile(
     rb"\x1b\[[<=>][0-9;:]*[ -/]*[@-~]"
     rb"|\x1b\[\??[0-9;]*[ -/]+[@-~]"
@@ -41,11 +41,11 @@ _NOT_FOR_PYTE = re.compile(
 _UNFINISHED = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?)?\Z")
 _LONGEST_SEQUENCE_BYTES = 65_536
 _LOOK_S = 0.05
-"""How often it is looked whether it still reads, where there is nothing to read."""
+"""Seconds between two checks whether to go on reading, while there is nothing to read."""
 
 
 class ScreenTimeout(AssertionError):
-    """What was waited for did not come; the message shows the screen."""
+    """The expected screen did not come; the message shows the screen."""
 
 
 class Terminal:
@@ -86,11 +86,11 @@ class Terminal:
         self._last_byte_at = time.monotonic()
         self._ended = False
         self._reading = threading.Lock()
-        """Held while it reads."""
+        """The reading thread holds this lock while it reads."""
         self._reads = threading.Event()
         self._reads.set()
         self.answers = True
-        """Whether it answers that it is in order when it is asked, as most terminals do."""
+        """Whether the terminal answers status queries with "in order", as most do."""
 
         self._master, slave = os.openpty()
         self._set_size()
@@ -164,26 +164,26 @@ class Terminal:
 
     @property
     def raw(self) -> bytes:
-        """Every byte the program has written so far."""
+        """Return every byte the program has written so far."""
         with self._changed:
             return bytes(self._raw)
 
     @property
     def n_bytes(self) -> int:
-        """How many bytes the program has written so far."""
+        """Return how many bytes the program has written so far."""
         return len(self._raw)
 
     def lines(self) -> list[str]:
-        """The rows of the screen, each as wide as the terminal."""
+        """Return the rows of the screen, each as wide as the terminal."""
         with self._changed:
             return self._display()
 
     def screen_text(self) -> str:
-        """The screen as text, without trailing spaces."""
+        """Return the screen as text, without trailing spaces."""
         return "\n".join(line.rstrip() for line in self.lines())
 
     def find(self, text: str, *, last: bool = False) -> tuple[int, int] | None:
-        """The cell (x, y) where `text` begins on the screen: the first from the top, or the last."""
+        """Return the cell (x, y) where `text` begins on the screen: the first from the top, or the last; None if it is not there."""
         found: tuple[int, int] | None = None
         for y, line in enumerate(self.lines()):
             x = line.find(text)
@@ -194,7 +194,7 @@ class Terminal:
         return found
 
     def style_at(self, x: int, y: int) -> Char:
-        """One cell with its colours and attributes."""
+        """Return one cell with its colours and attributes."""
         assert self._screen is not None
         with self._changed:
             return self._screen.buffer[y][x]
@@ -210,7 +210,7 @@ class Terminal:
             The screen's text at that moment.
 
         Raises:
-            ScreenTimeout: it did not come in time, or the program ended before.
+            ScreenTimeout: the screen did not come in time, or the program ended before.
         """
         deadline = time.monotonic() + timeout_s
         with self._changed:
@@ -229,7 +229,7 @@ class Terminal:
         return self.wait_for(lambda screen: text not in screen, timeout_s)
 
     def wait_raw(self, wanted: bytes, *, start: int = 0, timeout_s: float = 30.0) -> int:
-        """Wait until the bytes from `start` on hold `wanted`; returns the position after it."""
+        """Wait until the bytes from `start` on hold `wanted`; return the position after it."""
         deadline = time.monotonic() + timeout_s
         searched = start
         with self._changed:
@@ -245,7 +245,7 @@ class Terminal:
                 self._changed.wait(left)
 
     def wait_quiet(self, quiet_s: float = 0.15, timeout_s: float = 30.0) -> None:
-        """Wait until nothing has been written for `quiet_s` from now on (for pictures and for what listens only then)."""
+        """Wait until nothing has been written for `quiet_s` from now on (for pictures, and for programs that listen only then)."""
         began = time.monotonic()
         with self._changed:
             while not self._ended:
@@ -258,7 +258,7 @@ class Terminal:
                 self._changed.wait(quiet_s - silent)
 
     def wait_exit(self, timeout_s: float = 30.0) -> int:
-        """Wait until the program has ended; returns its exit code (negative: the signal)."""
+        """Wait until the program has ended; return its exit code (negative: the signal)."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -277,12 +277,12 @@ class Terminal:
 
     @property
     def pid(self) -> int:
-        """The program's process id."""
+        """Return the program's process id."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the program still runs."""
+        """Return whether the program still runs."""
         return self._process.poll() is None
 
     def write(self, data: bytes) -> None:
@@ -308,7 +308,7 @@ class Terminal:
         self.mouse(0, x, y, released=True)
 
     def click_text(self, text: str, *, dx: int = 0) -> tuple[int, int]:
-        """Click where `text` stands on the screen, `dx` cells from its first; returns the cell."""
+        """Click the text on the screen, `dx` cells from its first; return the cell."""
         found = self.find(text)
         if found is None:
             raise ScreenTimeout(f"{text!r} is not on the screen:\n{self.screen_text()}")
@@ -336,7 +336,7 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, packed)
 
     def hold(self) -> None:
-        """Read nothing more, as a line that stands still: what the program writes from now on stays on its way."""
+        """Stop reading, like a connection that stalls: the program's output from now on is not received."""
         with self._reading:
             self._reads.clear()
 
@@ -356,7 +356,7 @@ class Terminal:
         """Wait until all threads of the program stand still.
 
         Raises:
-            ScreenTimeout: one of them went on for so long.
+            ScreenTimeout: a thread has not stopped in that time.
         """
         deadline = time.monotonic() + timeout_s
         while not _is_stopped(self.pid):
@@ -365,7 +365,7 @@ class Terminal:
             time.sleep(0.005)
 
     def resume(self) -> None:
-        """Let the program go on behind a stop."""
+        """Continue the program after `stop`."""
         os.kill(self.pid, signal.SIGCONT)
 
     # -- the end ---------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ class Terminal:
     # -- pictures --------------------------------------------------------------------------------
 
     def cells(self) -> list[list[Char]]:
-        """Every cell of the screen with its style, row by row."""
+        """Return every cell of the screen with its style, row by row."""
         assert self._screen is not None
         with self._changed:
             buffer = self._screen.buffer
@@ -415,7 +415,7 @@ class Terminal:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether all threads of a process stand still, as far as the system tells: Linux does."""
+    """Return whether all threads of a process are stopped, if the system tells (Linux does)."""
     try:
         states = [path.read_bytes() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Small apps around the timeline, the gauge and the preview, as they stand on the main screen."""
+"""Small apps around the timeline, the gauge and the preview, arranged as on the main screen."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kimi_tui.tui.timeline.timeline import Timeline
 from kimi_tui.wire.events import EventRecord
 
 RECORDS_AT_ONCE = 200
-"""How many of a history are applied in one callback of the loop, as the program does it in slices, too."""
+"""Records of a history that are applied in one callback of the loop; the program works in slices, too."""
 
 
 class CommandScreen(Screen[None]):
-    """Has the commands of the main screen, and remembers which were run."""
+    """A screen with the commands of the main screen, which remembers which were run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class CommandScreen(Screen[None]):
 
 
 class TimeTravelApp(App[None]):
-    """A timeline at the right (below 100 columns in a frame) and a gauge under it; remembers messages and commands."""
+    """An app with a timeline at the right (below 100 columns in a frame) and a gauge under it; remembers messages and commands."""
 
     CSS_PATH: ClassVar = sheets("app", "timeline", "gauge")
     CSS = """
@@ -77,12 +77,12 @@ class TimeTravelApp(App[None]):
         self._screen = CommandScreen()
 
     def get_default_screen(self) -> CommandScreen:
-        """The screen of all of it."""
+        """Return the screen of the app."""
         return self._screen
 
     @property
     def commands(self) -> list[str]:
-        """The commands that were run, by name."""
+        """Return the names of the commands that were run."""
         return self._screen.commands
 
     def compose(self) -> ComposeResult:
@@ -131,7 +131,7 @@ class TimeTravelApp(App[None]):
 
     @property
     def chosen(self) -> list[tuple[int, int]]:
-        """Ids and world lines of the checkpoints that were chosen."""
+        """Return ids and world lines of the checkpoints that were chosen."""
         return [
             (message.target.id, message.target.world_line)
             for message in self.posted
@@ -140,23 +140,23 @@ class TimeTravelApp(App[None]):
 
     @property
     def rows(self) -> list[str]:
-        """The text of the timeline's lines."""
+        """Return the text of the timeline's lines."""
         region = self.timeline.size.region
         return [strip.text.rstrip() for strip in self.timeline.render_lines(region)]
 
     @property
     def gauge_text(self) -> str:
-        """The text of the gauge."""
+        """Return the text of the gauge."""
         return self.gauge.render_lines(self.gauge.size.region)[0].text.rstrip()
 
 
 def line_of(app: TimeTravelApp, words: str) -> int:
-    """The line of the timeline that has these words."""
+    """Return the line of the timeline that has these words."""
     return next(y for y, row in enumerate(app.rows) if words in row)
 
 
 def selected_row(app: TimeTravelApp) -> str:
-    """The text of the selected row."""
+    """Return the text of the selected row."""
     return next((row for row in app.rows if row.startswith("▌")), "")
 
 

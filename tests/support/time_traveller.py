@@ -1,4 +1,4 @@
-"""One session driven by hand: the real engine on a real folder with a model that says what it is told to, and its views."""
+"""One session driven by hand: the real engine on a real folder with a model that answers as told, and the session's views."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ WINDOW = 200_000
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model does in one step; the words are made up, so that nothing is said twice.
+    """The model's behaviour in one step; its words are made up, so that no words come twice.
 
     Attributes:
-        speaks: it says something.
-        thinks: it thinks before.
+        speaks: whether it says something.
+        thinks: whether it thinks before.
         n_calls: how many tools it calls.
         dmails: a D-Mail to each of these checkpoints, counted round those that it was told of.
-        steer: the user types while it answers.
-        end: it fails, or is stopped by the user, in the middle.
+        steer: whether the user types while it answers.
+        end: whether it fails, or is stopped by the user, in the middle.
     """
 
     speaks: bool = True
@@ -65,7 +65,7 @@ class Answer:
 
 @dataclass(eq=False)
 class PuppetModel(ChatProvider):
-    """Answers as it is told. Its figures are exact: what it is sent counts by words.
+    """A model that answers as told. Its figures are exact: a request counts by words.
 
     Attributes:
         answers: what comes next; then it only speaks.
@@ -140,7 +140,7 @@ async def _note(arguments: dict[str, Any], env: ToolEnv) -> ToolOutcome:
 
 
 class Views:
-    """Chat, timeline and gauge, told of a session as the screen is.
+    """Chat, timeline and gauge, which get a session's events as those of the screen do.
 
     Attributes:
         lost: the events did not tell what the chat looks like now; it must be told anew.
@@ -154,7 +154,7 @@ class Views:
         self.take(records)
 
     def take(self, records: Iterable[EventRecord]) -> None:
-        """What happened."""
+        """Apply records to the views."""
         for record in records:
             self.lost |= self.chat.apply(record).rebuild
             self.timeline.apply(record)
@@ -183,7 +183,7 @@ class TimeTraveller:
 
     @property
     def folder(self) -> Path:
-        """Where the session's files are."""
+        """Return the folder of the session's files."""
         return self.session.dir
 
     async def open(self) -> None:
@@ -201,21 +201,21 @@ class TimeTraveller:
         self.views = Views(self.soul.hand_over_history())
 
     async def reopen(self, session_id: str = "") -> None:
-        """Leave the session and open it, or another one, anew."""
+        """Leave the session, and open it, or another one, anew."""
         await self.soul.aclose()
-        # One in which nothing was said leaves nothing.
+        # A session in which nothing was said leaves no files.
         gone = not session_id and not self.folder.exists()
         name = session_id or self.session.id
         self.session = self.store.create(self.work) if gone else self.store.find(name, self.work)
         await self.open()
 
     def words(self, how: str = "words") -> str:
-        """Something that the user has not said yet."""
+        """Return words that the user has not said yet."""
         self.n_words += 1
         return f"{how} {self.n_words}"
 
     async def follow(self) -> None:
-        """Let the views take what happened."""
+        """Apply the new records to the views."""
         records = self._heard.drain()
         for record in records:
             if isinstance(record.event, TurnEnd) and "in the program" in record.event.error:
@@ -226,6 +226,6 @@ class TimeTraveller:
 
     def _act(self, what: str) -> None:
         if what == "steer":
-            self.soul.steer(self.words(STEER))
+            self.soul.say(self.words(STEER))
         else:
             self._stopping = asyncio.create_task(self.soul.interrupt())

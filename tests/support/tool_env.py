@@ -1,4 +1,4 @@
-"""A tool's surroundings for tests: an approver that remembers, a mailbox, file versions, and one call to run a tool."""
+"""Surroundings of a tool for tests: an approver that remembers, a mailbox, file versions, and a method that runs a tool."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from kimi_tui.tools.toolset import Toolset, default_toolset
 
 @dataclass
 class Approver:
-    """Says yes unless told otherwise; `before_yes` is called while the question stands."""
+    """An approver that says yes unless told otherwise; it calls `before_yes` while the question is shown."""
 
     asks: list[ApprovalQuestion] = field(default_factory=list[ApprovalQuestion])
     refuse: str | None = None
     instead: str = ""
-    """What a yes puts in the place of a command."""
+    """The command that a yes runs instead; empty for none."""
     before_yes: Callable[[], object] = lambda: None
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """While it is clear, questions stand."""
+    """While this event is clear, questions wait."""
 
     def __post_init__(self) -> None:
         self.answered.set()
@@ -43,7 +43,7 @@ class Approver:
 
 @dataclass
 class Mailbox:
-    """Knows checkpoints 0 to 3."""
+    """A mailbox that knows checkpoints 0 to 3."""
 
     sent: list[tuple[str, int, bool]] = field(default_factory=list[tuple[str, int, bool]])
 
@@ -85,11 +85,11 @@ class Bench:
         )
 
     async def run(self, name: str, /, **arguments: object) -> ToolOutcome:
-        """Call a tool as the model would."""
+        """Call a tool as the model would; return its outcome."""
         return await self.tools.run(name, json.dumps(arguments), self.env)
 
     def write(self, path: str, data: str | bytes) -> Path:
-        """Put a file into the work folder behind the agent's back."""
+        """Write a file into the work folder without the agent's knowledge; return its path."""
         target = self.work_dir / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data.encode() if isinstance(data, str) else data)

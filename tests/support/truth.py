@@ -37,7 +37,7 @@ from support.time_traveller import Views
 
 
 def shown_in(chat: TranscriptModel) -> list[tuple[Said, Place]]:
-    """What stands in the chat at full strength, in order, and where it says that it stands."""
+    """Return the things that the chat shows at full strength, in order, with the places that it gives for them."""
     found: list[tuple[Said, Place]] = []
     for block in chat.blocks:
         said = _said(block)
@@ -64,13 +64,13 @@ def _said(block: Block) -> Said | None:
 
 
 def untrue_of_request(sent: Sequence[dict[str, Any]], line: Line) -> Iterator[str]:
-    """What is wrong with the messages that the model is sent."""
+    """Yield what is wrong with the messages that the model is sent."""
     if list(sent) != line.records:
         yield f"the model is sent\n{sent}\nwhere the file has\n{line.records}"
 
 
 def untrue_of_chat(chat: TranscriptModel, line: Line) -> Iterator[str]:
-    """What is wrong with the chat, which should show this line."""
+    """Yield what is wrong with the chat, which should show this line."""
     shown, stored = shown_in(chat), line.said()
     told = [said for one in chat.blocks if (said := _said(one)) is not None]
     words = [said.text for said in told if said.kind in ("user", "agent") and said.text]
@@ -83,7 +83,7 @@ def untrue_of_chat(chat: TranscriptModel, line: Line) -> Iterator[str]:
 
 
 def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
-    """What is wrong with the rows of the live line."""
+    """Yield what is wrong with the rows of the live line."""
     live = timeline.tree.live
     most = max((max(one.tokens, one.tokens_end) for one in live), default=0)
     if timeline.most_tokens() != most:
@@ -110,7 +110,7 @@ def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
         if segment.kind in ("compaction", "summary"):
             del said[segment.uid], heard[segment.uid]
         elif segment.holds_steers_only:
-            # A step while it was tried, and the turn of what was typed where only that was kept.
+            # The timeline may also have rows of a step that failed, and of the turn whose steers alone were kept.
             for rows_there in (heard[segment.uid], said[segment.uid]):
                 if f"#{segment.id}" in rows_there:
                     rows_there.remove(f"#{segment.id}")
@@ -119,7 +119,7 @@ def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
 
 
 def _rows_of(segment: Segment) -> list[str]:
-    """The rows of a checkpoint: what the user said, and itself where it began with nothing of that."""
+    """Return the rows of a checkpoint: its messages of the user, and the checkpoint itself if it began with none of them."""
     said = [text(message) for message in segment.messages if kind_of(message) == "user"]
     if segment.kind == "user" and not segment.holds_steers_only:
         return said
@@ -128,7 +128,7 @@ def _rows_of(segment: Segment) -> list[str]:
 
 
 def _n_carried(segment: Segment) -> int:
-    """How many messages of the user a D-Mail carried over, each of which began a turn or went on with it."""
+    """Return how many messages of the user a D-Mail carried over, each of which began a turn or went on with it."""
     kinds = [kind_of(message) for message in segment.messages]
     if segment.kind != "dmail":
         return 0
@@ -137,7 +137,7 @@ def _n_carried(segment: Segment) -> int:
 
 
 def untrue_of_gauge(views: Views, used: int) -> Iterator[str]:
-    """What is wrong with how full the window is said to be; `used` is what the engine says."""
+    """Yield what is wrong with the shown use of the window; `used` is the engine's figure."""
     shown = views.gauge.status.used
     if shown != used:
         yield f"the gauge says {shown}, the engine {used}"
@@ -146,12 +146,12 @@ def untrue_of_gauge(views: Views, used: int) -> Iterator[str]:
 
 
 def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineModel) -> Iterator[str]:
-    """What is wrong with what a rewind to a checkpoint of the live line says that it takes."""
+    """Yield what is wrong with what the preview of a rewind to a checkpoint of the live line says that it drops."""
     place = next(n for n, one in enumerate(line.segments) if one.id == preview.target.id)
     goes, there = line.segments[place:], line.segments[place]
     kinds = [one.kind for one in goes]
     shown = (preview.steps, preview.turns, preview.messages)
-    # A step is what has a number, here as on the timeline and on the cards.
+    # Steps are what have a number, here as on the timeline and on the cards.
     n_turns = kinds.count("user") + sum(map(_n_carried, goes))
     stored = (len(goes), n_turns, sum(len(one.messages) for one in goes))
     if shown != stored:
@@ -183,20 +183,20 @@ def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineMode
 
 
 def untrue_of_names(timeline: TimelineModel, folder: Path) -> Iterator[str]:
-    """What is wrong with why lines were left, and with what they are called."""
+    """Yield what is wrong with the reasons why lines were left, and with their names."""
     sizes = {n: (folder / f"context_{n}.jsonl").stat().st_size for n in world_lines(folder)}
-    # Where it was only the beginning of the line it was not that one that was left.
+    # An operation whose line is only the beginning of a stored one did not leave that line.
     left = [one for one in journal(folder) if one.get("n") and one["size"] == sizes.get(one["n"])]
     for line in timeline.tree.lines.values():
         reasons = [one["op"] for one in left if one["n"] == line.n]
         made = [one for one in reasons if one not in ("undo", "redo")]
-        # Undo and redo only bring back what was.
+        # Undo and redo only bring back earlier lines.
         if line.reason != (made or reasons[:1] or [line.reason])[-1]:
             yield f"world line {line.n} was left by {line.reason}, where the journal has {reasons}"
         own = {one.uid for one in line.checkpoints}
         segments = [one for one in read_line(folder, line.n).segments if one.uid in own]
         words = {said.text.split("\n")[0] for one in segments for said, _ in said_in(one)}
-        # Of several D-Mails each begins with its target.
+        # If several D-Mails were sent, each begins with its target.
         words |= {
             row for one in left if one["n"] == line.n for row in one.get("text", "").split("\n")
         }
@@ -212,7 +212,7 @@ def _kind(checkpoint: CheckpointNode) -> str:
 
 
 def untrue_of_world_lines(timeline: TimelineModel, folder: Path) -> Iterator[str]:
-    """What is wrong with the lines that were left: each step once, behind the one that it followed."""
+    """Yield what is wrong with the lines that were left: each step must come once, after the one that it followed."""
     tree = timeline.tree
     before: dict[str, str] = {}
     for n in [0, *world_lines(folder)]:
@@ -245,7 +245,7 @@ def untrue_of_world_lines(timeline: TimelineModel, folder: Path) -> Iterator[str
 
 
 def _all_rows(timeline: TimelineModel) -> list[Any]:
-    """All rows there are, with every line unfolded."""
+    """Return all rows, with every line unfolded."""
     from kimi_tui.projection.timeline_rows import Builder
 
     lines = list(timeline.tree.lines.values())
@@ -259,7 +259,7 @@ def _all_rows(timeline: TimelineModel) -> list[Any]:
 
 
 def untrue_of_curve(timeline: TimelineModel, folder: Path) -> Iterator[str]:
-    """What is wrong with the curve: the steps before the summaries, then the live ones, each as full as it was."""
+    """Yield what is wrong with the curve: the steps before the summaries, then the live ones, each with its tokens."""
     replaced = replaced_by(folder)
     first = read_line(folder).uids[:1]
     past: list[str] = []
@@ -282,7 +282,7 @@ def untrue_of_curve(timeline: TimelineModel, folder: Path) -> Iterator[str]:
 
 
 def untrue_of_list(rows: Sequence[Mapping[str, Any]], line: Line) -> Iterator[str]:
-    """What is wrong with the checkpoints of a line as the command line lists them, as scripts read them."""
+    """Yield what is wrong with the checkpoints of a line as the command line lists them for scripts."""
     steps = {"interrupted": "step", "error": "step"}
     told = [f"#{row['id']}" if row["said"] is None else row["label"] for row in rows]
     kinds = ("step", "dmail")

@@ -1,4 +1,4 @@
-"""vim itself, as what the model of its keys is held against; only for tests, and only where it is installed."""
+"""vim itself, with which the model of its keys is compared; only for tests, and only if it is installed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _BRACKETS = {"(": ")", "{": "}", "[": "]"}
 
 
 class Case(NamedTuple):
-    """A text, where the cursor stands in it, and the keys that are pressed; `escape` is one of them, `@q` plays the macro."""
+    """A text, the cursor in it, and the keys that are pressed; `escape` is one of them, `@q` plays the macro."""
 
     text: str
     at: int
@@ -92,7 +92,7 @@ class Case(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What they make of it: text, cursor, and what was deleted or copied last."""
+    """The text and the cursor after a case, and the newest deleted or copied text."""
 
     text: str
     at: int
@@ -100,7 +100,7 @@ class Result(NamedTuple):
 
 
 def vim_at(text: str, at: int) -> Vim:
-    """The model in normal mode, with this text, and nothing to undo."""
+    """Return the model in normal mode, with this text, and nothing to undo."""
     vim = Vim()
     vim.press("escape")
     vim.load(text, at)
@@ -109,7 +109,7 @@ def vim_at(text: str, at: int) -> Vim:
 
 
 def pressed(case: Case) -> Vim:
-    """The model after a case."""
+    """Return the model after a case."""
     vim = vim_at(case.text, case.at)
     for key in ("f", "b", "escape", "l", "h"):  # `;` has something to look for
         vim.press(key)
@@ -122,13 +122,13 @@ def pressed(case: Case) -> Vim:
 
 
 def ours(case: Case) -> Result:
-    """What the model makes of a case."""
+    """Return the model's result of a case."""
     vim = pressed(case)
     return Result(vim.text, vim.at, vim.register + ("\n" if vim.is_register_lines else ""))
 
 
 def theirs(cases: Sequence[Case], folder: Path) -> list[Result]:
-    """What vim makes of them."""
+    """Return vim's results of some cases."""
     sent: list[dict[str, object]] = []
     for text, at, keys, macro in cases:
         start = text.rfind("\n", 0, at) + 1
@@ -168,7 +168,7 @@ def _sent(keys: Sequence[str]) -> str:
 
 
 def a_command(chance: random.Random) -> str:
-    """A command of any kind."""
+    """Return a command of any kind."""
     count = chance.choice(["", "", "", "2", "3"])
     match chance.randrange(11):
         case 0 | 1:
@@ -195,7 +195,7 @@ def a_command(chance: random.Random) -> str:
 
 
 def a_case(chance: random.Random, n_commands: int) -> Case:
-    """Some text and some commands; none where vim goes astray at the edge of a text, which nobody misses."""
+    """Return some text and some commands, without those at which vim goes astray at the edge of a text."""
     text = "".join(chance.choice(_PIECES) for _ in range(chance.randint(1, 8)))
     start = chance.choice([0, *(at + 1 for at, char in enumerate(text) if char == "\n")])
     end = text.find("\n", start) % (len(text) + 1)

@@ -16,6 +16,7 @@ import asyncio
 import faulthandler
 import gc
 import importlib
+import os
 import sys
 import tempfile
 import threading
@@ -27,16 +28,16 @@ from types import FrameType
 from typing import Any
 
 LIMIT_S = 0.1
-"""CPU time of the loop's thread, on a machine that takes `REFERENCE_S` for the fixed work."""
+"""CPU seconds of the loop's thread, on a machine that takes `REFERENCE_S` for the fixed work."""
 REFERENCE_S = 0.00025
 READ_S = LIMIT_S / 100
-"""How much of what ran before may be counted with it."""
+"""CPU seconds of earlier work that may be counted with a callback."""
 LOOK_S = 0.02
 SAMPLES = 20
 SWITCHES = frozenset({"switch_mode", "_init_mode"})
 """The functions of Textual's app whose parses of style sheets are spared."""
 held_up: list[str] = []
-"""What was told in this process, by the watchdog of tests without a terminal."""
+"""The reports in this process, by the watchdog of tests without a terminal."""
 TESTS = str(Path(__file__).resolve().parent.parent)
 
 
@@ -44,8 +45,8 @@ class Watchdog:
     """Watches every event loop of the process, once it is installed.
 
     Args:
-        tell: gets a sentence on each callback that took too long.
-        with_garbage: collections of garbage count.
+        tell: called with a sentence on each callback that took too long.
+        with_garbage: whether collections of garbage count.
     """
 
     def __init__(self, tell: Callable[[str], None], *, with_garbage: bool) -> None:
@@ -62,14 +63,14 @@ class Watchdog:
         self._spares_parses = False
 
     def install(self) -> None:
-        """Begin."""
+        """Start watching."""
         run = asyncio.events.Handle._run
 
         def watched(handle: Any) -> None:
             if not self._spares_parses:
                 self._spare_parses()
             began, thread = monotonic(), threading.get_ident()
-            # The clock of CPU time is a dear one: it is read anew where it may have gone on by what counts.
+            # Reading the clock of CPU time is expensive: it is read again only if uncounted time may have passed.
             if began - self._read_at > READ_S or thread != self._thread:
                 self._read_at, self._read_s = began, (thread_time(), self._spared_s)
             before = self._read_s
@@ -86,16 +87,18 @@ class Watchdog:
         self._spare_imports()
         if not self._with_garbage:
             self._spare_garbage()
-        threading.Thread(target=self._look, name="watchdog", daemon=True).start()
+        self._begin_to_look()
+        # A process that runs tests is a fork, in which no thread goes on.
+        os.register_at_fork(after_in_child=self._begin_to_look)
 
     def _judge(self, handle: Any, start_s: float, spared_s: float) -> None:
-        """Tell of a callback that has just ended, if what it took is too much."""
+        """Report a callback that has just ended, if it took too long."""
         took = thread_time() - start_s - (self._spared_s - spared_s)
         if took > LIMIT_S and not is_of_a_test(handle) and took > LIMIT_S * self._slow():
             self._tell(f"{took * 1000:.0f} ms of CPU in {_named(handle)}\n{self._stack}")
 
     def _slow(self) -> float:
-        """How many times longer than the reference this machine takes for the same, while a callback ran and now.
+        """Return how many times longer than the reference this machine takes for the same work, while a callback ran and now.
 
         On one that is shared with many, CPU time itself grows: others have its caches, or the whole core for a while.
         It is the mean that counts: what takes the core away for a moment lengthens few samples, and those by much.
@@ -105,7 +108,7 @@ class Watchdog:
         return max(1.0, *(sum(some) / len(some) / REFERENCE_S for some in (now, during)))
 
     def _spare_parses(self) -> None:
-        """Once Textual is there; the program says when."""
+        """Spare Textual's parses. The program calls this once Textual is imported."""
         module: Any = sys.modules.get("textual.css.stylesheet")
         kind = getattr(module, "Stylesheet", None)
         if kind is None:
@@ -159,8 +162,11 @@ class Watchdog:
 
         gc.callbacks.append(heard)
 
+    def _begin_to_look(self) -> None:
+        threading.Thread(target=self._look, name="watchdog", daemon=True).start()
+
     def _look(self) -> None:
-        """Note where a callback is that takes long; this only helps to find it."""
+        """Note which line a long callback is at, to help find the cause."""
         while True:
             time.sleep(LOOK_S)
             began = self._began
@@ -170,7 +176,7 @@ class Watchdog:
 
 
 def _stack_of(thread: int) -> str:
-    """The innermost calls of a thread that goes on meanwhile, the last one first.
+    """Return the innermost calls of a thread that continues meanwhile, the last one first.
 
     By Python's own dump, which nothing interrupts: frames that the other thread leaves while they are walked through by
     code in Python have ended the whole process, in 3.11.
@@ -187,7 +193,7 @@ def _stack_of(thread: int) -> str:
 
 
 def _fixed_work() -> float:
-    """The CPU time of something that is always the same."""
+    """Return the CPU time of a fixed piece of work."""
     start = thread_time()
     table: dict[int, str] = {}
     for number in range(3_000):
@@ -196,7 +202,7 @@ def _fixed_work() -> float:
 
 
 def _is_spared(sheet: Any, caller: FrameType | None) -> bool:
-    """Whether a parse is the first of an app's style sheets, or the one for a switch of modes."""
+    """Return whether a parse is the first of an app's style sheets, or the one for a switch of modes."""
     if caller is None or caller.f_code.co_name != "reparse":
         return not sheet._rules
     for _ in range(2):
@@ -214,7 +220,7 @@ def _task_of(handle: Any) -> asyncio.Task[Any] | None:
 
 
 def is_of_a_test(handle: Any) -> bool:
-    """Whether it is the test itself, or a server that it plays, in the loop of the program."""
+    """Return whether a callback belongs to the test itself, or to its server, in the loop of the program."""
     task = _task_of(handle)
     code = getattr(task.get_coro(), "cr_code", None) if task is not None else None
     if code is None:

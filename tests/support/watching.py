@@ -1,4 +1,4 @@
-"""Watching a running program from a test: conditions that others bring about, the event loop's waits, memory, files."""
+"""Watches a running program from a test: conditions, the event loop's waits, memory, files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 async def until(condition: Callable[[], bool], within_s: float = 50.0) -> bool:
-    """Wait for a condition that another process or thread brings about."""
+    """Wait for a condition that another process or thread brings about; return whether it holds."""
     end = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > end:
@@ -22,7 +22,7 @@ async def until(condition: Callable[[], bool], within_s: float = 50.0) -> bool:
 
 @contextlib.asynccontextmanager
 async def loop_waits() -> AsyncIterator[list[float]]:
-    """How long the event loop kept a one-millisecond timer waiting, each time."""
+    """Measure how long the event loop kept a one-millisecond timer waiting, each time."""
     waits = [0.0]
 
     async def tick() -> None:
@@ -39,17 +39,17 @@ async def loop_waits() -> AsyncIterator[list[float]]:
 
 
 def reset_peak_bytes() -> int:
-    """Forget the largest memory this process had so far; returns what it has now."""
+    """Reset the peak memory of this process; return its present memory in bytes."""
     Path("/proc/self/clear_refs").write_text("5")
     return peak_bytes()
 
 
 def peak_bytes() -> int:
-    """The largest memory this process had since the last reset."""
+    """Return the largest memory in bytes that this process had since the last reset."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def n_descriptors() -> int:
-    """How many files this process has open."""
+    """Return how many files this process has open."""
     return len(os.listdir("/proc/self/fd"))

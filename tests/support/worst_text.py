@@ -1,4 +1,4 @@
-"""Readers of foreign text, tried in processes that may use little CPU.
+"""Tests readers of foreign text in processes with little CPU time.
 
 What goes through a text once takes a fraction of a second for all of it; what goes through it once for each of its
 letters takes many minutes, and holds the interpreter meanwhile: only the system can end it.
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NoReturn
 
 Attempts = Iterable[tuple[str, Callable[[], object]]]
-"""What is done, each with its name; made as it is needed."""
+"""The attempts, each with its name, made one after another."""
 
 
 def check(file: str) -> None:
-    """Run a test file as a program, whose end `try_each` is, and look whether all came to an end."""
+    """Run a test file as a program that ends in `try_each`, and check that all attempts came to an end."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, file]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -42,7 +42,7 @@ def try_each(readers: Mapping[str, Attempts], cpu_s: int) -> NoReturn:
         child = os.fork()
         if not child:
             for label, attempt in attempts:
-                # Before it is tried: the last that is named is the one that did not come back.
+                # The name is printed before the attempt: the last name is that of the attempt that did not return.
                 print(f"{name}: {label}", flush=True)
                 # The limit counts from the start of the process, and each attempt has all of it, on a slow machine too.
                 used_s = math.ceil(time.process_time())

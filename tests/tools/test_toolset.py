@@ -264,13 +264,13 @@ async def test_long_arguments_are_read_beside_the_event_loop(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_in: list[bool] = []
-    real = toolset._read
+    real = toolset._parameters_of
 
     def params(tool: Any, arguments: str | None) -> Any:
         read_in.append(threading.current_thread() is threading.main_thread())
         return real(tool, arguments)
 
-    monkeypatch.setattr(toolset, "_read", params)
+    monkeypatch.setattr(toolset, "_parameters_of", params)
     bench.write("a", "x\n")
     await bench.run("ReadFile", path="a")
     edits = [{"old": f"{n}", "new": ""} for n in range(10_000)]

@@ -103,14 +103,27 @@ async def resized(one: Desk) -> None:
         await one.until(lambda width=width: one.app.screen.size.width == width)
 
 
-async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(home: Path) -> None:
+# The second session was the one that broke: each way twice, and a new one behind each that is a fork.
+@pytest.mark.parametrize(
+    "ways",
+    [
+        (by_replay, by_fork, by_new, by_preview),
+        pytest.param(
+            (by_replay, by_replay, by_fork, by_fork, by_new, by_new, by_preview, by_preview),
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+    ids=["once", "twice"],
+)
+async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(
+    home: Path, ways: tuple[Way, ...]
+) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
         await one.ready()
         # What holds now goes along, not what the program was started with.
         await one.say("/mode ask")
         await one.until(lambda: one.screen.conversation.state.mode == "ask")
-        # Each way twice, for the second session was the one that broke, and a new one behind each that is a fork.
-        for way in (by_replay, by_replay, by_fork, by_fork, by_new, by_new, by_preview, by_preview):
+        for way in ways:
             await leave(one, server, way)
             # It looks the same.
             if way in (by_fork, by_preview):
@@ -129,7 +142,8 @@ async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(home
         await one.sees("Still here.")
 
 
-@pytest.mark.parametrize("size", [pytest.param(SIZES[1], marks=pytest.mark.exhaustive), SIZES[2]])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("size", SIZES[1:])
 async def test_sessions_follow_one_another_on_small_screens(
     home: Path, size: tuple[int, int]
 ) -> None:
@@ -319,7 +333,15 @@ async def test_a_configuration_that_cannot_be_changed_stays(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["/help", "/settings", "/commands", "/rewind 0", "/dmail 0", "/stats"]
+    "command",
+    [
+        "/help",
+        "/rewind 0",
+        *(
+            pytest.param(command, marks=pytest.mark.exhaustive)
+            for command in ("/settings", "/commands", "/dmail 0", "/stats")
+        ),
+    ],
 )
 async def test_ctrl_c_twice_quits_over_every_dialog(home: Path, command: str) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(80, 24)) as one:

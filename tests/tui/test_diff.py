@@ -9,13 +9,13 @@ from rich.cells import cell_len
 
 from kimi_tui.tool_cards import DiffLine
 from kimi_tui.tui.diff import change_counts, diff_rows
-from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.glyphs import ASCII, UNICODE
+from kimi_tui.tui.rows import spans_width
 
 
 def texts(*lines: DiffLine) -> list[str]:
     rows = diff_rows(lines, 40, UNICODE, indent=2)
-    return ["".join(text for text, _ in row) for row in rows]
+    return ["".join(span.text for span in row) for row in rows]
 
 
 def test_a_change_of_blanks_alone_can_be_seen() -> None:
@@ -38,7 +38,7 @@ def test_a_banded_row_fills_its_width(text: str, width: int, number: int) -> Non
         for sign in (" ", "-", "+"):
             (row,) = diff_rows([DiffLine(sign, number, text)], width, glyphs, indent=2, banded=True)
             assert spans_width(row) == width
-            assert not any(char in "\n\r\t\x1b" for part, _ in row for char in part)
+            assert not any(char in "\n\r\t\x1b" for span in row for char in span.text)
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_a_banded_row_fills_its_width(text: str, width: int, number: int) -> Non
 )
 def test_how_much_it_is(added: int, removed: int, words: str) -> None:
     spans = change_counts(added, removed, UNICODE)
-    assert "".join(text for text, _ in spans) == words
+    assert "".join(span.text for span in spans) == words
     assert spans_width(spans) == cell_len(words)

@@ -8,14 +8,8 @@ from itertools import pairwise
 import pytest
 
 from kimi_tui.soul.usage import CompactionTokens, Statistics
-from kimi_tui.tui.formatting import (
-    age,
-    grapheme_after,
-    grapheme_before,
-    sides,
-    spans_width,
-    statistics_pairs,
-)
+from kimi_tui.tui.formatting import age, grapheme_after, grapheme_before, statistics_pairs
+from kimi_tui.tui.rows import Span, sides, spans_width
 
 
 @pytest.mark.parametrize(
@@ -58,11 +52,11 @@ def test_two_hours_are_two_hours_also_soon_after_midnight() -> None:
 
 
 def test_what_stands_at_the_right_ends_at_the_edge() -> None:
-    left, right = [("日本", "ink")], [("12k", "strong")]
-    assert sides(left, right, 10) == [("日本", "ink"), ("   ", "quiet"), ("12k", "strong")]
+    left, right = [Span("日本", "ink")], [Span("12k", "strong")]
+    assert sides(left, right, 10) == [*left, Span("   ", "quiet"), *right]
     assert spans_width(sides(left, (), 10)) == 10
     # Without room nothing is cut, and nothing is between them.
-    assert "".join(text for text, _ in sides(left, right, 5)) == "日本12k"
+    assert "".join(span.text for span in sides(left, right, 5)) == "日本12k"
 
 
 def test_a_character_is_one_as_it_is_seen() -> None:

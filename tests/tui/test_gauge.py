@@ -22,6 +22,7 @@ from kimi_tui.tui.gauge import (
     prospect_spans,
 )
 from kimi_tui.tui.glyphs import ASCII, UNICODE
+from kimi_tui.tui.rows import Span
 from kimi_tui.wire.events import StatusUpdate
 
 LOOKS = StatusUpdate(
@@ -29,14 +30,14 @@ LOOKS = StatusUpdate(
 )
 
 
-def text(spans: list[tuple[str, str]]) -> str:
-    return "".join(part for part, _ in spans)
+def text(spans: list[Span]) -> str:
+    return "".join(span.text for span in spans)
 
 
 def test_the_bar_of_the_pictures() -> None:
     bar = bar_spans(LOOKS, 58_300, 77, UNICODE, freed=None, mono=False)
     assert text(bar) == "━" * 17 + "─" * 45 + "≡" + "─" * 14
-    assert [style for _, style in bar] == ["system", "talk", "tools", "free", "mark", "free"]
+    assert [span.style for span in bar] == ["system", "talk", "tools", "free", "mark", "free"]
     mono = text(bar_spans(LOOKS, 58_300, 77, UNICODE, freed=None, mono=True))
     assert mono.startswith("┅┅━━━━━━═════════─")
 
@@ -51,7 +52,7 @@ def test_what_was_freed_is_marked_in_its_colour() -> None:
     freed = FreedTokens("dmail", 49_800, 31_400, 1)
     status = StatusUpdate(used=31_400, limit=262_144, trigger=212_144)
     bar = bar_spans(status, 31_400, 77, UNICODE, freed=freed, mono=False)
-    assert ("╌" * 6, "dmail") in bar
+    assert Span("╌" * 6, "dmail") in bar
     assert "◆ −18.4k" in text(figure_spans(status, 31_400, 37, UNICODE, freed=freed))
     assert "@ -18.4k" in text(figure_spans(status, 31_400, 37, ASCII, freed=freed))
 
@@ -74,7 +75,7 @@ def test_what_would_be_left_stands_beside_what_is_used() -> None:
     status = now._replace(used=53_700)
 
     def text(width: int) -> str:
-        return "".join(text for text, _ in prospect_spans(status, now, width, UNICODE))
+        return "".join(span.text for span in prospect_spans(status, now, width, UNICODE))
 
     assert text(33) == "58.3k → 53.7k / 262k  20%        "
     assert text(18) == "58.3k → 53.7k  20%"
@@ -92,9 +93,9 @@ def test_colour_and_percentage_warn(used: int, style: str) -> None:
     status = StatusUpdate(used=used, limit=262_144, trigger=250_000, talk=used)
     assert alarm_of(status) == style
     bar = bar_spans(status, used, 77, UNICODE, freed=None, mono=False)
-    assert bar[0][1] == (style or "talk")
+    assert bar[0].style == (style or "talk")
     figures = figure_spans(status, used, 37, UNICODE, freed=None)
-    assert next(s for t, s in figures if t.endswith("%")) == (style or "ink")
+    assert next(one.style for one in figures if one.text.endswith("%")) == (style or "ink")
 
 
 @given(

@@ -68,11 +68,11 @@ def test_on_a_reversed_ground_inks_are_no_grounds_of_their_own() -> None:
 def test_colours_and_filters_are_those_of_now_after_a_change() -> None:
     widget = Painted()
     made = Painter(widget, "painted")
-    spans = ["text", "ink"], ["shown", "ink@band", HIT_LINK + "https://example.org"]
+    spans = [Span("text"), Span("shown", "ink@band", HIT_LINK + "https://example.org")]
     widget.filters = (NoColor(),)
 
     def shown() -> list[Style | None]:
-        strips = made.strip([(*span,) for span in spans], 20), made.blank(20)
+        strips = made.strip(spans, 20), made.blank(20)
         return [made.overlay("band"), *(part.style for strip in strips for part in strip)]
 
     made.clear()
@@ -86,13 +86,13 @@ def test_colours_and_filters_are_those_of_now_after_a_change() -> None:
 
 def test_rows_are_as_wide_as_the_pane() -> None:
     for text in ("", "short", "中" * 30, "x" * 30):
-        strip = painter().strip([(text, "ink")], 20, "band")
+        strip = painter().strip([Span(text)], 20, "band")
         assert strip.cell_length == 20
         assert all(segment.style is not None and segment.style.bgcolor for segment in strip)
 
 
 def test_the_last_border() -> None:
-    strip = painter().strip([("a\x1b[2Jb\tc\nd\x9b6n\u202e", "ink")], 40)
+    strip = painter().strip([Span("a\x1b[2Jb\tc\nd\x9b6n\u202e")], 40)
     assert strip.text.rstrip() == "ab c d<U+202E>"
 
 

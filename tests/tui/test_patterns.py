@@ -23,8 +23,8 @@ from kimi_tui.tui.prompt import completion, image_chips
 from kimi_tui.tui.transcript import markdown, markdown_stream, tool_card
 from kimi_tui.tui.transcript import search as transcript_search
 
-SIZE = 150_000
-CPU_S = 4
+SIZE = 60_000
+CPU_S = 2
 """Far more than what is linear takes on a slow machine, far less than what is not."""
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui import rows as wrapping
-from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.rows import (
     HIT_IMAGE,
     HOW_TO_SEE,
@@ -22,6 +21,7 @@ from kimi_tui.tui.rows import (
     chop,
     image_rows,
     ranges,
+    spans_width,
     wrap,
 )
 

@@ -126,4 +126,4 @@ def test_a_history_that_breaks_off_is_over() -> None:
     asked = ApprovalRequest("r", "k", "Shell", "Run?", "ls")
     state = settled(after(TurnBegin("a"), SteerQueued("s", "b"), asked), running=False)
     assert (state.running, state.can_resume, state.ready) == (False, True, True)
-    assert not state.approvals
+    assert (state.queued, state.approvals) == ((), ())

@@ -17,8 +17,7 @@ from textual.app import App
 from textual.color import Color as TextualColor
 from textual.theme import BUILTIN_THEMES
 
-from kimi_tui.config.file import AUTO, THEMES
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import AUTO, THEMES, Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.desktop import FEW, MANY, TRUE_COLOUR, colours_of

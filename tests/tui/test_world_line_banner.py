@@ -10,6 +10,7 @@ from support.cases import each
 from kimi_tui.projection.world_lines import LiveLineActivity, news_after
 from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.glyphs import ASCII, UNICODE
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.world_line_view import (
     banner_spans,
     left_when,
@@ -53,7 +54,7 @@ def test_why_a_line_was_left(line: WorldLineInfo, words: str) -> None:
 @pytest.mark.parametrize("width", [30, 40, 60, 81, 120])
 def test_the_banner_fits(width: int) -> None:
     for row in banner_spans(info(), NAME, width, UNICODE, NOW):
-        assert sum(len(text) for text, _ in row) <= width
+        assert sum(len(span.text) for span in row) <= width
     first, second = banner_spans(info(), NAME, 81, UNICODE, NOW)
     assert "left by your rewind" in str(first)
     assert "Esc" in str(second)
@@ -71,13 +72,13 @@ def test_the_banner_fits(width: int) -> None:
 )
 def test_the_banner_says_first_what_was_tried_there(width: int, name: str, shown: str) -> None:
     first, _ = banner_spans(info(), name, width, UNICODE, NOW)
-    assert shown in "".join(text for text, _ in first)
+    assert shown in "".join(span.text for span in first)
 
 
 @pytest.mark.parametrize("width", [30, 60, 81])
 def test_the_banner_names_the_way_back_at_every_width(width: int) -> None:
     _, keys = banner_spans(info(), NAME, width, UNICODE, NOW)
-    assert "".join(text for text, _ in keys).endswith("Esc back to now")
+    assert "".join(span.text for span in keys).endswith("Esc back to now")
 
 
 # --- the live line
@@ -91,7 +92,7 @@ def said(*events: Event, running: bool = False, asks: bool = False) -> str:
     news = LiveLineActivity()
     for event in events:
         news = news_after(news, event)
-    return "".join(text for text, _ in news_spans(news, UNICODE, running=running, asks=asks))
+    return "".join(span.text for span in news_spans(news, UNICODE, running=running, asks=asks))
 
 
 @each(
@@ -117,9 +118,13 @@ def test_what_is_said(events: tuple[Event, ...], running: bool, asks: bool, want
 
 def test_what_does_not_fit_is_left_out_whole() -> None:
     news = news_after(LiveLineActivity(), DMAIL)
-    spans = [("[ ", "lost"), ("  ", "quiet"), *news_spans(news, ASCII, running=True, asks=True)]
+    spans = [
+        Span("[ ", "lost"),
+        Span("  ", "quiet"),
+        *news_spans(news, ASCII, running=True, asks=True),
+    ]
     for width in range(6, 90):
-        row = "".join(text for text, _ in within_margin(spans, width))
+        row = "".join(span.text for span in within_margin(spans, width))
         assert len(row) <= width - 2
         assert row.isascii()
     assert within_margin(spans, 200) == spans

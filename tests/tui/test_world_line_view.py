@@ -11,15 +11,8 @@ from support.screens import Desk
 from support.still_screen import still_screen
 from support.story import whole_story
 
-from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ToolBlock, UserBlock
-from kimi_tui.projection.world_lines import WorldLineMessage
 from kimi_tui.soul.world_line_reader import WorldLineInfo
-from kimi_tui.tui.world_line_view import (
-    WorldLineTranscript,
-    WorldLineView,
-    message_of,
-    newest_words,
-)
+from kimi_tui.tui.world_line_view import WorldLineTranscript, WorldLineView
 from kimi_tui.wire.events import EventRecord
 
 LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 4, 14, 1)
@@ -69,26 +62,3 @@ async def test_what_cannot_be_shown_is_left_out_and_told(
         assert "cannot be drawn" in caplog.text
         await one.pilot.press("escape")
         await one.until(lambda: not one.screen.bench.reading)
-
-
-def test_which_message_a_block_shows() -> None:
-    messages = [
-        WorldLineMessage(1, "a", 0, "user", "hello"),
-        WorldLineMessage(2, "b", 0, "agent", "on it"),
-        WorldLineMessage(2, "b", 1, "tool", "one", name="Shell"),
-        WorldLineMessage(2, "b", 2, "tool", "two", name="Shell"),
-    ]
-    blocks = [
-        UserBlock(1, 1, "a"),
-        AgentBlock(2, 2, "b"),
-        ToolBlock(3, 2, "b"),
-        ToolBlock(4, 2, "b"),
-        MarkBlock(5, 2, "b"),
-    ]
-    found = [message_of(block, blocks, messages) for block in blocks]
-    assert found == [*messages, None]
-    assert message_of(None, blocks, messages) is None
-    assert message_of(UserBlock(9, 9, "z"), blocks, messages) is None
-    assert newest_words(messages) is messages[1]
-    assert newest_words(messages[:1]) is messages[0]
-    assert newest_words([]) is None

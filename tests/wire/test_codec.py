@@ -109,6 +109,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "tuple[ImageBlock, ...]": st.lists(IMAGES, max_size=3).map(tuple),
     "CheckpointKind": st.sampled_from(get_args(ev.CheckpointKind)),
     "Operation": st.sampled_from(get_args(ev.Operation)),
+    "When": st.sampled_from(get_args(ev.When)),
     "ApprovalAnswer": st.sampled_from(get_args(ev.ApprovalAnswer)),
     "FailureKind": st.sampled_from(get_args(ev.FailureKind)),
     "Literal['done', 'interrupted', 'rejected', 'error']": st.sampled_from(

@@ -27,6 +27,11 @@ def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
     tree.mkdir()
     (tree / ".git").write_text(f"gitdir: {real}\n")
     assert branch_of(tree) == "wt"
+    # As tools leave it that make several working trees of one repository.
+    (tmp_path / "linked/.git").mkdir(parents=True)
+    (tmp_path / "linked/.git/HEAD").symlink_to(real / "HEAD")
+    assert branch_of(tmp_path / "linked") == "wt"
     (tree / ".git").write_text("gitdir: /dev/zero\n")
     assert branch_of(tree) == ""
     assert branch_of(Path("/")) == ""
+    assert branch_of(Path("/" + "x" * 5_000)) == ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.cases import each
 
 from kimi_tui.workspace.protected_names import (
     NameList,
+    links_in,
     run_values,
     runs_later,
     runs_when_started,
@@ -518,3 +521,31 @@ def test_keys_that_run_ask_and_others_do_not(
     was = run_values(name, before)
     assert run_values(name, harmless) == was
     assert run_values(name, runs) != was
+
+
+def test_links_are_looked_for_below_git_but_not_where_packages_and_objects_are(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "real").write_text("x\n")
+    for name in (
+        *(".env", "sub/.git/hooks/pre-push", "sub/.git/build/.env", "sub/.git/refs/.env"),
+        *(
+            "sub/node_modules/.env",
+            "node_modules/.env",
+            "a/b/c/d/.env",
+            "a/b/c/d/e/.env",
+            "sub/crontabs/mine",
+            "sub/.env/lib",
+        ),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(tmp_path / "real")
+    found = {"/".join(link.names): link.real for link in links_in(str(tmp_path))}
+    here = {
+        ".env",
+        "sub/.git/hooks/pre-push",
+        "sub/.git/build/.env",
+        "a/b/c/d/.env",
+        "sub/crontabs/mine",
+    }
+    assert found == dict.fromkeys(here, str(tmp_path / "real"))

@@ -379,6 +379,7 @@ def test_the_log_survives_a_torn_line(place: Place) -> None:
     place.other(("a", "1"))
     place.begin()
     path = place.top / "files/snapshots.jsonl"
+    assert path.read_bytes().startswith(b"{")
     path.write_bytes(path.read_bytes() + b'{"id": "half')
     log = SnapshotLog(path)
     assert len(log) == 1

@@ -80,6 +80,24 @@ def test_damage_is_noticed_and_costs_no_more_than_what_it_hit(tmp_path: Path, wh
     assert found == [None if at in lost else text for at, text in enumerate(whole)]
 
 
+def test_a_pack_ends_where_zeros_begin_and_before_a_body_that_is_cut(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "store", 1 << 20)
+    first, second = (store.put(f"{number} ".encode() * 50) for number in range(2))
+    store.flush()
+    pack = only_pack(tmp_path / "store")
+    content = pack.read_bytes()
+    end = len(b"KTPACK1\n")
+    for _ in range(2):
+        end += 36 + int.from_bytes(content[end + 32 : end + 36])
+    # Without the table at its end a pack is read through.
+    for there, is_whole in ((content[:end] + bytes(100), True), (content[: end - 1], False)):
+        pack.write_bytes(there)
+        again = BlobStore(tmp_path / "store", 1 << 20)
+        assert again.has(first)
+        assert again.has(second) is is_whole
+        assert not again.has("0" * 64)
+
+
 def test_contents_that_are_not_what_they_should_be_are_refused(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "store", 1 << 20)
     name = store.put(os.urandom(300))

@@ -1,1 +1,1 @@
-"""The sandbox of shell commands and search programs: its policy, and enforcing it (Landlock, namespaces, seccomp, bwrap)."""
+"""The sandbox of shell commands and search programs: its policy, and its enforcement (Landlock, namespaces, seccomp, bwrap)."""

@@ -1,19 +1,19 @@
-"""Confines the calling process by what Linux offers without privileges; the process and its descendants cannot undo it.
+"""Confines the calling process with Linux features that need no privileges; the process and its descendants cannot undo it.
 
-Three mechanisms overlap, so that a mistake in one of them does not suffice to get out:
+Three mechanisms overlap, so that a mistake in one of them does not open the sandbox:
 
 - namespaces for mounts, processes, System V IPC and, without network, the network: everything is mounted read-only except
-  what may be written, empty mounts hide secrets, `/tmp` and `/dev/shm` are private, processes outside have no process id in them,
-  all processes end with the first one, and the only network interface is a private loopback;
+writable paths, empty mounts hide secrets, `/tmp` and `/dev/shm` are private, processes outside have no process id inside, all
+processes end with the first one, and the only network interface is a private loopback;
 - Landlock: allows writing and creating files by folder and devices by name, denies tracing, signals to processes outside and
-  abstract sockets of processes outside; where namespaces are not allowed, also TCP;
-- a seccomp filter for what both allow: system calls that undo them, key rings, simulated input to a terminal, socket families
-  that have no network namespace.
+  abstract sockets of processes outside; without namespaces, also TCP;
+- a seccomp filter for what both allow: system calls that undo them, key rings, simulated input to a terminal, and socket
+families without network namespaces.
 
-Imported by the supervisor of a command, which is a new interpreter each time, and with bubblewrap by a second one. Therefore it
-imports only what is below `ctypes` (6 ms each time) and takes its arguments as words. A library for the three system calls of
-Landlock would cost 30 ms of imports a command, one for the filter libseccomp and 24 ms. It fails closed: any error is raised
-before the command starts.
+The supervisor of a command, which is a new interpreter each time, imports this module; with bubblewrap a second interpreter
+does too. Therefore it imports only the C module below `ctypes` (6 ms each time) and takes its arguments as words. A library
+for the three system calls of Landlock would cost 30 ms of imports per command, one for the filter libseccomp and 24 ms. It
+fails closed: any error is raised before the command starts.
 
 The words come NUL-separated in a file of memory, so that no command line names what is hidden: `level:full`; `level:landlock`;
 `level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from `FILTER_FD`, its arguments from
@@ -77,11 +77,12 @@ class _LongFunction(CFuncPtr):
 
 
 class _Library:
-    """The functions of the C library, as attributes. They take integers of 32 bits, read-only bytes, buffers and None; `get_errno`
-    returns the number of the last error."""
+    """The functions of the C library, as attributes. They accept integers of 32 bits, read-only bytes, buffers and None;
+    `get_errno` returns the number of the last error.
+    """
 
     def __init__(self) -> None:
-        # Without a name: this process with the libraries that it has loaded.
+        # Without a name this opens the process itself, with the libraries that it has loaded.
         self._itself = dlopen(None, 0)  # pyright: ignore[reportArgumentType]
 
     def __getattr__(self, name: str) -> "Callable[..., int]":
@@ -95,34 +96,35 @@ _libc = _Library()
 
 
 def _buffer(data: bytes) -> "Array[_Byte]":
-    """A writable copy of these bytes."""
+    """Return a writable copy of these bytes."""
     return (_Byte * len(data)).from_buffer_copy(data)
 
 
 def _packed(*values: int, size: int = 8) -> bytes:
-    """Unsigned integers in the machine's byte order, of `size` bytes each."""
+    """Return unsigned integers in the machine's byte order, of `size` bytes each."""
     return b"".join(value.to_bytes(size, sys.byteorder) for value in values)
 
 
 FILTER_FD, ARGUMENTS_FD = 99, 98
-"""With `level:filter`: the descriptors of the filter, and of bubblewrap's arguments: those of the policy (the words `argument`) and
-those that mount an empty file over each socket."""
+"""With `level:filter`: the descriptors of the filter and of bubblewrap's arguments (the words `argument`, and the arguments
+that mount an empty file over each socket).
+"""
 SEARCHED_FD = ARGUMENTS_FD
-"""The descriptor of what is searched, for bubblewrap; a search hides no sockets."""
+"""The descriptor of the searched file or folder, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
 _HOME, _LEFT = "home", "left"
-"""Names in the folders of a layer: of what is over the home folder, and of what the kernel left and can be removed."""
+"""Names in the folders of a layer: for the parts over the home folder, and for removable remains of the kernel."""
 PRIVATE_AT = "/tmp/.kimi-tui-caches"
-"""Where a command finds its private folder of caches, for tools that are told by a variable."""
+"""The path of a command's private folder of caches, for tools that get it in a variable."""
 _MOST_LAYERS = 64
-"""So many commands at once write to the caches of one work folder, each in a layer of its own; the next ones only read."""
+"""The number of commands that can write to the caches of one work folder at once, each in a layer of its own; further ones only read."""
 _TRIES = 10
 _YOUNG_S = 2.0
-"""In a folder where sockets come and go, one that is younger than this is likely to be gone before it is covered."""
+"""Seconds. In a folder where sockets come and go, a younger one is likely to be gone before it is covered."""
 _MOST_SAID = 4096
 _OF_MOUNT_POINT = 0o444
-"""The mode of an empty file that bubblewrap creates as a mount point where there is no file."""
+"""The mode of an empty file that bubblewrap creates as a mount point if there is no file."""
 
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
@@ -154,23 +156,24 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _SIGKILL = 1, 4, 9
 _CAP_VERSION = 0x20080522
 _LAST_CAP = 63
 _KEPT_CAPS = (0, 1, 3, 5, 6, 7, 10)
-"""Capabilities that root keeps: owners and modes of files, signals, users, low ports. The others administer the machine, or keep
-set-user-id bits of a file that is written to."""
+"""Capabilities that root keeps: for owners and modes of files, signals, users, low ports. The others administer the machine,
+or keep set-user-id bits of a file that is written to.
+"""
 _SEARCH_CAPS = (1, 2)
-"""Capabilities that root keeps for a search: to read files and folders whatever their modes."""
+"""Capabilities that root keeps for a search: to read files and folders with any modes."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _MOST_OF_SERVICES = 5000
 _MOST_BESIDE = 5000
-"""Each entry takes a Landlock rule of its own."""
+"""The largest number of entries that are allowed one by one, as each takes a Landlock rule of its own."""
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
 _READS = _EXECUTE | _READ_FILE | _READ_DIR
 _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16}
-"""The number of file system rights by ABI version of Landlock; from version 9 on one more, for sockets with a path."""
+"""The number of file system rights by ABI version of Landlock; from version 9 on there is one more, for sockets with a path."""
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/pts")
-"""Folders of which a command in namespaces has its own."""
+"""Folders that are private to a command in namespaces."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -206,8 +209,10 @@ _REFUSED_CALLS = {
         *(116, 18, 58, 262),
     ),
 }
-"""bpf, perf_event_open, userfaultfd, the key rings, loading kernels and modules, reboot, swap, accounting, quotas, the
-clock, the host's name, ports, open_by_handle_at, setns, all that mounts, chroot, the kernel's log, vhangup, fanotify."""
+"""The numbers of bpf, perf_event_open, userfaultfd, the key rings, loading kernels and modules, reboot, swap, accounting,
+quotas, the clock, the host's name, ports, open_by_handle_at, setns, all mounting, chroot, the kernel's log, vhangup,
+fanotify.
+"""
 _ABSENT_CALLS = (425, 426, 427, 435, 437)
 """io_uring bypasses seccomp, and the arguments of clone3 and openat2 are in memory, which a filter cannot read. Callers fall back
 when these fail with ENOSYS."""
@@ -224,7 +229,7 @@ _MAKES_FILE = os.O_CREAT | 0o20000000
 _CLONE = {"x86_64": (56, 272), "aarch64": (220, 97)}
 _FCNTL = {"x86_64": 72, "aarch64": 25}
 _HOLDS_OPENS_UP = (1024, 1040)
-"""F_SETLEASE, F_SETDELEG: any process that opens such a file, also outside, would wait for the command."""
+"""F_SETLEASE, F_SETDELEG: any process that opens such a file, even outside, would wait for the command."""
 _IOCTL = {"x86_64": 16, "aarch64": 29}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _SENDS = {"x86_64": ((44, 3), (46, 2), (307, 3)), "aarch64": ((206, 3), (211, 2), (269, 3))}
@@ -236,8 +241,9 @@ argument means the caller."""
 _TYPING = (0x5412, 0x541C, 0x5423)
 """TIOCSTI, TIOCLINUX, TIOCSETD."""
 _SNAPSHOTS = (0x50009401, 0x50009417, 0x5000943F, 0x4020BC10)
-"""BTRFS_IOC_SNAP_CREATE, the same V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a snapshot of another subvolume, made
-where a command may write, would show what is hidden; and one can be destroyed by its id."""
+"""BTRFS_IOC_SNAP_CREATE and its V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a snapshot of another subvolume,
+made in a writable folder, would show hidden files; and a snapshot can be destroyed by its id.
+"""
 _OF_CHANGES = {
     "x86_64": (
         *(57, 58, 85, 133, 259, 76, 77, 285, 82, 264, 316, 83, 258, 84, 87, 263, 86, 265, 88, 266),
@@ -266,7 +272,7 @@ _FASTOPEN = 0x20000000
 _KINDS = ("write", "keep", "pin", "hide", "socket", "empty", "show", "link", "to", "text", "is")
 _OF_HOME = "mode=755,size=16m"
 _OF_KEYS = ("/proc/keys", "/proc/key-users")
-"""In them are the names of key rings, which the system calls that the filter refuses would tell."""
+"""Files with the names of key rings, which the refused system calls would reveal too."""
 
 Step = tuple[int, int, int, int]
 """One instruction of a BPF program: code, jump offsets for true and for false, operand."""
@@ -276,7 +282,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     """Confine this process, which must have one thread. With `level:full` it returns in a grandchild of the caller.
 
     Args:
-        words: as in the module's docstring.
+        words: the words described in the module's docstring.
         stay: called in the parent after each fork, with the child's process id and whether the child becomes the command; it
             waits until no descendant is left, and does not return.
 
@@ -318,7 +324,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         if not online:
             _raise_loopback()
         _drop_capabilities(() if own_user else _KEPT_CAPS)
-        # The current folder is still on the read-only mount: enter it again by its path.
+        # The current folder is still on the read-only mount, so it is entered again by its path.
         os.chdir(here)
         # The command cannot trace this process; exec makes the command itself traceable again.
         _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "no tracing")
@@ -335,7 +341,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
 
 
 def landlock_abi() -> int:
-    """The kernel's ABI version of Landlock; less than 1 where it has none."""
+    """Return the kernel's ABI version of Landlock; less than 1 if it has none."""
     return _libc.syscall(_CREATE_RULESET, None, 0, 1)
 
 
@@ -350,7 +356,7 @@ def _check(result: int, step: str) -> int:
 
 
 def _unshare(online: bool) -> bool:
-    """Enter new namespaces; returns whether that was done as root, without a user namespace."""
+    """Enter new namespaces; return whether that was done as root, without a user namespace."""
     flags = _NEWNS | _NEWIPC | _NEWPID | (0 if online else _NEWNET)
     if os.geteuid() == 0 and _libc.unshare(flags) == 0:
         return True
@@ -367,7 +373,7 @@ def _unshare(online: bool) -> bool:
 
 
 def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> None:
-    """Continue in a child. The first child is process 1 of the new namespace: all processes in it end when it ends."""
+    """Continue in a child. The first child is process 1 of the new namespace: when it ends, all processes in the namespace end."""
     child = os.fork()
     if child:
         stay(child, is_command)
@@ -377,7 +383,7 @@ def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> No
 
 
 def _end_with_parent() -> None:
-    # After entering user namespaces, which resets it.
+    # This comes after entering user namespaces, which resets it.
     _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "the end of the parent")
 
 
@@ -387,13 +393,13 @@ def _cover(
     sockets: list[str],
     laid: "Sequence[tuple[str, int]]" = (),
 ) -> None:
-    """Mount everything read-only except what may be written, and empty mounts over what is hidden.
+    """Mount everything read-only except writable paths, and mount empty files or folders over hidden ones.
 
     Args:
         paths: the words, by their kinds.
         tmp: the folder that becomes `/tmp`.
-        sockets: what is hidden too, if it is there.
-        laid: private mounts and their places, shallow ones first; they lie below all that is in `paths`.
+        sockets: sockets that are hidden too, if they exist.
+        laid: private mounts and their places, shallow ones first; they are mounted before those of `paths`.
     """
     paths = {**{kind: [] for kind in (*_KINDS, "plain")}, **paths}
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
@@ -401,9 +407,9 @@ def _cover(
     private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
     devices = _tree("/dev")
     _set_mount(devices, "", _RDONLY | _NOSUID, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
-    # Devices elsewhere, as archives that root unpacks can hold, would be those of the machine.
+    # Device files elsewhere, which archives unpacked by root can contain, would be the machine's devices.
     _set_mount(_AT_FDCWD, "/", _RDONLY | _NOSUID | _NODEV, flags=_AT_RECURSIVE)
-    # Over what lies below a private folder, that would be mounted.
+    # Mounts over places below a private folder would be mounted inside it.
     private_folders = ["/" + word.partition("/")[2] for word in paths["plain"]]
     within = [path for path in paths["show"] if _below(path, private_folders)]
     shown = list(_shown_trees([path for path in paths["show"] if path not in within]))
@@ -428,11 +434,11 @@ def _cover(
             _make_point(path, _is_folder(tree))
             _attach(tree, path)
         except OSError:
-            # A command made something else of that place: then it is not shown.
+            # A command replaced that place by something else, so it is not shown.
             continue
     for path, tree in trees:
         if not os.path.lexists(path):
-            # In one of the private folders, which are empty.
+            # The path is in one of the private folders, which are empty.
             os.makedirs(path)
         _set_mount(tree, "", _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
         _attach(tree, path)
@@ -451,7 +457,7 @@ def _cover(
                 _under_private(path) or _below(path, [place for place, _ in laid])
             )
             if path in paths["hide"] and not is_covered:
-                # If it was renamed since the policy was made, the command could read it under the new name.
+                # If the file was renamed since the policy was made, the command could read it under the new name.
                 raise
             continue
         mode = os.fstat(place).st_mode
@@ -460,7 +466,7 @@ def _cover(
             _mount("tmpfs", f"/proc/self/fd/{place}", flags, "mode=000,size=4k")
             hidden.append(path)
         elif not stat.S_ISLNK(mode):
-            # A device on a mount with `nodev` cannot be opened by anybody, including root.
+            # Nobody, not even root, can open a device on a mount with `nodev`.
             tree = _tree("/dev/null")
             _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
             try:
@@ -468,18 +474,18 @@ def _cover(
             except OSError as error:
                 if path in paths["hide"] or error.errno != errno.ENOENT:
                     raise
-                # A socket that was removed since it was opened.
+                # The socket was removed since it was opened.
                 os.close(tree)
         os.close(place)
 
 
 def _shown_trees(paths: list[str]) -> "Iterator[tuple[str, int]]":
-    """Each path that is still there, with a detached copy of its mounts."""
+    """Yield each path that still exists, with a detached copy of its mounts."""
     for path in paths:
         try:
             yield path, _tree(path)
         except OSError:
-            # It was removed since it was listed, or replaced by a link: then it is not shown.
+            # The path was removed since it was listed, or replaced by a link, so it is not shown.
             continue
 
 
@@ -490,12 +496,12 @@ def _is_folder(place: int) -> bool:
 def _empty(
     paths: dict[str, list[str]], shown: list[tuple[str, int]], points: list[tuple[str, bool]]
 ) -> None:
-    """Mount an empty folder over each one that is to be emptied, with what is shown in it, read-only.
+    """Mount an empty folder over each folder to be emptied, with the shown parts in it, read-only.
 
     Args:
-        paths: as in the words.
+        paths: the words, by their kinds.
         shown: files and folders that are shown, each with a detached copy of its mounts.
-        points: where else something will be mounted, and whether that is a folder.
+        points: the other mount points, and whether each is a folder.
     """
     for folder in paths["empty"]:
         if _under_private(folder):
@@ -532,18 +538,18 @@ def _under_private(path: str) -> bool:
 def _layers(
     folder: str, base: str, plain: list[str], overlaid: list[str]
 ) -> "list[tuple[str, int]]":
-    """The private layers over caches, not yet in their places: each place with its mount, shallow ones first.
+    """Make the private layers over caches, detached: return each place with its mount, shallow ones first.
 
-    One overlay over all of the home folder has every cache in it, and is mounted nowhere as a whole: each overlay costs a few
-    folders that are made on the disk. What is on another file system has one of its own; so has each cache where the kernel
-    allows none over the home folder, because something is mounted in that. Where there can be no overlay at all the cache is
-    left as it is, which is read-only.
+    One overlay over the home folder contains all caches in it, and is never mounted as a whole: each overlay costs the
+    creation of a few folders on the disk. A cache on another file system has an overlay of its own; so has each cache if the
+    kernel allows none over the home folder, because something is mounted inside. If no overlay is possible, the cache stays
+    as it is, which is read-only.
 
     Args:
-        folder: of the layers of a work folder; empty for none.
+        folder: the folder of a work folder's layers; empty for none.
         base: the home folder.
-        plain: places of folders that stand in for the user's, and `overlaid`: places of what lies over the user's. Each is a
-            name and an absolute path.
+        plain: places of folders that replace the user's; `overlaid` are places of folders that are laid over the user's. Each
+            is a name and an absolute path.
     """
     if not folder:
         return []
@@ -581,7 +587,7 @@ def _layers(
 
 
 def _within(whole: int, home: int, below: str) -> int:
-    """A detached mount of a folder in the overlay over the home folder; -1 where something else is mounted on the way to that."""
+    """Return a detached mount of a folder in the overlay over the home folder; -1 if something else is mounted above it."""
     if whole < 0:
         return -1
     how = _packed(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_OTHER_MOUNT)
@@ -596,10 +602,11 @@ def _within(whole: int, home: int, below: str) -> int:
 
 
 def _taken_layer(folder: str) -> str:
-    """The number of the first layer that no other command uses, which is locked as long as this process or a child of it without
-    another program lives; empty where there is none left."""
+    """Return the number of the first layer that no other command uses; empty if none is free. It is locked as long as this
+    process or a child of it without another program lives.
+    """
     for number in range(_MOST_LAYERS):
-        # Not for writing: a mount on which something is open for that cannot be made read-only.
+        # The file is not opened for writing: a mount with a file open for writing cannot be made read-only.
         flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(f"{folder}/{number}.lock", flags, 0o600)
         if _libc.flock(lock, _LOCK_EX | _LOCK_NB) == 0:
@@ -610,31 +617,31 @@ def _taken_layer(folder: str) -> str:
 
 
 def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:
-    """A detached overlay mount.
+    """Make a detached overlay mount.
 
-    It never waits for the disk (`volatile`): the end of each command would write out the file system that the layer is on.
+    It never waits for the disk (`volatile`): otherwise the end of each command would sync the layer's file system.
 
     Args:
-        tops: the folders in which the layers have what was written, the one that is written to first; others are read.
+        tops: the folders with the written files of the layers, the writable one first; the others are only read.
         works: the folder for the kernel's own files.
         name: the path of this mount's part in each of `tops`.
-        lower: a descriptor of what is read below all of them.
+        lower: a descriptor of the folder that is read below all of them.
 
     Raises:
-        OSError: the kernel or the file system has none.
+        OSError: the kernel or the file system has no overlays.
     """
     upper, work = f"{tops[0]}/{name}", f"{works}/{name.replace('/', '%')}"
     for path in (upper, work):
         os.makedirs(path, mode=0o700, exist_ok=True)
     try:
-        # The last mount's `work` folder makes the kernel refuse the layer as not written out. Removing it takes longer than a rename.
+        # The last mount's `work` folder makes the kernel refuse the layer as not synced. A rename is faster than removing it.
         os.makedirs(f"{works}/{_LEFT}", exist_ok=True)
         os.rename(f"{work}/work", f"{works}/{_LEFT}/{os.urandom(8).hex()}")
     except FileNotFoundError:
         pass
     below = [_opened(f"{top}/{name}") for top in tops[1:] if os.path.isdir(f"{top}/{name}")]
     held = [_opened(upper), _opened(work), *below, os.dup(lower)]
-    # By their numbers: a path could have a sign in it that means something in a list of options.
+    # The folders are named by descriptors: a path could contain a character with a meaning in the list of options.
     upper_at, work_at, *below_at = (f"/proc/self/fd/{one}" for one in held)
     context = -1
     try:
@@ -661,13 +668,13 @@ def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:
 
 
 def try_layers(folder: str) -> None:
-    """Lay an overlay over a folder of three files and change them, to see whether this machine can; for a process of its own.
+    """Lay an overlay over a folder of three files and change them, to test whether this machine can; run it in a process of its own.
 
     Args:
-        folder: an empty one, where the layers are to be. It must be removed afterwards.
+        folder: an empty folder for the layers. It must be removed afterwards.
 
     Raises:
-        OSError: it cannot.
+        OSError: the machine has no usable overlays.
     """
     below, place = f"{folder}/below", f"{folder}/place"
     for path in (f"{below}/folder", place):
@@ -691,7 +698,7 @@ def try_layers(folder: str) -> None:
 
 
 def _private_terminals() -> None:
-    """Mount a private `devpts`, without the user's terminals; where that is not possible, an empty folder."""
+    """Mount a private `devpts`, without the user's terminals; if that is not possible, an empty folder."""
     try:
         _mount("devpts", "/dev/pts", _NOSUID | _NOEXEC, "newinstance,ptmxmode=0666,mode=620")
         _attach(_tree("/dev/pts/ptmx"), "/dev/ptmx")
@@ -700,8 +707,9 @@ def _private_terminals() -> None:
 
 
 def _own_processes() -> None:
-    """Mount a `/proc` that shows only the command's processes. Where a container has mounts over parts of `/proc`, the kernel refuses
-    that: then processes outside can be read about in the old one, but still have no process id in this namespace."""
+    """Mount a `/proc` that shows only the command's processes. If a container has mounts over parts of `/proc`, the kernel
+    refuses that: the old `/proc` then still describes processes outside, but they have no process id in this namespace.
+    """
     try:
         _mount("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC, "")
     except OSError as error:
@@ -715,10 +723,10 @@ def _own_processes() -> None:
 
 
 def sockets_of_others(writable: list[str]) -> list[str]:
-    """The paths of all bound Unix sockets: message bus, key agents, container engines. A program outside answers on each.
+    """Return the paths of all bound Unix sockets: message bus, key agents, container engines. A program outside answers on each.
 
-    The kernel lists those of this network namespace. `/run` is searched too, because a service may have a network namespace of
-    its own."""
+    The kernel lists the sockets of this network namespace. `/run` is searched too, because a service may have a network
+    namespace of its own."""
     try:
         with open("/proc/net/unix", "rb") as file:
             lines = file.read().decode(errors="surrogateescape").split("\n")
@@ -730,7 +738,7 @@ def sockets_of_others(writable: list[str]) -> list[str]:
 
 
 def _sockets_of_services(top: str) -> "Iterator[str]":
-    # Folders of users and of removable media are mounts that may not answer; those of users are hidden.
+    # Folders of users and of removable media are mounts that may not answer; the sandbox hides those of users.
     passed_over = (f"{top}/user", f"{top}/media", f"{top}/mount")
     waiting = [top]
     n_seen = 0
@@ -755,7 +763,7 @@ def _below(path: str, folders: list[str]) -> bool:
 
 
 def _opened(path: str) -> int:
-    """A descriptor (`O_PATH`) of what is at a path. No link is followed; the last part may be one.
+    """Return a descriptor (`O_PATH`) of a path. No link is followed; the last name may be one.
 
     Raises:
         OSError: it does not exist, or a part before the last is a link.
@@ -764,13 +772,13 @@ def _opened(path: str) -> int:
     how = _packed(flags, 0, _NO_SYMLINKS)
     opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
     if opened < 0 and get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
-        # After the filter is set, which denies `openat2`; everything is mounted then.
+        # The seccomp filter, once set, denies `openat2`; everything is mounted by then.
         return os.open(path, flags)
     return _check(opened, path)
 
 
 def _tree(path: str) -> int:
-    """A detached copy of the mounts at a path."""
+    """Return a detached copy of the mounts at a path."""
     place = _opened(path)
     try:
         return _tree_at(place, path)
@@ -796,7 +804,7 @@ def _attach_at(tree: int, place: int, path: str) -> None:
 
 
 def _hold(path: str, flags: int = 0) -> None:
-    """Bind-mount a path onto itself: a mount point can be neither renamed nor removed."""
+    """Bind-mount a path onto itself, because a mount point can be neither renamed nor removed."""
     place = _opened(path)
     tree = _tree_at(place, path)
     if flags:
@@ -820,7 +828,7 @@ def _mount(kind: str, path: str, flags: int, options: str) -> None:
 
 
 def _raise_loopback() -> None:
-    """Bring up the loopback of the new network namespace; tests that connect to a server of their own need it."""
+    """Start the loopback of the new network namespace; tests that connect to a server of their own need it."""
     end = _check(_libc.socket(_INET, 1, 0), "loopback")
     request = b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, "little") + bytes(22)
     _check(_libc.ioctl(end, _SIOCSIFFLAGS, request), "loopback")
@@ -835,7 +843,7 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
     header, now = _buffer(_packed(_CAP_VERSION, 0, size=4)), _buffer(bytes(24))
     _check(_libc.capget(header, now), "capabilities")
     mask = sum(1 << number for number in kept)
-    # The second of six numbers: the permitted ones of the first 32 capabilities.
+    # This is the second of six numbers: the permitted capabilities among the first 32.
     low = mask & int.from_bytes(bytes(now)[4:8], sys.byteorder)
     _check(_libc.capset(header, _packed(low, low, 0, 0, 0, 0, size=4)), "capabilities")
 
@@ -852,7 +860,7 @@ def _landlock(
     is_full: bool,
     online: bool,
 ) -> None:
-    # In a network namespace of its own TCP reaches only the private loopback.
+    # In a network namespace of its own, TCP reaches only the private loopback.
     rules, handled = _ruleset(abi, closes_net=not online and not is_full)
 
     def allow(path: str, rights: int) -> None:
@@ -864,7 +872,7 @@ def _landlock(
         os.close(opened)
 
     allow("/", _READ_DIR | _EXECUTE)
-    # Without mounts over what is hidden: allow everything else, entry by entry.
+    # There are no mounts over hidden paths, so everything else is allowed entry by entry.
     for path in _beside(["/dev"] if is_full else ["/dev", *hidden]):
         allow(path, _READS)
     for place in () if is_full else shown:
@@ -881,7 +889,7 @@ def _landlock(
 
 
 def _ruleset(abi: int, *, closes_net: bool) -> tuple[int, int]:
-    """The descriptor of a new ruleset without rules, and the file system rights that it handles."""
+    """Return the descriptor of a new ruleset without rules, and the file system rights that it handles."""
     handled = (1 << _FS_BITS.get(abi, 17)) - 1
     net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
     attr = _packed(handled, net, 3 if abi >= 6 else 0)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
@@ -893,7 +901,7 @@ def _allow(rules: int, place: int, rights: int, name: str) -> None:
     """Allow these rights on the file or folder of a descriptor, and below it."""
     mode = os.fstat(place).st_mode
     if not stat.S_ISDIR(mode):
-        # No rights for links; their targets have rules of their own.
+        # Links get no rights, as their targets have rules of their own.
         rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
     if rights:
         beneath = _packed(rights) + _packed(place, size=4)
@@ -902,7 +910,7 @@ def _allow(rules: int, place: int, rights: int, name: str) -> None:
 
 
 def _beside(hidden: list[str], top: str = "/") -> list[str]:
-    """The fewest folders and files below the top, or it alone, that together hold everything except these paths."""
+    """Return the fewest folders and files below the top (or the top alone) that together hold everything except these paths."""
     if not any(one.startswith(f"{top.rstrip('/')}/") for one in hidden):
         return [top]
     found: list[str] = []
@@ -937,7 +945,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
     steps = [(_LD, 0, 0, 4), (_JEQ, 1, 0, _ARCHES[machine]), (_RET, 0, 0, _KILL), (_LD, 0, 0, 0)]
     if machine == "x86_64":
-        # System calls of the x32 ABI, which have other numbers.
+        # System calls of the x32 ABI have other numbers.
         steps += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for calls, number in (
         (_REFUSED_CALLS[machine], errno.EPERM),
@@ -1010,7 +1018,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
 
 
 def _written_filter(steps: list[Step]) -> bytes:
-    """A filter in the kernel's format (`struct sock_filter[]`)."""
+    """Return a filter in the kernel's format (`struct sock_filter[]`)."""
     return b"".join(
         _packed(code, size=2) + _packed(yes, no, size=1) + _packed(value, size=4)
         for code, yes, no, value in steps
@@ -1033,9 +1041,9 @@ def _begin_bubblewrap(
 ) -> None:
     """Continue in a child that becomes bubblewrap, with the descriptors that it reads; wait here until the command runs.
 
-    Bubblewrap mounts by path, and fails if a socket was removed after it was listed. So it is started again, with a new list;
-    in folders where that happened without the sockets that were just made, which would be gone as well. Where one of those stays,
-    it is like one that is made while the command runs.
+    Bubblewrap mounts by path, and fails if a socket was removed after it was listed. So it is started again with a new list,
+    which omits the youngest sockets in folders where that happened, as these would be gone as well. Such a socket that stays
+    is treated like one that is created while the command runs.
 
     Raises:
         OSError: bubblewrap did not start the command in `_TRIES` attempts.
@@ -1053,7 +1061,7 @@ def _begin_bubblewrap(
             os.close(errors)
             return
         os.close(errors)
-        said = _said(heard)
+        said = _until_started(heard)
         _remove_mount_points(covered, paths["write"])
         if said.split(b"\n")[-2:] == [STARTED.encode(), b""]:
             stay(child, True)
@@ -1066,9 +1074,9 @@ def _begin_bubblewrap(
 
 
 def begin_behind(arguments: list[str]) -> None:
-    """Execute a command in bubblewrap, confined by Landlock where the kernel has it; does not return.
+    """Execute a command in bubblewrap, confined by Landlock if the kernel has it; does not return.
 
-    Landlock denies what mounts do not: writing to named pipes on read-only mounts, and abstract sockets.
+    Landlock denies two things that mounts do not: writing to named pipes on read-only mounts, and abstract sockets.
 
     Args:
         arguments: the number of words, the words (as for `confine`: `network`, and `write` for each path), the command.
@@ -1093,8 +1101,8 @@ def begin_behind(arguments: list[str]) -> None:
         os._exit(127)
 
 
-def _said(heard: int) -> bytes:
-    """The bytes from a pipe up to the line `STARTED`, or to its end."""
+def _until_started(heard: int) -> bytes:
+    """Return the bytes from a pipe up to the line `STARTED`, or to its end."""
     said = b""
     while not said.endswith(f"{STARTED}\n".encode()) and len(said) < _MOST_SAID:
         data = os.read(heard, _MOST_SAID)
@@ -1105,7 +1113,9 @@ def _said(heard: int) -> bytes:
 
 
 def _remove_mount_points(covered: list[str], writable: list[str]) -> None:
-    """Remove the empty files that bubblewrap created as mount points for removed sockets: a socket could not be bound there again."""
+    """Remove the empty files that bubblewrap created as mount points for removed sockets, as they would keep a socket from
+    being bound there.
+    """
     for path in covered:
         if not _below(path, writable):
             continue
@@ -1128,7 +1138,7 @@ def _is_within_reach(path: str) -> bool:
         try:
             found = os.stat(folder)
         except OSError:
-            # It was just removed; bubblewrap will be started again.
+            # The path was just removed; bubblewrap will be started again.
             return True
         try:
             has_more_rules = "system.posix_acl_access" in os.listxattr(folder)
@@ -1150,7 +1160,7 @@ def _is_young(path: str) -> bool:
 
 
 def _hand_over(code: bytes, paths: dict[str, list[str]], unsteady: "set[str]") -> list[str]:
-    """Prepare the descriptors that bubblewrap reads; returns the paths of the sockets that it mounts over.
+    """Prepare the descriptors that bubblewrap reads; return the paths of the sockets over which it mounts.
 
     Args:
         code: the filter.
@@ -1177,7 +1187,7 @@ def _hand_over(code: bytes, paths: dict[str, list[str]], unsteady: "set[str]") -
     for at, text in enumerate(paths["is"], FILTER_FD + 1 + len(paths["open"])):
         _tell(at, os.fsencode(text))
     for path in paths["hide"]:
-        # If it was renamed since the policy was made, the command could read it under the new name.
+        # If the file was renamed since the policy was made, the command could read it under the new name.
         if not _under_private(path):
             os.close(_opened(path))
     return covered
@@ -1201,10 +1211,10 @@ def _tell(at: int, data: bytes) -> None:
 
 
 def begin_search(arguments: list[str]) -> None:
-    """Execute a search program that can only read what it searches; does not return.
+    """Execute a search program that can only read the searched files; does not return.
 
-    It cannot start processes, and is killed when its parent ends. Where it cannot be confined it is not executed; standard error
-    says why, and the exit code is 126.
+    It cannot start processes, and is killed when its parent ends. If it cannot be confined, it is not executed; standard
+    error says why, and the exit code is 126.
 
     Args:
         arguments: the number of words, the words, the command. Words: `level:landlock`; or `level:filter` where the command is
@@ -1225,7 +1235,7 @@ def begin_search(arguments: list[str]) -> None:
         if told["parent"] != [str(os.getppid())]:
             raise OSError(errno.ESRCH, "the program has ended")
         for number in told["given"]:
-            # Reopened read-only, as the inherited descriptor may be writable.
+            # The descriptor is reopened read-only, as the inherited one may be writable.
             place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
             os.dup2(place, int(number))
             os.close(place)
@@ -1245,21 +1255,21 @@ def begin_search(arguments: list[str]) -> None:
         os.execv(command[0], command)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        # The message may hold a path that is not valid text.
+        # The message may contain a path that is not valid text.
         os.write(2, f"{name}{error.strerror}\n".encode(errors="replace"))
     finally:
         os._exit(126)
 
 
 def _let_read(told: dict[str, list[str]]) -> None:
-    """Confine this process by Landlock to reading what the words of `begin_search` name."""
+    """Confine this process by Landlock so that it can only read the paths in the words of `begin_search`."""
     abi = landlock_abi()
     if abi < 1:
         raise OSError(errno.ENOSYS, "Landlock is not there")
     rules, handled = _ruleset(abi, closes_net=True)
     for path in told["run"]:
         try:
-            # Paths of the system; links in them are usual and followed.
+            # These are paths of the system; links in them are usual and followed.
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
@@ -1279,7 +1289,7 @@ def _let_read(told: dict[str, list[str]]) -> None:
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
     os.close(rules)
-    # Only Landlock denies this: it proves that the ruleset is in force.
+    # Only Landlock denies this, which proves that the ruleset is in force.
     _hold_or_raise(lambda: os.close(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)))
 
 
@@ -1291,7 +1301,7 @@ def _opened_no_link(path: str) -> int:
 
 
 def _opened_or_nothing(path: str) -> int:
-    """A descriptor of the file at a path; of `/dev/null` where there is none any more, or a part of the path is a link."""
+    """Return a descriptor of the file at a path; of `/dev/null` if it is missing, or if a name in the path is a link."""
     try:
         return _opened(path)
     except OSError:
@@ -1307,7 +1317,7 @@ def _hold_or_raise(attempt: "Callable[[], object]") -> None:
 
 
 def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:
-    """Allow reading a folder or file, except what `shut` names below it (lists of path parts); names can be listed everywhere."""
+    """Allow reading a folder or file, except the paths in `shut` below it (lists of names); names can be listed everywhere."""
     if not shut:
         _allow(rules, place, _READ_FILE | _READ_DIR, "what is searched")
         return
@@ -1316,7 +1326,7 @@ def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:
     try:
         names_there = os.listdir(listed)
         if len(names_there) > _MOST_BESIDE:
-            # Too many rules. The caller drops what is found in secrets in any case.
+            # This needs too many rules. The caller drops results from secrets in any case.
             _allow(rules, place, _READ_FILE, "what is searched")
             return
         for name in names_there:

@@ -1,10 +1,10 @@
-"""Files in a repository by which a command could choose what the user's own git runs or reads, where there is no way to
-keep them from being made.
+"""Files in a repository with which a command could choose what the user's own git runs or reads, and which cannot be kept
+from being created.
 
-`levers` finds those that are there; `put_aside` moves one out of git's sight. Git itself makes none of them in a repository
-that exists: `commondir` (in its top, which moves all settings elsewhere; in a linked working tree it is git's own as long as
-it leads back), addresses in `remotes` and `branches`, `info/attributes`, `objects/info/alternates`, and a repository within the
-repository. What git's settings and hooks are is the policy's to hold still.
+`levers` finds the existing ones; `put_aside` moves one to a place where git does not find it. Git itself creates none of them
+in an existing repository. They are: `commondir` (at the top it moves all settings elsewhere; in a linked working tree it is
+git's own as long as it leads back), addresses in `remotes` and `branches`, `info/attributes`, `objects/info/alternates`, and
+a repository inside the repository. The policy protects git's settings and hooks.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from kimi_tui.filesystem import open_folder, open_regular, real_path
 
 GIT_FILE_BYTES = 4096
 ASIDE = "undone-by-kimi-tui"
-"""The folder in a repository to which `put_aside` moves what it takes away, so that nothing is lost that the user made."""
+"""The folder in a repository to which `put_aside` moves levers, so that nothing that the user made is lost."""
 ADDRESSES = ("remotes", "branches")
-"""Old places of addresses of other repositories. Git reads them, and writes to neither."""
+"""Old places of addresses of other repositories. Git reads them, and never writes them."""
 _IN_ADDRESSES = tuple(f"{name}/" for name in ADDRESSES)
 _FILES = ("commondir", "info/attributes", "objects/info/alternates")
 _HELD_FILES = ("info/attributes", "objects/info/alternates")
 BARE = frozenset({"HEAD", "objects", "refs"})
-"""What makes a folder a repository without a working tree."""
+"""The names that make a folder a repository without a working tree."""
 _MOST_INNER = 400
-"""Folders of a repository that are looked into for repositories within it."""
+"""The largest number of folders of a repository that are searched for repositories inside it."""
 _FAN_OUT = frozenset({"objects", "lfs", "annex"})
-"""Folders with thousands of others that hold objects alone."""
+"""Folders with thousands of folders that hold only objects."""
 _MOST_TREES = 500
 
 
 def levers(git: str, *, is_module: bool = False) -> Iterator[str]:
-    """The levers that are in a repository, as paths in it. Lists folders: for a thread.
+    """Yield the levers in a repository, as paths in it. It lists folders, so call it in a thread.
 
-    A link on the way to one is the lever itself.
+    If a folder above a lever is a link, the link is the lever.
 
     Args:
         git: the real path of the repository (`.git`, a bare one, or one of a submodule).
-        is_module: it is one of a submodule, in which the look at the repository that has it finds those within.
+        is_module: whether it is a submodule's repository; the search of the containing repository finds those inside it.
     """
     for name in _FILES:
         yield from _with_links(git, name)
@@ -61,8 +61,9 @@ def levers(git: str, *, is_module: bool = False) -> Iterator[str]:
 
 
 def held_levers(git: str, *, is_module: bool = False) -> Iterator[str]:
-    """Those that exist and that git only reads, as paths in the repository: they can be held still. In a repository that is
-    none of a submodule also the folders of addresses, so that none is added."""
+    """Yield the existing levers that git only reads, as paths in the repository: the sandbox can make them read-only. For a
+    repository that is no submodule's, the folders of addresses are included, so that no address can be added.
+    """
     if not is_module:
         yield from (name for name in ADDRESSES if not os.path.islink(os.path.join(git, name)))
     for lever in levers(git, is_module=True):
@@ -85,13 +86,13 @@ def _with_links(git: str, name: str) -> Iterator[str]:
 
 
 def _leads_back(tree: str, git: str) -> bool:
-    """Whether the settings of a linked working tree are those of its repository, as far as they are written yet."""
+    """Return whether the settings of a linked working tree are those of its repository, as far as they are written yet."""
     path = os.path.join(tree, "commondir")
     try:
         status = os.lstat(path)
     except OSError:
         return True
-    # Through another name it could be written unseen.
+    # A file with another name could be changed under that name.
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         return False
     if status.st_size == 0:
@@ -103,7 +104,7 @@ def _leads_back(tree: str, git: str) -> bool:
 
 
 def inner_repositories(git: str) -> Iterator[str]:
-    """The repositories within a repository, as paths in it; not those of submodules, which git keeps in `modules`."""
+    """Yield the repositories inside a repository, as paths in it; not those of submodules, which git keeps in `modules`."""
     waiting = deque([("", "")])
     n_seen = 0
     while waiting and n_seen < _MOST_INNER:
@@ -121,17 +122,17 @@ def inner_repositories(git: str) -> Iterator[str]:
 
 
 def is_of_objects(place: str, name: str) -> bool:
-    """Whether a folder is one of the thousands that hold objects by the beginnings of their hashes.
+    """Return whether a folder is one of the thousands that hold objects, named by the beginnings of their hashes.
 
     Args:
-        place: the path of the folder that it is in.
-        name: of the folder.
+        place: the path of the folder above it.
+        name: the name of the folder.
     """
     return len(name) == 2 and name.isalnum() and not _FAN_OUT.isdisjoint(place.split("/"))
 
 
 def _names_of(folder: str) -> tuple[set[str], list[str]]:
-    """All names in a folder, and those of folders."""
+    """Return all names in a folder, and the names of folders."""
     names: set[str] = set()
     folders: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as listing:
@@ -143,9 +144,9 @@ def _names_of(folder: str) -> tuple[set[str], list[str]]:
 
 
 def put_aside(git: str, lever: str) -> bool:
-    """Move a lever out of git's sight, into the folder `ASIDE` of its repository; where that cannot be, remove it.
+    """Move a lever into the folder `ASIDE` of its repository, where git does not find it; if that fails, remove it.
 
-    No link on the way is followed. For a thread.
+    No link in the path is followed. Call it in a thread.
 
     Args:
         git: the real path of the repository.
@@ -172,10 +173,11 @@ def put_aside(git: str, lever: str) -> bool:
 
 @contextlib.contextmanager
 def opened(folder: str) -> Generator[int]:
-    """A folder for what is made or removed in it. A command in the background can put a link in its place at any moment.
+    """Open a folder in which files are to be created or removed; yields its descriptor. A background command can put a link
+    in its place at any moment.
 
     Raises:
-        OSError: there is no such folder, or a link on the way.
+        OSError: there is no such folder, or a link in the path.
     """
     top, *parts = Path(folder).parts
     held = open_folder(Path(top), parts)
@@ -187,10 +189,10 @@ def opened(folder: str) -> Generator[int]:
 
 @contextlib.contextmanager
 def opened_below(folder: int, path: str) -> Generator[int]:
-    """A folder below an open one, likewise; the open one itself where the path is empty.
+    """Open a folder below an open one, likewise; with an empty path the open one itself.
 
     Raises:
-        OSError: there is no such folder, or a link on the way.
+        OSError: there is no such folder, or a link in the path.
     """
     held = open_folder(folder, [*filter(None, path.split("/"))])
     try:
@@ -200,7 +202,7 @@ def opened_below(folder: int, path: str) -> Generator[int]:
 
 
 def folders_in(folder: str) -> list[str]:
-    """The paths of the folders in a folder; links are none."""
+    """Return the paths of the folders in a folder, without links."""
     with contextlib.suppress(OSError), os.scandir(folder) as listing:
         return [item.path for item in listing if item.is_dir(follow_symlinks=False)]
     return []
@@ -214,8 +216,10 @@ def _names_in(folder: str) -> list[str]:
 
 
 def path_in(path: str) -> str:
-    """What a small file of git's says, which names a folder (`.git`, `commondir`, `gitdir`); empty where there is none, or no
-    regular one. Like git it takes the whole text but for the line ends behind it: a line end within is part of the name."""
+    """Return the path in one of git's small files that name a folder (`.git`, `commondir`, `gitdir`); empty if the file is
+    missing or not regular. Like git it takes the whole text without the line ends after it: a line end inside is part of the
+    name.
+    """
     try:
         with open(open_regular(Path(path)), "rb", buffering=0) as file:
             data = file.read(GIT_FILE_BYTES) or b""

@@ -1,9 +1,9 @@
-"""`GitWatch`: undoes what would let a sandboxed command choose what the user's own git runs, while the command lives.
+"""`GitWatch`: while a sandboxed command runs, undoes changes with which it could choose what the user's own git runs.
 
-What decides that is held still where it exists; what a command could make (`git_levers`) is put aside at once: the kernel
-tells of new names in the repositories (`FolderWatch`). Where it cannot, or there are too many folders, each beginning and
-each end of a command is a moment to look. What was there before the first of the commands that live now is the user's, and
-stays. New repositories in the upper folders, which may be legitimate, are told about while commands live.
+Existing files that decide it are read-only for commands; levers that a command creates (`git_levers`) are put aside at once:
+the kernel reports new names in the repositories (`FolderWatch`). If it cannot, or if there are too many folders, the
+repositories are checked when a command starts and when it ends. Levers that existed before the first of the running commands
+are the user's, and stay. New repositories in the upper folders, which may be legitimate, are reported while commands run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_WATCHES = 1024
 _MOST_TREE_WATCHES = 256
 _MOST_TOLD = 20
 _MOST_UNDONE = 5
-"""A command that goes on making levers after so many were undone is ended: between two looks the user's git could read one."""
+"""A command that continues to create levers after this many were undone is ended: between two checks the user's git could read one."""
 _NAMES = frozenset(
     {
         "commondir",
@@ -50,18 +50,18 @@ _NAMES = frozenset(
         *ADDRESSES,
     }
 )
-"""In a repository: other new files are none of the levers, and git makes many."""
+"""Names of levers and of the folders that may contain them; git creates many other files in a repository."""
 _FIRST = ("", "info", "objects", "objects/info", "worktrees", *ADDRESSES)
 _MOST_INNER = 200
 
 
 class GitNews(NamedTuple):
-    """What was noticed while commands live, by paths relative to the work folder.
+    """Events noticed while commands run; paths are relative to the work folder.
 
     Attributes:
         undone: levers that were put aside.
-        made: new repositories, and files that run later which are new or others, by a command that still runs.
-        is_ended: the commands were ended, because they made levers again and again.
+        made: new repositories, and new or changed files that run later, made by a command that still runs.
+        is_ended: whether the commands were ended because they created levers again and again.
     """
 
     undone: tuple[str, ...] = ()
@@ -71,14 +71,14 @@ class GitNews(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class WatchedCommand:
-    """A command that lives.
+    """A running command.
 
     Attributes:
-        found: the files that run later, as they were before it.
+        found: the files that run later, as they were before the command.
         end: ends the command.
         undone: the levers that were put aside since it began, relative to the work folder.
-        is_ended: it was ended, because levers were made again and again.
-        told: what of it was told already.
+        is_ended: whether it was ended because levers were created again and again.
+        told: the paths that have been reported.
     """
 
     found: WatchedFiles
@@ -89,17 +89,17 @@ class WatchedCommand:
 
 
 class GitWatch:
-    """The commands of one sandbox that live, and the repositories in which they may write. Used from threads."""
+    """The running commands of one sandbox, and the repositories in which they may write. Used from threads."""
 
     def __init__(self) -> None:
         self._tell: Callable[[GitNews], None] = lambda news: None
         self._lock = threading.RLock()
         self._commands: list[WatchedCommand] = []
-        # By repository: what was in it before the commands.
+        # The levers in each repository before the commands started.
         self._before: dict[str, frozenset[str]] = {}
-        # The repository that each submodule's repository belongs to.
+        # The repository that contains each submodule's repository.
         self._owners: dict[str, str] = {}
-        # By watched folder: its repository; empty for one of the work folder's own.
+        # The repository of each watched folder; empty for one of the work folder itself.
         self._watched: dict[str, str] = {}
         self._folders: FolderWatch | None = None
         self._has_tried = False
@@ -107,18 +107,18 @@ class GitWatch:
         self._told_undone: set[str] = set()
 
     def listen(self, tell: Callable[[GitNews], None]) -> None:
-        """Have a function called, in any thread, with what is noticed."""
+        """Set the function that is called, in any thread, with news."""
         self._tell = tell
 
     def has_named(self, changed: Sequence[str]) -> None:
-        """Note files that run later which a card has named, so that they are not told as news of another command."""
+        """Note files that run later and that a card has listed, so that they are not reported as another command's."""
         with self._lock:
             for command in self._commands:
                 command.told.update(changed)
 
     @contextlib.contextmanager
     def around(self, command: WatchedCommand) -> Generator[None]:
-        """Watch while a command lives. Lists folders: for the command's thread."""
+        """Watch while a command runs. It lists folders, so it belongs in the command's thread."""
         self._begin(command)
         try:
             yield
@@ -156,7 +156,7 @@ class GitWatch:
             self._commands.remove(command)
 
     def _watch(self, gits: Sequence[str], found: WatchedFiles) -> None:
-        """Watch what is not watched yet of these repositories and of the upper folders."""
+        """Watch those folders of these repositories, and those upper folders, that are not watched yet."""
         if not self._has_tried:
             self._has_tried = True
             try:
@@ -171,7 +171,7 @@ class GitWatch:
                 if (git or found.work) not in wanted:
                     self._folders.remove(path)
                     del self._watched[path]
-        # A folder that was removed meanwhile is watched no longer.
+        # A folder that was removed meanwhile is not watched any more.
         known = self._folders.paths
         self._watched = {path: git for path, git in self._watched.items() if path in known}
         for git in gits:
@@ -196,7 +196,7 @@ class GitWatch:
                         self._watched[path] = git
 
     def _add_of_tree(self, path: str) -> bool:
-        """Watch a folder of the work folder; whether there was room."""
+        """Watch a folder of the work folder; return whether there was room."""
         with contextlib.suppress(OSError), opened(path) as folder:
             if self._folders and self._folders.add(path, folder):
                 self._watched[path] = ""
@@ -204,7 +204,7 @@ class GitWatch:
         return False
 
     def _hear(self, events: Sequence[NameEvent]) -> None:
-        """In the thread of the watch."""
+        """Handle events, in the thread of the watch."""
         with self._lock:
             if not self._commands:
                 return
@@ -227,9 +227,9 @@ class GitWatch:
             self._tell_of(made)
 
     def _add_inner(self, name: str, git: str) -> None:
-        """Watch a new folder in a repository, with what is in it by now.
+        """Watch a new folder in a repository, with the folders that it contains by now.
 
-        Each is listed when it is watched: what is made in it later is told.
+        Each folder is watched before it is listed, so that names created later are reported.
         """
         waiting = [name]
         for inner in waiting:
@@ -239,7 +239,7 @@ class GitWatch:
                 waiting += [os.path.relpath(path, git) for path in found]
 
     def _made(self, folder: str, name: str, *, is_folder: bool) -> list[str]:
-        """The repositories that a new name in a folder of the work folder makes, or brings along."""
+        """Return the repositories that a new name in a folder of the work folder creates or contains."""
         path = os.path.join(folder, name)
         if folded(name) == ".git":
             return [path]
@@ -306,7 +306,7 @@ def _is_passed_over(path: str) -> bool:
 
 
 def _inner_folders(git: str) -> list[str]:
-    """Other folders of a repository in which one could be made, as paths in it, the upper ones first."""
+    """Return the other folders of a repository in which a repository could be created, as paths in it, the upper ones first."""
     found: list[str] = []
     waiting = folders_in(git)
     for path in waiting:

@@ -1,12 +1,13 @@
-"""What sandboxed commands see of the home folder: only what they are allowed to, the rest is not there for them.
+"""The part of the home folder that sandboxed commands see: only allowed paths, everything else is missing for them.
 
-A list of secret places is never whole: each new program adds one. So the home folder is empty in the sandbox, but for what is listed in
-`home_places.toml` (toolchains, caches, settings of compilers, linters and editors), for folders of the search path, for what the
-user's own settings of git and variables name, for the repository that the work folder is part of, and for what
-`[sandbox] readable` names. Settings that may hold credentials are shown without the lines that do (`redacted.py`).
+A list of secret places is never complete: each new program adds one. So the home folder is empty in the sandbox, except for
+the places in `home_places.toml` (toolchains, caches, settings of compilers, linters and editors), the folders of the search
+path, the files that the user's own settings of git and variables name, the repository around the work folder, and the paths
+in `[sandbox] readable`. Settings that may hold credentials are shown without the lines that do (`redacted.py`).
 
-Nothing that a command can write adds to that: no link in the work folder, no path in a file there. `home_view` makes the view, the
-backends carry it out (`confine.py`, `sandbox.py`), `setting_for` is the line of the configuration that would allow a read.
+Nothing that a command can write extends this view: no link in the work folder, no path in a file there. `home_view` makes the
+view, the backends enforce it (`confine.py`, `sandbox.py`), and `setting_for` returns the line of the configuration that would
+allow a read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/var", "/run", "/nix", "/gnu"),
     *("/proc", "/sys", "/dev", "/tmp", "/boot", "/System", "/Library", "/Applications", "/private"),
 )
-"""A folder with one of these in it is no home folder that could be emptied."""
+"""A folder that contains one of these is no home folder that could be emptied."""
 _NO_HOMES = (
     "/usr",
     "/bin",
@@ -51,7 +52,7 @@ _NO_HOMES = (
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp", "/private/var/tmp")
 _OF_PREFIX = ("bin", "sbin", "shims")
 _IN_PREFIX = ("lib", "lib64", "libexec", "share", "pyvenv.cfg")
-"""One of them beside a folder of programs says that all of it is one installation."""
+"""If one of these is beside a folder of programs, all of them are one installation."""
 _MOST_PROGRAMS = 2000
 _MOST_BELOW = 20_000
 _DEEPEST = 4
@@ -72,26 +73,26 @@ _OF_GIT = {
     "interactive": ("difffilter",),
     "alias": (),
 }
-"""What in git's settings names files that git reads or runs, by section; none: any name."""
+"""The names in git's settings whose values are files that git reads or runs, by section; no names mean all."""
 _CLOSED = {
     ".gitconfig": "GIT_CONFIG_GLOBAL",
     ".npmrc": "NPM_CONFIG_USERCONFIG",
     "pip.conf": "PIP_CONFIG_FILE",
 }
-"""The variables by which a program reads its settings elsewhere, for where a file cannot be shown in part under its own name."""
+"""The variables with which a program reads its settings from another file, used if a file cannot be shown in part under its own name."""
 
 
 @dataclass(frozen=True, slots=True)
 class HomeView:
-    """What of the home folder is there for commands. Paths are absolute and without links, parents before children.
+    """The part of the home folder that commands see. Paths are absolute and without links, parents before children.
 
     Attributes:
-        home: the home folder; empty where there is none.
-        emptied: the folders that are empty but for what follows: the home folder, and folders of configurations elsewhere.
-        shown: files and folders in them that can be read, with all that is below.
-        links: links in them, and where each leads.
-        texts: files in them, with what is shown of them in the place of their content.
-        closed: secrets in what is shown, known by their names.
+        home: the home folder; empty if there is none.
+        emptied: the folders that are empty except for the following: the home folder, and folders of configurations elsewhere.
+        shown: files and folders in them that can be read, with everything below.
+        links: links in them, each with its target.
+        texts: files in them, each with the text that is shown instead of its content.
+        closed: secrets below `shown`, recognised by their names.
         readable: the user's setting, as it is written.
     """
 
@@ -104,15 +105,16 @@ class HomeView:
     readable: tuple[str, ...] = ()
 
     def hides(self, path: str) -> bool:
-        """Whether what is at a real path is not there for commands, as far as this view is concerned."""
+        """Return whether a real path is missing for commands, according to this view."""
         if not is_under(path, self.emptied) or is_under(path, self.shown):
             return False
         there = (*self.shown, *(one for one, _ in (*self.links, *self.texts)))
         return not any(one == path or one.startswith(f"{path}/") for one in there)
 
     def copies(self, folder: str) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Where files cannot be shown in part under their own names: copies of some of them, by the path in a folder at which each is
-        to be written, and the variables that have programs read these."""
+        """Copy files that cannot be shown in part under their own names: return the copies by their paths in a folder, and
+        the variables that make programs read these.
+        """
         copies: dict[str, bytes] = {}
         variables: dict[str, str] = {}
         for path, text in self.texts:
@@ -133,16 +135,16 @@ def home_view(
     own: Iterable[str] = (),
     repositories: Callable[[str], Iterable[str]] = lambda top: (),
 ) -> HomeView:
-    """What commands in a work folder see of the home folder. Lists folders: for a thread.
+    """Return the view of the home folder for commands in a work folder. It lists folders, so call it in a thread.
 
     Args:
         environ: the environment of the program.
         work: the real path of the work folder.
-        asked: where the user's setting leads, as real paths.
+        asked: the real paths to which the user's setting leads.
         readable: the setting, as it is written.
-        writable: the real paths of what commands can write: no link in it counts.
-        own: the places of this program's code.
-        repositories: the repositories that a folder's files belong to, as they agree with it.
+        writable: the real paths that commands can write: links in them are ignored.
+        own: the paths of this program's code.
+        repositories: returns the repositories of a folder's files, if these name the folder too.
     """
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     asked = {*asked}
@@ -171,9 +173,9 @@ def home_view(
 
 
 def setting_for(paths: Iterable[str], view: HomeView) -> str:
-    """The line of the section `[sandbox]` with which these real paths could be read; empty where there are none.
+    """Return the line of the section `[sandbox]` that would make these real paths readable; empty if there is none.
 
-    What is added for a file of another project is that project. What is known to hold credentials is never added.
+    For a file of another project the whole project is added. Paths that are known to hold credentials are never added.
     """
     added: dict[str, None] = dict.fromkeys(view.readable)
     for path in paths:
@@ -192,7 +194,7 @@ def setting_for(paths: Iterable[str], view: HomeView) -> str:
 
 
 def is_secret_place(path: str, environ: Mapping[str, str]) -> bool:
-    """Whether a real path below the home folder is known to hold credentials, by its place or its names."""
+    """Return whether a real path below the home folder is known to hold credentials, by its place or its names."""
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     names = os.path.relpath(path, home).split("/")
     rules = protected_names.secrets()
@@ -206,18 +208,18 @@ def _tilde(path: str, home: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a string of TOML."""
+    """Return a text as a string of TOML."""
     escaped = "".join(
         f"\\u{ord(char):04x}" if char in '"\\' or not char.isprintable() else char for char in text
     )
     return f'"{escaped}"'
 
 
-# -- which folders are emptied ----------------------------------------------------------------------------
+# -- emptied folders --------------------------------------------------------------------------------------
 
 
 def _homes(environ: Mapping[str, str]) -> list[str]:
-    """The home folder that the variables name, and that of the account."""
+    """Return the home folder of the variables, and that of the account."""
     return [
         os.path.realpath(one)
         for one in dict.fromkeys((app_paths.home_of(environ), app_paths.home_of({})))
@@ -226,7 +228,7 @@ def _homes(environ: Mapping[str, str]) -> list[str]:
 
 
 def _emptied(environ: Mapping[str, str], work: str) -> list[str]:
-    """The real paths of the home folders, and of folders of configurations elsewhere; none that is below another one."""
+    """Return the real paths of the home folders, and of folders of configurations elsewhere; none that is below another one."""
     named = [environ.get(name, "") for name in app_paths.XDG_FOLDERS.values()]
     places = [*_homes(environ), *(os.path.realpath(one) for one in named if os.path.isabs(one))]
     fit = {
@@ -243,7 +245,7 @@ def _may_be_emptied(place: str) -> bool:
     return not any(is_under(one, (place,)) for one in _SYSTEM)
 
 
-# -- what is shown ------------------------------------------------------------------------------------------
+# -- shown paths ------------------------------------------------------------------------------------------
 
 
 class _Data(NamedTuple):
@@ -272,7 +274,7 @@ def _known_secrets(environ: Mapping[str, str]) -> frozenset[str]:
 
 
 class _Found:
-    """Collects what is shown of the emptied folders."""
+    """Collects the shown paths of the emptied folders."""
 
     def __init__(
         self, emptied: tuple[str, ...], written: Collection[str], secrets: Collection[str]
@@ -286,15 +288,15 @@ class _Found:
         self._links: dict[str, str] = {}
         self._texts: dict[str, bytes] = {}
         self.closed: set[str] = set()
-        """Paths of what is not to be read in what is shown."""
+        """Paths below shown ones that must not be readable."""
 
     def add(self, place: str, *, depth: int = -1, is_listed: bool = False) -> str:
-        """Show what is at a place, and the links on the way; returns its real path, empty where it is not shown.
+        """Show a place, and the links that lead to it; return its real path, empty if it is not shown.
 
         Args:
-            place: an absolute path; what is not there, or not in an emptied folder, is passed over.
-            depth: down to which depth secrets are looked for in it by their names; negative for not at all.
-            is_listed: it is on the list, under which no secret stands.
+            place: an absolute path; a missing one, or one outside the emptied folders, is ignored.
+            depth: the depth to which it is searched for secrets by their names; negative for no search.
+            is_listed: whether the place is on the list, which names no secrets.
         """
         way = self._way(place)
         if way is None:
@@ -311,7 +313,7 @@ class _Found:
         return end
 
     def add_asked(self, place: str) -> None:
-        """Show what the user's setting names, whatever it is called; other secrets in it stay hidden."""
+        """Show a path of the user's setting, whatever its name; other secrets in it stay hidden."""
         way = self._way(place)
         if way is not None:
             self._shown.add(way[1])
@@ -319,7 +321,7 @@ class _Found:
                 self._searched[way[1]] = _DEEPEST
 
     def add_writable(self, path: str) -> None:
-        """Show what commands may write, by its real path: where they may write nothing, they read it."""
+        """Show a writable path, by its real path: a command that may write nothing can still read it."""
         if is_under(path, self._emptied):
             self._shown.add(path)
 
@@ -353,12 +355,12 @@ class _Found:
             self._texts[end] = text
 
     def _way(self, place: str) -> tuple[dict[str, str], str] | None:
-        """The links on the way to a place with where each leads, and its real path; None where it is not to be shown."""
+        """Return the links that lead to a place, each with its target, and its real path; None if it must not be shown."""
         links, end = ([], place) if self._is_plain(place) else links_to(place)
         if not os.path.lexists(end) or any(is_under(one, (end,)) for one in self._emptied):
             return None
         if any(is_under(link, self._written) for link in links):
-            # A command could have it lead anywhere.
+            # A command could change where this link leads.
             return None
         found: dict[str, str] = {}
         for link in links:
@@ -370,7 +372,7 @@ class _Found:
         return found, end
 
     def _is_plain(self, place: str) -> bool:
-        """Whether a path in an emptied folder has no link in it: most have none, and share the folders on the way."""
+        """Return whether a path in an emptied folder has no link in it; most have none, and share the folders above them."""
         if place in self._plain:
             return True
         folder, name = os.path.split(place)
@@ -389,7 +391,7 @@ class _Found:
         return bool(protected_names.secrets().rule_in(names, is_folder=os.path.isdir(end)))
 
     def view(self, home: str, readable: tuple[str, ...]) -> HomeView:
-        """All that was found, without what is below something else that is shown."""
+        """Return the view with all collected paths, except those below other shown ones."""
         shown = sorted(
             one for one in self._shown if not is_under(os.path.dirname(one), self._shown)
         )
@@ -422,7 +424,7 @@ def _redacted(path: str, _stamp: tuple[int, ...]) -> tuple[bytes, bytes | None]:
 
 
 def _shown_text(path: str) -> tuple[bytes, bytes | None]:
-    """The content of a settings file, and what is shown of it; None for nothing."""
+    """Return the content of a settings file, and the part of it that is shown; None for nothing."""
     try:
         found = os.stat(path)
     except OSError:
@@ -434,7 +436,7 @@ def _shown_text(path: str) -> tuple[bytes, bytes | None]:
 
 def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
     for place in _existing(_data().places, environ):
-        # A cache is large and has no secrets at its top, so only the other places are looked through.
+        # A cache is large and has no secrets at its top, so only the other places are searched.
         found.add(place, depth=-1 if "/.cache/" in place else 0, is_listed=True)
     for place in _existing(_data().settings, environ):
         found.add_settings(place)
@@ -443,10 +445,10 @@ def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
 
 
 def _existing(names: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
-    """The places of a list that are there, each in the home folder and where a variable has it instead."""
+    """Yield the existing places of a list, each in the home folder and in the folder that a variable names instead."""
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     named = (environ.get(name, "") for name in app_paths.XDG_FOLDERS.values())
-    # In the home folder itself, a project may be called like a cache.
+    # In the home folder itself, a project may have the name of a cache.
     moved = tuple("" if os.path.realpath(one) == home else one for one in named)
     listed: dict[str, frozenset[str]] = {}
     tops = {home, *(os.path.normpath(one) for one in moved if one)}
@@ -462,7 +464,7 @@ def _existing(names: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]
 def _names_in(
     folder: str, listed: dict[str, frozenset[str]], tops: Collection[str]
 ) -> frozenset[str]:
-    """The names in a folder, none where it is missing: most are, and then the folder above knows it, up to one of `tops`."""
+    """Return the names in a folder, none if it is missing: most are missing, and then the folder above (up to one of `tops`) shows it."""
     if folder not in listed:
         above, name = os.path.split(folder)
         is_top = folder in tops or above == folder
@@ -479,7 +481,7 @@ def _names_in(
 def _by_folder(
     names: tuple[str, ...], home: str, moved: tuple[str, ...]
 ) -> list[tuple[str, frozenset[str], tuple[str, ...]]]:
-    """For each folder that the list names something in: its path, the names, and the patterns of names."""
+    """Group the names of the list by folder: the folder's path, the names, and the patterns of names."""
     environ = {"HOME": home, **dict(zip(app_paths.XDG_FOLDERS.values(), moved, strict=True))}
     plain: dict[str, set[str]] = {}
     globs: dict[str, list[str]] = {}
@@ -512,7 +514,7 @@ def _add_variables(found: _Found, environ: Mapping[str, str]) -> None:
 
 
 def _add_programs(found: _Found, environ: Mapping[str, str]) -> None:
-    """The folders of the search path, what their links lead to, and the installations that these are part of."""
+    """Add the folders of the search path, the targets of their links, and the installations to which these belong."""
     for folder in dict.fromkeys(environ.get("PATH", "").split(os.pathsep)):
         if not os.path.isabs(folder):
             continue
@@ -535,7 +537,7 @@ def _links_of(folder: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _listed_links(folder: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
-    """Where the links in a folder lead."""
+    """Return the targets of the links in a folder."""
     found: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as listing:
         for n, item in enumerate(listing):
@@ -555,7 +557,7 @@ def _add_prefix(found: _Found, folder: str) -> None:
 
 
 def _add_named_by_git(found: _Found, environ: Mapping[str, str]) -> None:
-    """What the user's own settings of git include or name to read and to run."""
+    """Add the files that the user's own settings of git include or name."""
     home = app_paths.home_of(environ)
     own = app_paths.home_places(environ, ".gitconfig", ".config/git/config")
     waiting = [*own, environ.get("GIT_CONFIG_GLOBAL", "")]
@@ -577,7 +579,7 @@ def _add_named_by_git(found: _Found, environ: Mapping[str, str]) -> None:
 
 
 def _paths_in(text: str, home: str, folder: str) -> Iterator[tuple[str, str, str]]:
-    """The section, the name and each path in the lines of git's settings that name files which git reads or runs."""
+    """Yield the section, the name and each path in the lines of git's settings that name files which git reads or runs."""
     section = ""
     for line in text.replace("\\\n", " ").split("\n"):
         bare = line.strip()
@@ -601,7 +603,7 @@ def _paths_in(text: str, home: str, folder: str) -> Iterator[tuple[str, str, str
 
 
 def _folders_above(work: str, emptied: Collection[str]) -> Iterator[str]:
-    """The folders above the work folder, up to the emptied one, without it."""
+    """Yield the folders above the work folder, up to the emptied one, which is excluded."""
     folder = os.path.dirname(work)
     while is_under(folder, emptied) and folder not in emptied:
         yield folder
@@ -611,10 +613,10 @@ def _folders_above(work: str, emptied: Collection[str]) -> Iterator[str]:
 def _around(
     work: str, emptied: Collection[str], repositories: Callable[[str], Iterable[str]]
 ) -> Iterator[str]:
-    """What else the repository of a work folder consists of: the folders around it, its commits elsewhere, and those that it borrows.
+    """Yield the other parts of a work folder's repository: the folders around it, its commits elsewhere, and those that it borrows.
 
-    What says so must not be the word of the work folder alone, which commands can write: a repository elsewhere counts if it names
-    this folder as its own.
+    Commands can write in the work folder, so its own word is not enough: a repository elsewhere counts only if it names this
+    folder.
     """
     tops = [work]
     for folder in _folders_above(work, emptied):
@@ -629,7 +631,7 @@ def _around(
 
 
 def _alternates(git: str) -> Iterator[str]:
-    """The folders of objects that a repository borrows from others."""
+    """Yield the folders of objects that a repository borrows from others."""
     waiting = [os.path.join(git, "objects")]
     seen: set[str] = set()
     while waiting and len(seen) < _MOST_ALTERNATES:
@@ -649,11 +651,11 @@ def _alternates(git: str) -> Iterator[str]:
                 yield other
 
 
-# -- secrets in what is shown -----------------------------------------------------------------------------
+# -- secrets below shown paths ----------------------------------------------------------------------------
 
 
 def _secrets_below(top: str, home: str, deepest: int) -> list[str]:
-    """What is secret by its name in a folder that is shown, to a depth of folders, among the first 20,000 entries."""
+    """Return the secrets, recognised by name, in a shown folder, to a depth of folders, among the first 20,000 entries."""
     if not os.path.isdir(top):
         return []
     above = tuple(map(folded, os.path.relpath(top, home).split("/"))) if top != home else ()
@@ -677,7 +679,7 @@ _MOST_LISTINGS = 20_000
 
 
 def _listing(folder: str, above: tuple[str, ...]) -> tuple[int, list[str], list[str]]:
-    """How many entries a folder has, which are secret, and which folders to look into; kept while its times are the same."""
+    """Return the number of entries of a folder, its secrets, and the folders to search; cached while its times are the same."""
     try:
         status = os.stat(folder)
     except OSError:
@@ -708,4 +710,4 @@ def _listing(folder: str, above: tuple[str, ...]) -> tuple[int, list[str], list[
 
 
 _PACKAGES = frozenset({"site-packages", "dist-packages", "pkgs", "objects", ".git"})
-"""In them are certificates that programs need, and what is named by its content."""
+"""Folders with certificates that programs need, or with files named by their content."""

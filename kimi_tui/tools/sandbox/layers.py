@@ -1,8 +1,8 @@
 """Private layers over the caches of package managers: a sandboxed command reads the user's caches, and writes go to a layer of its own.
 
-Installed programs of other projects lie in these caches (environments of Poetry and pre-commit, toolchains of Go, what `uv` links into
-environments), so a command must not change them. Each work folder has one layer in this program's data folder, which outlives
-commands and sessions:
+Installed programs of other projects lie in these caches (environments of Poetry and pre-commit, toolchains of Go, files that
+`uv` links into environments), so a command must not change them. Each work folder has one layer in this program's data
+folder, which outlives commands and sessions:
 
     sandbox/ID/folder           the work folder
     sandbox/ID/N.lock           locked as long as a command uses the layer N
@@ -11,8 +11,8 @@ commands and sessions:
     sandbox/ID/plain/NAME       in the place of the user's `~/.cache`, with the caches in it laid over it
     sandbox/ID/variables        for tools whose cache the user does not have, or where there can be no layer: variables name it
 
-`confine.py` mounts overlays of them anew for each command. A second command at the same time takes the next layer, with the others
-below it; the kernel does not define what happens where two mounts write to one.
+`confine.py` mounts overlays of them anew for each command. A second command at the same time takes the next layer, with the
+others below it; the kernel does not define the result of two mounts that write to one layer.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from kimi_tui.filesystem import is_under, links_to, read_regular
 from kimi_tui.tools.process import word_set
 
 FOLDER = "sandbox"
-"""In the data folder: the layers of all work folders."""
+"""The folder in the data folder that holds the layers of all work folders."""
 MOST_BYTES = 2 << 30
-"""The most that the layers of one work folder hold between commands."""
+"""Bytes that the layers of one work folder may hold between commands."""
 MOST_BYTES_IN_ALL = 8 << 30
 _LONGEST_NAME = 60
 _TRIAL_S = 10.0
@@ -72,10 +72,11 @@ _TOOLS = {
     ),
     ".bundle/cache": "",
 }
-"""Below the home folder: where package managers keep what they fetched, and for the first of a manager the variable by which it
-keeps all of that elsewhere."""
+"""Folders below the home folder in which package managers keep downloads; the first one of a manager has the variable that
+moves all of them.
+"""
 _PRIVATE = (".npm/_logs", ".gradle/.tmp", ".gradle/workers", ".gradle/daemon")
-"""Folders beside these that managers write to; of the user's a command sees nothing."""
+"""Folders beside these that managers write to; commands see nothing of the user's."""
 _FOLDERS = {
     "npm_config_cache": "npm",
     "CARGO_HOME": "cargo",
@@ -87,9 +88,9 @@ _FOLDERS = {
     "NUGET_PACKAGES": "nuget",
     "PUB_CACHE": "pub",
 }
-"""What these variables name in the private folder."""
+"""The names of these variables' folders in the private folder."""
 _NAMED = {"CARGO_HOME": "registry", "GOPATH": "pkg", "GOMODCACHE": "", "GOCACHE": ""}
-"""Variables that commands get of the user, with the folder of the cache in what they name."""
+"""Variables that commands get from the user, with the folder of the cache inside the variable's folder."""
 _CACHE = ".cache"
 _DEPTHS = {
     ".cache/pip": 2,
@@ -108,12 +109,12 @@ _DEPTHS = {
     ".local/share/pnpm/store": 2,
     ".local/share/pnpm": 1,
 }
-"""How deep below a cache the folders are that its tool makes anew one by one: a package, an environment, a bucket of downloads."""
+"""The depth below a cache of the folders that its tool can recreate one by one: a package, an environment, a bucket of downloads."""
 _CACHES = word_set("""pip uv pypoetry pre-commit yarn pnpm node go-build ccache sccache mypy ruff black pylint flake8 pdm hatch
     virtualenv pipenv pip-tools tox rattler matplotlib fontconfig numba jedi parso huggingface/hub torch ms-playwright puppeteer Cypress
     selenium bazel bazelisk deno composer electron electron-builder node-gyp typescript turbo prisma golangci-lint gopls staticcheck
     goimports vcpkg conan meson xmake zig coursier sbt bundler helm/repository trivy/db buf clangd rust-analyzer ansible-compat""")
-"""Below `~/.cache`: what commands may read. Of the rest of that folder they see nothing, and make their own."""
+"""Folders below `~/.cache` that commands may read. They see nothing else of that folder, and write into a private one."""
 _BESIDES = {
     "PIP_CACHE_DIR": "pip",
     "UV_CACHE_DIR": "uv",
@@ -127,9 +128,9 @@ _BESIDES = {
     "COMPOSER_CACHE_DIR": "composer",
     "pnpm_config_store_dir": "pnpm",
 }
-"""Variables of tools whose caches are below `~/.cache`, for where no layer can be laid over that."""
+"""Variables of tools whose caches are below `~/.cache`, used if no layer can be laid over it."""
 _ONLY_READ = {"PRE_COMMIT_HOME": "pre-commit", "COREPACK_HOME": "node/corepack"}
-"""Tools that work with a cache which they can only read: the variable counts where the user has none."""
+"""Tools that work with a read-only cache: the variable is set if the user has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,9 @@ class Caches:
 
     Attributes:
         home: the home folder.
-        overlaid: folders that are read like the user's own.
-        plain: folders (`~/.cache`) of which a command sees nothing but those of `overlaid` that are in it.
-        missing: variables of tools whose folder the user does not have, with the name of theirs in the private one.
+        overlaid: folders that commands can read as the user can.
+        plain: folders (`~/.cache`) in which a command sees only those of `overlaid`.
+        missing: variables of tools whose folder the user does not have, with the name of the tool's folder in the private one.
         known: values of variables that let a tool read in the user's cache while it writes to a private one.
     """
 
@@ -152,11 +153,11 @@ class Caches:
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """What a private layer lies over, shallow ones first."""
+        """The folders over which a private layer lies, shallow ones first."""
         return (*self.plain, *self.overlaid)
 
     def words(self, folder: str) -> list[str]:
-        """What `confine` is told, for the layers in a folder."""
+        """Return the words for `confine`, for the layers in a folder."""
         return [
             f"layers:{folder}",
             f"home:{self.home}",
@@ -165,11 +166,11 @@ class Caches:
         ]
 
     def variables(self, folder: str, *, is_layered: bool) -> dict[str, str]:
-        """The variables by which tools keep their caches in a private folder.
+        """Return the variables with which tools keep their caches in a private folder.
 
         Args:
-            folder: its path, as a command sees it.
-            is_layered: there are layers, so that this is for what the user does not have alone.
+            folder: the path of the folder, as a command sees it.
+            is_layered: whether there are layers, so that only caches that the user does not have need variables.
         """
         names = dict(self.missing)
         if is_layered and self.plain:
@@ -186,21 +187,21 @@ class Caches:
             found["MAVEN_OPTS"] = f"-Dmaven.repo.local={own}" + (tail and f" {tail}")
         if not is_layered:
             found |= {name: one for name, one in self.known.items() if name != "MAVEN_OPTS"}
-        # A link between a layer and the work folder is none: they are two file systems.
+        # A hard link between a layer and the work folder is impossible, as they are two file systems.
         return {**found, "UV_LINK_MODE": "copy"}
 
 
 def once_writable(environ: Mapping[str, str]) -> Iterator[str]:
-    """Caches, and what else version 0.x let commands write in the home folder: what is there now may be the work of one.
+    """Yield caches and other places in the home folder that version 0.x let commands write: a command may have made their contents.
 
-    As named, not as real paths, whether it exists or not.
+    Paths are as named, not real ones, and need not exist.
     """
     yield from app_paths.home_places(environ, _CACHE, "Library/Caches", ".npm", *_TOOLS, *_PRIVATE)
-    yield from _named(environ).values()
+    yield from _caches_of_variables(environ).values()
 
 
-def _named(environ: Mapping[str, str]) -> dict[str, str]:
-    """The caches that variables of the user name."""
+def _caches_of_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the caches that the user's variables name."""
     return {
         variable: os.path.join(named, below) if below else named
         for variable, below in _NAMED.items()
@@ -209,19 +210,19 @@ def _named(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -> Caches:
-    """The user's caches.
+    """Return the user's caches.
 
     Args:
         environ: the environment.
-        avoided: real paths of what commands write anyway, or do not see: nothing in them.
-        work: the work folder, which is in none of the caches that are laid over.
+        avoided: real paths that commands can write anyway, or cannot see: caches in them are omitted.
+        work: the work folder; a cache that contains it is omitted.
     """
     home = os.path.realpath(app_paths.home_of(environ) or "/")
 
     moved = {usual: environ.get(name, "") for usual, name in app_paths.XDG_FOLDERS.items()}
 
     def places_of(name: str) -> list[str]:
-        # As `app_paths.home_places`, which finds out each time where the home folder is.
+        # This is `app_paths.home_places` without finding the home folder again for each name.
         found = [os.path.join(home, name)]
         for usual, place in moved.items():
             if os.path.isabs(place) and f"{name}/".startswith(f"{usual}/"):
@@ -248,7 +249,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
         usable(os.path.join(place, name)) for place, _ in caches for name in (*_CACHES, *used)
     ]
     missing: dict[str, str] = {}
-    named = _named(environ)
+    named = _caches_of_variables(environ)
     overlaid += [end for end in map(usable, named.values()) if end and not is_under(work, (end,))]
     for name, variable in _TOOLS.items():
         places = [named[variable]] if variable in named else places_of(name)
@@ -281,7 +282,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
 
 
 def _used_below(cache: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """The folders at the top of `~/.cache` in which environments are that the user works in."""
+    """Yield the folders at the top of `~/.cache` that contain environments in which the user works."""
     named = (environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
     for path in (*environ.get("PATH", "").split(os.pathsep), *named):
         if path.startswith(f"{cache}/"):
@@ -289,12 +290,12 @@ def _used_below(cache: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _name_of(path: str) -> str:
-    """The name of a cache's layer: readable, and one to one."""
+    """Return the name of a cache's layer, which is readable and unique."""
     shown = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in path.strip("/"))
     return f"{shown[-_LONGEST_NAME:]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
-# -- the folders of the layers ----------------------------------------------------------------------------
+# -- folders of the layers --------------------------------------------------------------------------------
 
 _VARIABLES, _NAMES = "variables", "folder"
 _MOST_PATH_BYTES = 4096
@@ -304,12 +305,12 @@ _OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def layers_dir(environ: Mapping[str, str]) -> str:
-    """The real path of the folder of all layers."""
+    """Return the real path of the folder of all layers."""
     return os.path.realpath(app_paths.data_dir(environ) / FOLDER)
 
 
 def folder_of(environ: Mapping[str, str], work: str) -> str:
-    """The path of the layers of a work folder, whether they exist or not.
+    """Return the path of the layers of a work folder, which need not exist.
 
     Args:
         environ: the environment.
@@ -319,10 +320,10 @@ def folder_of(environ: Mapping[str, str], work: str) -> str:
 
 
 def made_folder(environ: Mapping[str, str], work: str) -> str:
-    """The folder of the layers of a work folder, made where it is missing, with the private one for variables in it.
+    """Create the folder of the layers of a work folder if it is missing, with the private one for variables in it; return its path.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be created.
     """
     folder = folder_of(environ, work)
     variables = os.path.join(folder, _VARIABLES)
@@ -335,7 +336,7 @@ def made_folder(environ: Mapping[str, str], work: str) -> str:
 
 
 def _link_settings(environ: Mapping[str, str], variables: str) -> None:
-    """Have a private `CARGO_HOME` and `GRADLE_USER_HOME` go by the user's settings, such as mirrors of registries."""
+    """Link the user's settings, such as mirrors of registries, into a private `CARGO_HOME` and `GRADLE_USER_HOME`."""
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     for name, *files in (
         ("cargo", "config.toml", "config"),
@@ -350,12 +351,12 @@ def _link_settings(environ: Mapping[str, str], variables: str) -> None:
 
 
 def variables_folder(folder: str) -> str:
-    """The private folder that variables name, in the folder of the layers of a work folder."""
+    """Return the private folder that variables name, in the folder of the layers of a work folder."""
     return os.path.join(folder, _VARIABLES)
 
 
 def work_folders(environ: Mapping[str, str]) -> frozenset[str]:
-    """The real paths of the work folders in which commands ran in the sandbox, as far as they are known."""
+    """Return the real paths of the work folders in which commands ran in the sandbox, as far as they are known."""
     found: set[str] = set()
     with contextlib.suppress(OSError):
         for name in os.listdir(top := layers_dir(environ))[:_MOST_FOLDERS]:
@@ -366,7 +367,7 @@ def work_folders(environ: Mapping[str, str]) -> frozenset[str]:
 
 
 def can_layer(environ: Mapping[str, str]) -> bool:
-    """Whether the kernel lays overlays over folders here, tried in the data folder. Starts a process: for a thread."""
+    """Whether the kernel can lay overlays over folders here, tried in the data folder. It starts a process, so call it in a thread."""
     try:
         app_paths.make_private(Path(top := layers_dir(environ)))
         place = tempfile.mkdtemp(prefix=".trial-", dir=top)
@@ -393,14 +394,14 @@ def can_layer(environ: Mapping[str, str]) -> bool:
 
 
 class Reset(NamedTuple):
-    """What came of removing the layers of a work folder: bytes that were freed, and whether a command still uses some."""
+    """The result of removing the layers of a work folder: the bytes freed, and whether a command still uses some."""
 
     n_bytes: int
     is_used: bool
 
 
 def reset(environ: Mapping[str, str], work: str) -> Reset:
-    """Remove what commands of a work folder wrote to caches. Of what a running command uses nothing is removed. For a thread.
+    """Remove everything that commands of a work folder wrote to caches, except files that a running command uses. Call it in a thread.
 
     Raises:
         OSError: not all of it could be removed.
@@ -419,7 +420,9 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
 
 @contextlib.contextmanager
 def _unused(folder: str) -> Generator[tuple[list[str], bool]]:
-    """The names of what no command uses in the folder of the layers of a work folder, locked meanwhile; and whether one uses some."""
+    """Yield the names in the folder of the layers of a work folder that no command uses, locked meanwhile, and whether a
+    command uses others.
+    """
     held: list[int] = []
     free: list[str] = []
     is_used = False
@@ -446,12 +449,12 @@ def _unused(folder: str) -> Generator[tuple[list[str], bool]]:
 
 
 def size_of(folder: str) -> int:
-    """The bytes that a folder takes on the disk, with all below it."""
+    """Return the bytes that a folder with everything below it takes on the disk."""
     return _unit(folder).n_bytes
 
 
 class _Unit(NamedTuple):
-    """A folder or file that is kept or removed as one: when a file in it changed last, its size, its path."""
+    """A folder or file that is kept or removed as a whole: the last change of a file in it, its size, its path."""
 
     changed_at: float
     n_bytes: int
@@ -459,7 +462,7 @@ class _Unit(NamedTuple):
 
 
 def _unit(path: str) -> _Unit:
-    """Links are not followed; what cannot be looked at counts for nothing."""
+    """Examine a folder or file. Links are not followed; unreadable parts count for nothing."""
     changed_at, n_bytes = 0.0, 0
     waiting = [path]
     while waiting:
@@ -475,7 +478,7 @@ def _unit(path: str) -> _Unit:
 
 
 def _parts(top: str, below: str = "") -> Iterator[str]:
-    """What of a layer over the home folder is removed as one: what a tool makes anew when it is missing, and nothing half."""
+    """Yield the parts of a layer over the home folder that are removed as a whole: each is something that a tool recreates completely."""
     place = os.path.join(top, below)
     depth = _DEPTHS.get(below, -1)
     if depth < 0 and not any(one.startswith(f"{below}/" if below else "") for one in _DEPTHS):
@@ -497,16 +500,16 @@ def _inner(path: str) -> list[str]:
 
 
 def trim(environ: Mapping[str, str], work: str) -> int:
-    """Remove the oldest of what commands wrote to caches, until the layers are within their limits. For a thread.
+    """Remove the oldest files that commands wrote to caches, until the layers are within their limits. Call it in a thread.
 
     Nothing that a running command uses is removed.
 
     Args:
         environ: the environment.
-        work: the real path of the work folder that is worked in.
+        work: the real path of the present work folder.
 
     Returns:
-        the bytes that were freed.
+        the number of bytes freed.
     """
     top, own = layers_dir(environ), folder_of(environ, work)
     freed = 0
@@ -528,7 +531,7 @@ def trim(environ: Mapping[str, str], work: str) -> int:
 
 
 def _used_at(folder: str) -> float:
-    """When a command used the layers of a work folder last."""
+    """Return when a command last used the layers of a work folder."""
     with contextlib.suppress(OSError):
         return os.stat(os.path.join(folder, "0.lock")).st_mtime
     return 0.0
@@ -569,9 +572,9 @@ _TOLD = "writable-told"
 
 
 def risk_of(writable: Iterable[str], environ: Mapping[str, str]) -> str:
-    """A sentence on what `[sandbox] writable` opens of the caches; empty where it names none, and once it was told.
+    """Return a sentence about the caches that `[sandbox] writable` opens; empty if it names none, or once the sentence was shown.
 
-    Until version 0.1 such a list stood in the place of the caches that commands could write. Writes a file: for a thread.
+    Until version 0.1 such a list replaced that of the caches that commands could write. It writes a file, so call it in a thread.
     """
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     caches = {os.path.realpath(path) for path in once_writable(environ)}
@@ -597,16 +600,16 @@ def risk_of(writable: Iterable[str], environ: Mapping[str, str]) -> str:
     )
 
 
-# -- removing what commands left --------------------------------------------------------------------------
+# -- removing the files of commands -----------------------------------------------------------------------
 
 
 def remove_tree(top: str) -> None:
-    """Remove a folder that commands filled: of any depth, with folders closed to their owner, with links to anywhere.
+    """Remove a folder that commands filled: it may have any depth, unreadable folders, and links to anywhere.
 
-    Each folder in it is moved to the top before it is looked into: no path grows, and no chain of descriptors.
+    Each folder in it is moved to the top before it is listed, so paths and chains of descriptors stay short.
 
     Raises:
-        OSError: not all of it could be removed.
+        OSError: not everything could be removed.
     """
     os.chmod(top, 0o700)
     held = os.open(top, _OPENED)
@@ -632,7 +635,7 @@ def remove_tree(top: str) -> None:
 
 
 def _entered(name: str, folder: int) -> int:
-    """The descriptor of a folder in another one, opened up where it was closed; what is no folder is removed, and -1."""
+    """Open a folder in another one, changing its mode if necessary, and return the descriptor; remove anything else, and return -1."""
     if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=folder)
         return -1

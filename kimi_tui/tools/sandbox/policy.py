@@ -1,9 +1,11 @@
-"""The sandbox policy of a command: what it may read and write, from the settings and the content of the work folder.
+"""The sandbox policy of a command: the paths that it may read and write, from the settings and the content of the work folder.
 
-Writable are the work folder and what the settings name; but within the work folder neither files that decide what git runs, nor files
-at its top that run later, and nowhere the code of this program. Over the caches of package managers lies a private layer (`layers.py`):
-writing there changes nothing outside. Readable is everything but secrets and this program's own folders; of the home folder only what is allowed (`home.py`). Files below the top that run later cannot be write-protected without blocking renames; they are compared
-afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
+The work folder and the paths in the settings are writable, except files that decide what git runs, files at the top of the
+work folder that run later, and the code of this program. A private layer lies over the caches of package managers
+(`layers.py`): writing there changes nothing outside. Everything is readable except secrets and this program's own folders; in
+the home folder only allowed paths are (`home.py`). Files below the top that run later cannot be write-protected without
+blocking renames; they are compared afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the
+sandbox denied.
 """
 
 from __future__ import annotations
@@ -52,14 +54,14 @@ _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000
 _MOST_IN_FOLDER = 100_000
 _MOST_UNSEEN = 100
-"""Folders that are hidden because there is too much in them to look for secrets in."""
+"""The largest number of folders that are hidden because they are too large to be searched for secrets."""
 _MOST_DEEP = 5000
-"""Folders below these that are looked through for repositories."""
+"""The largest number of folders below these that are searched for repositories."""
 _SETTLED_NS = 2_000_000_000
-"""A folder that changed later than this ago may have changed again without another time on it."""
+"""Nanoseconds. A folder that changed more recently may have changed again with the same time stamp."""
 _MOST_GUARDED = 2000
 _HOME_TOPS = ("", *app_paths.XDG_FOLDERS, "Library", "Library/Application Support")
-"""Folders of the home folder in which secrets are looked for by name."""
+"""Folders of the home folder that are searched for secrets by name."""
 _MOST_REPOSITORIES = 500
 _SETTINGS_BYTES = 1 << 18
 _MOST_SETTINGS_FILES = 20
@@ -78,15 +80,15 @@ _GIT_OWN = (
     "packed-refs",
 )
 SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
-"""Of git: the settings of the system."""
+"""The file with git's settings of the system."""
 _PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
-"""A command has its own of these."""
+"""Paths that a command has of its own."""
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
 
 IN_THE_WAY = "The sandbox was in the way of"
-"""So begins what is said of it in a result."""
+"""The beginning of the sentence about a refusal in a result."""
 _MOST_REFUSALS = 3
 _LONGEST_ERROR_LINE = 2000
 _REFUSED = re.compile(
@@ -104,7 +106,7 @@ _PATH = re.compile(r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)*")
 _OF_SHELL = re.compile(
     r"\S{0,200}?\b(?:ba|da)?sh: (?:line )?\d{1,9}: (?:cannot (?:create|open) )?(?=(.{1,500}?): )?"
 )
-"""How a shell begins what it says of a script, with what that is about."""
+"""The beginning of a shell's message about a script, with the path that it is about."""
 _NO_NETWORK = re.compile(
     r"Could not resolve|Temporary failure in name resolution|Name or service not known|Network is unreachable|"
     r"Couldn't connect|Failed to connect|Connection refused|No route to host|dns error|error sending request|"
@@ -117,8 +119,9 @@ _NO_NETWORK = re.compile(
 class SandboxSettings(NamedTuple):
     """`[sandbox]` of the configuration.
 
-    `writable` are folders and files outside the work folder that commands really change; `readable` are files and folders of any kind
-    that they may read, also in the home folder and where secrets are kept; `network` is whether commands may use it without being asked about.
+    `writable` are folders and files outside the work folder that commands may change; `readable` are paths of any kind that
+    they may read, even in the home folder and in places of secrets; `network` is whether commands may use the network without
+    approval.
     """
 
     enabled: bool = True
@@ -128,26 +131,26 @@ class SandboxSettings(NamedTuple):
 
 
 class NoSandbox(Exception):
-    """There can be none; the message says why, without a full stop."""
+    """A sandbox is not possible; the message says why, without a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a sandboxed command may reach. Paths are absolute and without links, shallow ones first.
+    """The paths that a sandboxed command may reach. They are absolute and without links, shallow ones first.
 
     Attributes:
         work: the work folder; the first of `writable`.
-        writable: folders and files that may be written, with all below them.
-        kept: exceptions below them, which may only be read.
+        writable: folders and files that may be written, with everything below them.
+        kept: exceptions below `writable`, which may only be read.
         links: those of `kept` that are links and decide what is secret, or where this program's settings are.
-        pinned: folders above what is kept, which may not be renamed.
-        hidden: what cannot be read.
-        caches: where the caches of package managers are: what is there can be read, and writes go to a private layer.
-        sockets: sockets of other programs, found under another name than they were bound by.
-        network: whether the command has the network of the machine.
+        pinned: folders above the kept paths, which may not be renamed.
+        hidden: paths that cannot be read.
+        caches: the caches of package managers: they can be read, and writes go to a private layer.
+        sockets: sockets of other programs, found under another name than the one to which they were bound.
+        network: whether the command can use the machine's network.
         watch: the files that run later, as they were before the command.
-        held: device and inode of what is in `kept` and `hidden`.
-        home: what is there of the home folder.
+        held: device and inode of the paths in `kept` and `hidden`.
+        home: the view of the home folder.
     """
 
     work: str
@@ -164,15 +167,15 @@ class Policy:
     home: HomeView
 
     def replaced(self) -> list[str]:
-        """The kept and hidden paths that are other files by now, so that they are no longer protected. For a thread."""
+        """Return the kept and hidden paths that have become other files, so that they are no longer protected. Call it in a thread."""
         if sys.platform == "darwin":
-            # There rules go by the path.
+            # The rules of macOS go by the path.
             return []
         now = _identities(self.held)
         return [path for path, was in self.held.items() if now.get(path, was) != was]
 
     def may_write(self, path: str) -> bool:
-        """Whether a command may change what is at this path."""
+        """Return whether a command may change the file or folder at this path."""
         real = os.path.realpath(os.path.join(self.work, path))
         if _under(real, (*self.kept, *self.hidden, *self.sockets)):
             return False
@@ -180,15 +183,15 @@ class Policy:
         return _under(real, places)
 
     def may_rename(self, path: str) -> bool:
-        """Whether what is at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
+        """Whether the file or folder at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
         return not _under(os.path.realpath(os.path.join(self.work, path)), self.pinned)
 
     def refuses_read(self, path: str, *, is_for_writing: bool) -> bool:
-        """Whether it is the sandbox that keeps a command from reading what is at this path: it is hidden, and there is something.
+        """Return whether the sandbox keeps a command from reading this path: it is hidden, and exists.
 
         Args:
-            path: as the command names it.
-            is_for_writing: the error is one of writing, which in the emptied home folder says nothing of a file.
+            path: the path as the command names it.
+            is_for_writing: whether the error is one of writing, which in the emptied home folder does not mean that a file is hidden.
         """
         real = self.real(path)
         if not self.hides(real):
@@ -197,13 +200,13 @@ class Policy:
         return not is_absent or (os.path.lexists(real) and not is_for_writing)
 
     def real(self, path: str) -> str:
-        """The real path of what a command names."""
+        """Return the real path for a path that a command names."""
         if path.startswith("~/"):
             path = os.path.join(self.home.home, path[2:])
         return os.path.realpath(os.path.join(self.work, path))
 
     def hides(self, real: str) -> bool:
-        """Whether what is at a real path is hidden from a command, or not there for it."""
+        """Return whether a real path is hidden from a command, or missing for it."""
         if _under(real, (*self.hidden, *self.sockets)):
             return True
         return self.home.hides(real) and not _under(real, self.writable)
@@ -217,24 +220,24 @@ def policy_for(
     network: bool = False,
     memory: FolderMemory | None = None,
 ) -> Policy:
-    """The policy for a command in a work folder. Lists folders: for a thread.
+    """Return the policy for a command in a work folder. It lists folders, so call it in a thread.
 
     Args:
         work_dir: the work folder.
         settings: the user's settings.
-        environ: the environment, for the home folder and this program's own folders.
+        environ: the environment variables, for the home folder and this program's own folders.
         network: whether the command may use the network.
         memory: the results of earlier listings of the folder.
 
     Raises:
-        NoSandbox: the folder holds too much of what has to be kept from commands.
+        NoSandbox: the folder holds too many paths that have to be kept from commands.
     """
     work = os.path.realpath(work_dir)
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
     extra = _writable(settings.writable, home, work)
-    # A command could have what is named there lead anywhere.
+    # A command could redirect these links.
     places = once_writable(environ) if settings.readable else ()
     written = {work, *extra, *map(os.path.realpath, places)}
     shown: set[str] = set()
@@ -255,7 +258,7 @@ def policy_for(
             and name[:1] != "."
             and any(_under(one, (end,)) for one in (work, *extra))
         ):
-            # A project that is called like a folder of secrets.
+            # The project has the name of a folder of secrets.
             continue
         if _under(work, (end,)):
             raise NoSandbox(f"the work folder is in {end}, where secrets are kept")
@@ -276,7 +279,7 @@ def policy_for(
     hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
     hidden |= unseen
     sockets = {*stray_sockets(watch.sockets, home)} - shown
-    # A command may have removed them since they were seen; and those of the home folder may lead in here.
+    # A command may have removed these links since they were found; and links of the home folder may lead into the work folder.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
         if not real.startswith(f"{work}/") or not os.path.exists(real):
             continue
@@ -316,11 +319,11 @@ def policy_for(
         repositories=_repositories_of,
     )
     hidden = {path for path in {*hidden, *view.closed} if _is_there(path, view, roots)} - shown
-    # A place of secrets that the user wants shown is shown whole.
+    # A place of secrets that the user wants shown is shown completely.
     wanted = {path for path in shown if is_secret_place(path, environ)}
     hidden = {path for path in hidden if not _under(path, wanted)}
     sockets = {path for path in sockets if _is_there(path, view, roots)}
-    # What a link leads to that a command could change would be another thing for the next command.
+    # A link that a command can change would lead to another target for the next command.
     followed = [link for links, _ in (links_to(str(work_dir)), *ways) for link in links]
     links = {link for link in (*followed, *watch.links) if _under(link, roots)}
     links = {link for link in links if not _under(os.path.dirname(link), hidden | kept)} - hidden
@@ -361,14 +364,14 @@ def policy_for(
 
 
 def _is_there(path: str, view: HomeView, roots: Sequence[str]) -> bool:
-    """Whether what is hidden has to be covered: it is not in an emptied folder, or below what is shown there or can be written."""
+    """Return whether a hidden path has to be covered: it is not in an emptied folder, or is below a shown or writable path."""
     if not _under(path, view.emptied):
         return True
     return _under(os.path.dirname(path), view.shown) or _under(path, roots)
 
 
 def _repositories_of(top: str) -> Iterator[str]:
-    """The repository that a folder's files belong to: its own `.git`, or one elsewhere that names the folder."""
+    """Yield the repository of a folder's files: its own `.git`, or one elsewhere that names the folder."""
     link = os.path.join(top, ".git")
     if os.path.isdir(link) and not os.path.islink(link):
         yield link
@@ -390,14 +393,14 @@ def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def _absolute(path: str, home: str) -> str:
-    """A path that the user wrote in the settings."""
+    """Return the absolute path for a path that the user wrote in the settings."""
     return os.path.normpath(os.path.join(home, "" if path == "~" else path.removeprefix("~/")))
 
 
 def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
-    """Where the entries lead that may be written.
+    """Return the real paths of the writable entries.
 
-    Without those to which a link in one of them, or in the work folder, leads: a command could have it lead anywhere."""
+    Targets of links in an entry, or in the work folder, are left out: a command could redirect these links."""
     ways = [links_to(_absolute(name, home)) for name in names]
     plain = {end for links, end in ways if not links}
     linked = [
@@ -413,14 +416,15 @@ def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
 
 
 def secrets_outside(environ: Mapping[str, str]) -> Iterator[str]:
-    """What is known of secrets wherever the work folder is: in the system and at the top of the home folder."""
+    """Yield the known places of secrets that do not depend on the work folder: in the system and at the top of the home folder."""
     yield from filter(os.path.lexists, protected_names.secret_places(environ))
     yield from _secret_in_home(environ)
 
 
 def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
-    """What is secret by its name in the home folder and in folders of configurations: at the top, and where rules of several
-    names lead."""
+    """Yield the secrets, recognised by name, in the home folder and in folders of configurations: at the top, and at the
+    paths that rules of several names cover.
+    """
     rules = protected_names.secrets()
     waiting: list[tuple[str, tuple[str, ...]]] = [
         (place, tuple(top.split("/")) if top else ())
@@ -440,12 +444,12 @@ def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def outermost(paths: set[str]) -> list[str]:
-    """Those of the paths that are below no other of them, sorted."""
+    """Return those of the paths that are below no other of them, sorted."""
     return sorted(path for path in paths if not _under(os.path.dirname(path), paths))
 
 
 def _gathered(folders: set[str], work: str) -> set[str]:
-    """These folders, or ones above them in the work folder where they are too many to be covered one by one."""
+    """Return these folders, or folders above them in the work folder if they are too many to be covered one by one."""
     found = set(outermost(folders))
     deepest = max((path.count("/") for path in found), default=0) - work.count("/")
     for depth in range(deepest - 1, 0, -1):
@@ -457,7 +461,7 @@ def _gathered(folders: set[str], work: str) -> set[str]:
 
 
 def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
-    """The folders above a path, up to the writable one that holds it."""
+    """Yield the folders above a path, up to the writable one that holds it."""
     root = next((one for one in roots if path.startswith(f"{one}/")), None)
     above = os.path.dirname(path)
     while root is not None and above != root:
@@ -465,20 +469,20 @@ def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
         above = os.path.dirname(above)
 
 
-# -- what stands in the work folder -----------------------------------------------------------------------
+# -- contents of the work folder --------------------------------------------------------------------------
 
 _Stamp = tuple[int, int, int, int]
 _MOST_HELD_BYTES = 1 << 20
 
 
 class _Held(NamedTuple):
-    """A file at one time: its stamp, None where there was none, and its content, None where that cannot be read."""
+    """A file at one time: its stamp (None if it did not exist), and its content (None if it cannot be read)."""
 
     stamp: _Stamp | None
     text: str | None
 
     def runs_other(self, path: str) -> bool:
-        """Whether the programs that it names have changed since, or may have."""
+        """Return whether the programs that the file names have changed since, or may have."""
         now = _held(path)
         if now.stamp == self.stamp:
             return False
@@ -491,18 +495,18 @@ class _Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WatchedFiles:
-    """The files below a work folder that run later, as they were at one time, and repositories in it.
+    """The files below a work folder that run later, as they were at one time, and the repositories in it.
 
     Attributes:
         work: the folder.
-        stamps: of the files that run later.
-        secrets: what holds secrets, and what links of such a name lead to.
-        links: of such a name.
+        stamps: the stamps of the files that run later.
+        secrets: the paths with secrets, and the targets of links with such names.
+        links: links with such names.
         repositories: their `.git` folders.
-        unseen: folders with too much in them to look at all of it.
-        memory: of the look.
-        sockets: what is neither a file, a folder nor a link.
-        partly: files at the top in which only some keys run later, with what they held.
+        unseen: folders that are too large to be searched completely.
+        memory: the memory of the scan.
+        sockets: paths that are neither a file, a folder nor a link.
+        partly: files at the top in which only some keys run later, with their contents.
         environ: the environment, whose home folder has settings of git.
         commons: repositories elsewhere that working trees in the folder belong to.
     """
@@ -520,18 +524,18 @@ class WatchedFiles:
     commons: tuple[str, ...] = ()
 
     def with_commons(self, commons: Sequence[str]) -> WatchedFiles:
-        """The same, with the repositories elsewhere that working trees in the folder belong to."""
+        """Return a copy with the repositories elsewhere to which working trees in the folder belong."""
         stamps = dict(self.stamps)
         for git in commons:
             stamps |= _git_stamps(git, self.work, self.environ)
         return replace(self, stamps=stamps, commons=tuple(commons))
 
     def changed(self) -> list[str]:
-        """Which of them are new or another by now, relative to the work folder, shallow ones first. For a thread."""
+        """Return the files that are new or changed by now, relative to the work folder, shallow ones first. Call it in a thread."""
         now = dict(_look(self.work, self.memory, self.environ)[1].stamps)
         for git in self.commons:
             now |= _git_stamps(git, self.work, self.environ)
-        # Where the folder was filled meanwhile, not all of it was looked at again: what is known is, in any case.
+        # If the folder was filled meanwhile, the scan may be incomplete, but the known files are always checked.
         for path in self.stamps.keys() - now.keys():
             now |= _stamped(path)
         for path in now.keys() - self.stamps.keys():
@@ -548,7 +552,9 @@ class WatchedFiles:
         return sorted(changed, key=lambda path: (path.count("/"), path))
 
     def git_folders(self) -> list[str]:
-        """The repositories that a command may write in, with those of their submodules. Lists folders: for a thread."""
+        """Return the repositories in which a command may write, with those of their submodules. It lists folders, so call it
+        in a thread.
+        """
         found = [*self.repositories, *self.commons]
         with contextlib.suppress(NoSandbox):
             found += [
@@ -557,7 +563,7 @@ class WatchedFiles:
         return list(dict.fromkeys(found))
 
     def since(self, before: WatchedFiles) -> list[str]:
-        """What of this look is new or another than in an earlier one, relative to the work folder."""
+        """Return the files that are new or changed compared with an earlier scan, relative to the work folder."""
         return sorted(
             os.path.relpath(path, self.work)
             for path, stamp in self.stamps.items()
@@ -566,19 +572,19 @@ class WatchedFiles:
 
 
 class _Listing(NamedTuple):
-    """What the policy needs to know of one folder.
+    """The facts about one folder that the policy needs.
 
     Attributes:
-        stamp: of the folder; None where not all of it was seen, or it changed so lately that an equal stamp proves nothing.
-        n_entries: how many were looked at.
-        folders: what to look into, and whether what is in it runs later.
-        guarded: names of what is secret or runs later: whether it is secret, whether it runs later, whether it is a folder.
+        stamp: the stamp of the folder; None if it was not read completely, or changed so recently that an equal stamp proves nothing.
+        n_entries: the number of entries read.
+        folders: the folders to search, and whether everything in them runs later.
+        guarded: names that are secret or run later: whether the name is secret, whether it runs later, whether it is a folder.
         gits: the names of its repository, in each spelling.
         is_bare: whether it is a repository without a working tree.
-        sockets: names of what is neither a file, a folder nor a link.
-        named: names of files that run when somebody starts what reads them.
-        deeper: folders that are looked into for repositories alone.
-        is_cut: there were more entries than are looked at in one folder.
+        sockets: names that are neither a file, a folder nor a link.
+        named: names of files that run when the user starts the program that reads them.
+        deeper: folders that are searched only for repositories.
+        is_cut: whether the folder has more entries than are read.
     """
 
     stamp: _Stamp | None
@@ -594,7 +600,7 @@ class _Listing(NamedTuple):
 
 
 class FolderMemory:
-    """The results of the last listing of a work folder, so that only folders that changed since are listed again.
+    """The results of the last scan of a work folder, so that only folders that changed since are listed again.
 
     A folder's modification and change times are updated with every name in it, and a command cannot set the change time.
     """
@@ -604,7 +610,7 @@ class FolderMemory:
         self.unseen: tuple[str, ...] = ()
 
     def of(self, work: str) -> Mapping[str, _Listing]:
-        """What was found in a work folder."""
+        """Return the listings of a work folder."""
         known, listings = self.seen
         return listings if known == work else {}
 
@@ -614,10 +620,11 @@ def _look(
 ) -> tuple[list[str], WatchedFiles, list[str]]:
     """List the upper part of a work folder.
 
-    Names go by the work folder; in a folder of configurations or the like (`XDG_FOLDERS`) by the home folder.
+    Rules apply to names relative to the work folder; in a folder of configurations or the like (`XDG_FOLDERS`) relative to
+    the home folder.
 
     Returns:
-        what at its top runs later; the same below and what is secret; the folders that are repositories of their own.
+        the paths at its top that run later; the same below the top, with the secrets; the folders that are repositories of their own.
     """
     top: list[str] = []
     stamps: dict[str, _Stamp] = {}
@@ -635,7 +642,7 @@ def _look(
         for usual in app_paths.XDG_FOLDERS
         for place in app_paths.home_places(environ, usual)
     }
-    # Folders that were there before come first: a command that fills the work folder hides no secret from this.
+    # Known folders come first, so that a command that fills the work folder hides no secret from this scan.
     waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
     newer: deque[tuple[str, tuple[str, ...], bool]] = deque()
     unseen: list[str] = []
@@ -643,7 +650,7 @@ def _look(
     while waiting or newer:
         folder, above, is_later = (waiting or newer).popleft()
         is_top, above = folder == work, in_home.get(folder, above)
-        # The top is always looked at whole: what is held still there must not depend on what else is there.
+        # The top is always read completely, because its protected paths must not depend on the number of other files.
         room = sys.maxsize if is_top else min(_MOST_LOOKED_AT - n_looked_at, _MOST_IN_FOLDER)
         if room <= 0:
             unseen.append(folder)
@@ -686,7 +693,7 @@ def _look(
             ahead.append((inner, (*above, folded(name)), runs_later))
     stamps |= _package_stamps(packages)
     for folder in deeper:
-        # The list grows meanwhile.
+        # The list grows during the loop.
         listing = _listing(folder, (), known.get(folder), is_deep=True)
         if listing is None:
             continue
@@ -721,14 +728,14 @@ def _look(
 
 
 def _is_git_too(folder: str, name: str) -> bool:
-    """Whether this is `.git` under another spelling, as file systems that ignore case allow."""
+    """Return whether this is `.git` under another spelling, which file systems that ignore case accept."""
     if name.isascii() and not name.startswith("."):
         return False
     return folded(name) == ".git" and os.path.lexists(os.path.join(folder, ".git"))
 
 
 def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
-    """The folders of submodules, which may be deeper than `_DEEPEST`."""
+    """Yield the folders of submodules, which may be deeper than `_DEEPEST`."""
     for folder in repositories:
         try:
             data = read_regular(Path(folder, ".gitmodules"), _SETTINGS_BYTES)
@@ -739,7 +746,7 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
             path = os.path.normpath(value.strip().strip('"'))
             if key.strip().lower() == "path" and "\0" not in path:
                 found = os.path.join(folder, path)
-                # Nothing that a link leads to elsewhere.
+                # Targets of links to other places do not count.
                 if real_path(found) == found and found.startswith(f"{folder}/"):
                     yield found
 
@@ -754,16 +761,16 @@ def _listing(
     room: int = sys.maxsize,
     is_deep: bool = False,
 ) -> _Listing | None:
-    """The listing of a folder; None where it cannot be listed.
+    """Return the listing of a folder; None if it cannot be listed.
 
     Args:
-        folder: its path.
-        above: the folded names that lead to it from the work folder, or from the home folder.
-        known: of the last look.
-        is_top: it is the work folder.
-        is_later: what is in it runs later, whatever its name.
-        room: how many entries are looked at.
-        is_deep: it is looked through for repositories alone.
+        folder: the path of the folder.
+        above: the folded names of its path from the work folder, or from the home folder.
+        known: its listing from the last scan.
+        is_top: whether it is the work folder.
+        is_later: whether everything in it runs later, whatever its name.
+        room: the largest number of entries to read.
+        is_deep: whether it is searched only for repositories.
     """
     try:
         found = os.lstat(folder)
@@ -778,8 +785,8 @@ def _listing(
         return None
     secret, later = protected_names.secrets(), protected_names.runs_later()
     started = protected_names.runs_when_started()
-    # In what was fetched or built only the top is looked at, for secrets: packages bring keys for tests, and certificates
-    # that programs cannot do without. What runs later there is found by its places (`_package_stamps`).
+    # In folders of packages and build results only the top is searched for secrets: packages contain keys for tests, and
+    # certificates that programs need. `_package_stamps` finds the files that run later there by their places.
     is_package = bool(above) and above[-1] in PASSED_OVER
     is_deepest = is_package or len(above) >= _DEEPEST
     folders: list[tuple[str, bool]] = []
@@ -837,7 +844,7 @@ def _listing(
 
 
 def _inside(end: str, work: str) -> list[str]:
-    """What a link leads to, where that is in the work folder and not all of it."""
+    """Return the target of a link if it is inside the work folder and not the whole of it."""
     return [end] if end.startswith(f"{work.rstrip('/')}/") and os.path.exists(end) else []
 
 
@@ -846,21 +853,21 @@ def _stamped(path: str) -> dict[str, _Stamp]:
         found = os.lstat(path)
     except OSError:
         return {}
-    # The ctime: the one of the times that a command cannot set.
+    # The ctime is used, as a command cannot set it.
     return {path: (found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode)}
 
 
 _PROGRAMS = (".bin", ".hooks", "bin", "Scripts")
-"""Folders of programs in what was fetched: of node, and of a virtual environment of Python."""
+"""Folders of programs in packages: of node, and of a virtual environment of Python."""
 _AT_START = (".pth", ".egg-link", "sitecustomize.py", "usercustomize.py")
-"""So end the names in `site-packages` that every Python there reads when it starts."""
+"""Endings of names in `site-packages` that every Python of that environment reads when it starts."""
 _MOST_IN_PACKAGES = 5000
 _PROVIDERS = ".terraform"
-"""The folder with the programs that terraform runs, deep below it."""
+"""The folder with the programs that terraform runs, which are deep below it."""
 
 
 def _package_stamps(packages: Iterable[str]) -> dict[str, _Stamp]:
-    """The stamps of what runs later in folders of packages: programs, and what Python reads when it starts."""
+    """Return the stamps of the files that run later in folders of packages: programs, and files that Python reads when it starts."""
     stamps: dict[str, _Stamp] = {}
     for package in packages:
         if os.path.basename(package) == _PROVIDERS:
@@ -891,7 +898,7 @@ def _program_stamps(folder: str, endings: tuple[str, ...]) -> dict[str, _Stamp]:
             if item.name.endswith(endings) and not item.is_dir(follow_symlinks=False):
                 stamps |= _stamped(item.path)
                 if item.is_symlink():
-                    # The link's target is what runs, and it can be written through the link.
+                    # The link's target runs, and can be written through the link.
                     with contextlib.suppress(OSError):
                         end = os.stat(item.path)
                         stamps[item.path] = (end.st_ino, end.st_size, end.st_ctime_ns, end.st_mode)
@@ -899,12 +906,12 @@ def _program_stamps(folder: str, endings: tuple[str, ...]) -> dict[str, _Stamp]:
 
 
 def _partly_run(work: str) -> dict[str, _Held]:
-    """The files at the top of a folder in which only some keys run later."""
+    """Return the files at the top of a folder in which only some keys run later."""
     found: dict[str, _Held] = {}
     seen: set[_Stamp] = set()
     for name in protected_names.partly_run_files():
         held = _held(path := os.path.join(work, name))
-        # Where case is ignored, both ways to write it lead to one file.
+        # On a file system that ignores case, both spellings lead to one file.
         if held.stamp is None or held.stamp not in seen:
             found[path] = held
             seen |= {held.stamp} if held.stamp is not None else set()
@@ -923,8 +930,9 @@ def _held(path: str) -> _Held:
 
 
 def _git_stamps(git: str, work: str, environ: Mapping[str, str]) -> dict[str, _Stamp]:
-    """Of what moves a repository's configuration elsewhere, or is it, a new repository's too; and of what git's settings name
-    in the work folder or the repository."""
+    """Return the stamps of the files with, or for moving, a repository's configuration (new repositories included), and of
+    the files in the work folder or repository that git's settings name.
+    """
     if not os.path.isdir(git):
         return _stamped(git)
     stamps: dict[str, _Stamp] = {}
@@ -940,13 +948,13 @@ def _git_stamps(git: str, work: str, environ: Mapping[str, str]) -> dict[str, _S
     with contextlib.suppress(NoSandbox):
         for path in named_by_settings(git, os.path.dirname(git), environ, there=False):
             if os.path.isfile(path) and _under(path, (work, git)):
-                # What was not there could not be held still.
+                # A file that did not exist before could not be made read-only.
                 stamps |= _stamped(path)
     return stamps
 
 
 def _lever_stamps(git: str, *, is_module: bool) -> dict[str, _Stamp]:
-    """Of what may be there in a repository that a command made; in others it is undone (`git_watch`)."""
+    """Return the stamps of possible levers in a repository that a command made; in other repositories `git_watch` undoes them."""
     stamps: dict[str, _Stamp] = {}
     for lever in levers(git, is_module=is_module):
         stamps |= _stamped(os.path.join(git, lever))
@@ -954,7 +962,7 @@ def _lever_stamps(git: str, *, is_module: bool) -> dict[str, _Stamp]:
 
 
 def _filled(folder: str, *names: str) -> dict[str, _Stamp]:
-    """The stamps of files that say something. An empty one does not, and may be ours."""
+    """Return the stamps of files that are not empty. An empty one has no effect, and may be this program's."""
     stamps: dict[str, _Stamp] = {}
     for name in names:
         stamps |= _stamped(os.path.join(folder, name))
@@ -971,9 +979,9 @@ def _hook_stamps(git: str) -> dict[str, _Stamp]:
 
 
 _STEPS = {"rebase-merge": "git-rebase-todo", "rebase-apply": "next", "sequencer": "todo"}
-"""Where the steps of a rebase are that stopped, or of `git am`: `git rebase --continue` runs what an `exec` there says."""
+"""The files with the steps of a stopped rebase or `git am`: `git rebase --continue` runs the `exec` lines in them."""
 _begun_by_commands: set[tuple[str, tuple[int, int]]] = set()
-"""Those that a command began can be gone on with by the next one, and were named."""
+"""The stopped rebases that commands began. The next command may continue them, and they were reported."""
 
 
 def _step_stamps(git: str) -> dict[str, _Stamp]:
@@ -984,14 +992,14 @@ def _step_stamps(git: str) -> dict[str, _Stamp]:
 
 
 def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
-    """What in a repository decides which programs git runs."""
+    """Yield the paths in a repository that decide which programs git runs."""
     if not os.path.isdir(git) or os.path.islink(git):
         return
     modules = [*_modules(git)]
     for path in (git, *modules) if makes_hooks else ():
         for name in ("hooks", *ADDRESSES) if path == git else ("hooks",):
             with contextlib.suppress(OSError), opened(path) as folder:
-                # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
+                # git itself creates an empty one; if it were missing, a command could create and fill it.
                 os.mkdir(name, dir_fd=folder)
     trees = folders_in(os.path.join(git, "worktrees"))
     if len(trees) > _MOST_REPOSITORIES:
@@ -1009,10 +1017,10 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
             if os.path.lexists(inner) and not os.path.islink(inner):
                 yield inner
             elif os.path.islink(inner):
-                # A link itself cannot be held still; what holds it can.
+                # A link itself cannot be made read-only; the folder that holds it can.
                 yield path
             elif name == "config.worktree" and path in own_settings:
-                # Where git would read it, an empty one: a missing one could be made.
+                # An empty file is created where git would read it, as a command could create a missing one.
                 with contextlib.suppress(OSError), opened(path) as folder:
                     create_file(name, folder, b"", mode=0o644)
                     yield inner
@@ -1022,7 +1030,7 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
 
 
 def _has_own_settings(git: str) -> bool:
-    """Whether a repository has settings of its own for each working tree."""
+    """Return whether a repository has settings of its own for each working tree."""
     try:
         text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="replace")
     except OSError:
@@ -1034,9 +1042,9 @@ def _has_own_settings(git: str) -> bool:
 
 
 def git_settings(environ: Mapping[str, str]) -> list[str]:
-    """The files with the settings of git that may count in every repository: the user's, then the system's.
+    """Return the files with the settings of git that may count in every repository: the user's, then the system's.
 
-    Also those by variables that commands of the agent do not get: the user's own git, which has them, runs in the folder too.
+    Files named by variables that the agent's commands do not get are included, because the user's own git has these variables.
     """
     own = app_paths.home_places(environ, ".gitconfig", ".config/git/config")
     named = (environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"))
@@ -1046,19 +1054,19 @@ def git_settings(environ: Mapping[str, str]) -> list[str]:
 def named_by_settings(
     git: str, top: str, environ: Mapping[str, str], *, there: bool = True
 ) -> set[str]:
-    """The files and folders that a repository's settings name: included settings, hooks, programs such as filters.
+    """Return the files and folders that a repository's settings name: included settings, hooks, programs such as filters.
 
     Args:
         git: the repository.
-        top: the folder that its files are in, where relative names begin.
-        environ: the environment, for the user's settings; relative names in these lead into the repository as well.
-        there: only what exists.
+        top: the folder of its files, from which relative names start.
+        environ: the environment variables, for the user's settings; relative names in these lead into the repository as well.
+        there: whether to return only existing paths.
 
     Returns:
-        real paths, and links on the way to these; none of them holds the repository or all of its files.
+        real paths, and links that lead to them; none of them contains the repository or all of its files.
 
     Raises:
-        NoSandbox: they name too much to look it all up, or are too many or too long.
+        NoSandbox: the settings name too many paths, or are too many or too long.
     """
     found: set[str] = set()
     n_named = 0
@@ -1116,8 +1124,9 @@ def named_by_settings(
 
 
 def _programs_in(value: str) -> Iterator[str]:
-    """The words of a setting that may name a program: in front of its arguments, behind a shell or an interpreter, or below
-    what a shell finds out first (`$(git rev-parse --show-toplevel)/x`)."""
+    """Yield the words of a setting that may name a program: before its arguments, after a shell or an interpreter, or below a
+    path that the shell computes (`$(git rev-parse --show-toplevel)/x`).
+    """
     words = value.translate(_QUOTES).split()
     for word in words:
         if "/" in word:
@@ -1125,7 +1134,7 @@ def _programs_in(value: str) -> Iterator[str]:
             if "$" in value:
                 yield word.partition("/")[2]
         elif len(words) > 1 and "." in word:
-            # Alone it is looked for in the search path, and so is what has no ending: that is a word like others.
+            # A name without a slash, or without an ending, is searched in the path, like any other word.
             yield word
 
 
@@ -1137,10 +1146,10 @@ def _size(path: str) -> int:
 
 
 def _modules(git: str) -> Iterator[str]:
-    """The repositories of submodules.
+    """Return the repositories of submodules.
 
     Raises:
-        NoSandbox: there are too many folders to find them in.
+        NoSandbox: there are too many folders to search.
     """
     waiting = folders_in(os.path.join(git, "modules"))
     n_seen = 0
@@ -1157,13 +1166,13 @@ def _modules(git: str) -> Iterator[str]:
 
 
 def _repository_named_in(link: str) -> str:
-    """The real path of the repository that a file `.git` names."""
+    """Return the real path of the repository that a file `.git` names."""
     named = path_in(link).removeprefix("gitdir:").strip()
     return real_path(os.path.join(os.path.dirname(link), named))
 
 
 def repositories_behind(link: str, work: str) -> list[str]:
-    """The repository that `.git` is, or the ones in the work folder that the file of that name leads to."""
+    """Return the repository `.git`, or the repositories in the work folder to which a file with that name leads."""
     if not os.path.isfile(link):
         return [link]
     own = _repository_named_in(link)
@@ -1173,9 +1182,9 @@ def repositories_behind(link: str, work: str) -> list[str]:
 
 
 def shared_repository(folder: str) -> str:
-    """The repository that a linked working tree belongs to; empty where the folder is none.
+    """Return the repository of a linked working tree; empty if the folder is none.
 
-    Only one that names this folder itself: the file `.git` is a repository's own word, and could name any folder.
+    Only a repository that names this folder counts: the file `.git` comes from the folder itself and could name any repository.
     """
     link = os.path.join(folder, ".git")
     if not os.path.isfile(link):
@@ -1191,9 +1200,9 @@ def shared_repository(folder: str) -> str:
 
 
 def is_own_repository(folder: str) -> bool:
-    """Whether what git would show for a folder is that folder's own, as far as its repository does not name another's.
+    """Return whether the files that git would show for a folder are the folder's own, as far as its repository does not name another's.
 
-    A file `.git` counts where the repository behind it lies in the folder, or names the folder itself.
+    A file `.git` counts if the repository that it names lies in the folder, or names the folder.
     """
     link = os.path.join(folder, ".git")
     if os.path.islink(link):
@@ -1210,14 +1219,14 @@ def is_own_repository(folder: str) -> bool:
 
 
 def has_parts_elsewhere(git: str) -> bool:
-    """Whether a repository takes commits, names or settings from somewhere else."""
+    """Return whether a repository takes commits, refs or settings from somewhere else."""
     return any(os.path.lexists(os.path.join(git, name)) for name in _GIT_ELSEWHERE) or any(
         os.path.islink(os.path.join(git, name)) for name in _GIT_OWN
     )
 
 
 def _working_tree(git: str) -> str:
-    """The folder that a submodule's repository says its files are in; empty where it says none."""
+    """Return the folder of files that a submodule's repository names; empty if it names none."""
     try:
         text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="surrogateescape")
     except OSError:
@@ -1230,11 +1239,11 @@ def _working_tree(git: str) -> str:
 
 
 def refused(output: str, policy: Policy) -> list[str]:
-    """What was refused, in words such as `writing /etc/hosts`, `reading ~/.ssh`, `the network`; each once.
+    """Return the refused actions in words such as `writing /etc/hosts`, `reading ~/.ssh`, `the network`; each once.
 
     Args:
-        output: of a command that failed.
-        policy: that held for it.
+        output: the output of a command that failed.
+        policy: the policy of that command.
     """
     found: list[str] = []
     for line in (line[:_LONGEST_ERROR_LINE] for line in output.splitlines()):
@@ -1243,7 +1252,7 @@ def refused(output: str, policy: Policy) -> list[str]:
         if match := _REFUSED.search(line):
             found += _refused_by_line(line, match, policy)
         elif match := _ABSENT.search(line):
-            # To root, for whom modes count for nothing, a hidden folder is an empty one.
+            # For root, whom modes do not restrict, a hidden folder is an empty one.
             found += [
                 one for one in _refused_by_line(line, match, policy) if one.startswith(_READING)
             ]
@@ -1251,7 +1260,7 @@ def refused(output: str, policy: Policy) -> list[str]:
 
 
 def paths_in_error(line: str) -> list[str]:
-    """The paths that a line may be about that says of something that it is not there, or cannot be read; empty for other lines."""
+    """Return the paths that an error line about a missing or unreadable file may be about; empty for other lines."""
     error = _ABSENT.search(line) or _REFUSED.search(line)
     if error is None or _IS_ONLY_READ.match(error[0]):
         return []
@@ -1264,8 +1273,9 @@ def _is_path(word: str) -> bool:
 
 
 def _words_of(line: str, error: re.Match[str]) -> tuple[list[str], list[str]]:
-    """What a line with an error in it may be about: what a shell says that it is about, and what it quotes, else the words before
-    the error, or after it."""
+    """Return the words that an error line may be about: those that a shell names and those in quotes, else the words before
+    or after the error.
+    """
     shell = _OF_SHELL.match(line)
     begin, named = (shell.end(), shell[1]) if shell else (0, None)
     before, after = line[begin : error.start()], line[error.start() :]
@@ -1282,7 +1292,7 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
         if not policy.may_write(path):
             return [f"writing {path}"]
     if _SPECIAL in line[: error.start()] and paths:
-        # `mv` and `cp` of a folder find a device under the name of what is hidden in it.
+        # `mv` and `cp` of a folder find a device in the place of a hidden file.
         return [f"copying to {paths[0]} what is hidden"]
     if _HELD.match(error[0]):
         held = next((path for path in paths if not policy.may_rename(path)), "")
@@ -1298,26 +1308,26 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
 _PACKAGES = ("site-packages", "dist-packages")
 _DESCRIPTION = ".dist-info"
 _UNPACKED = "archive-v"
-"""So begin the names of the folders in which `uv` keeps what it links into environments."""
+"""The beginning of the names of folders in which `uv` keeps the files that it links into environments."""
 
 
 def _program_places(roots: Sequence[str], work: str) -> set[str]:
-    """What of the program's code is below these folders, and links on the way to it.
+    """Return the parts of the program's code below these folders, and links that lead to them.
 
-    Each command has a supervisor, which runs outside the sandbox: a command that changed its code would be outside with the
-    next command. So package, interpreter and what both import are read-only where a command may otherwise write: in a work folder in
-    which the program is installed or developed, in a cache from which a package manager runs it, and in a cache whose files are hard
-    links of the installed ones (`uv`).
+    Each command has a supervisor, which runs outside the sandbox: a command that changed its code would escape with the next
+    command. So the package, the interpreter and everything that they import are read-only in places where a command may
+    otherwise write: in a work folder in which the program is installed or developed, in a cache from which a package manager
+    runs it, and in a cache whose files are hard links of the installed ones (`uv`).
 
     Args:
-        roots: real paths of what commands may write.
-        work: the work folder; what holds all of it is left out, so that the program can be developed in it.
+        roots: real paths that commands may write.
+        work: the work folder; a path that contains all of it is left out, so that the program can be developed in it.
     """
     found: set[str] = set()
     for place in {*_code_places(), *_linked_places(roots)}:
         links, end = links_to(place)
         if not os.path.lexists(end):
-            # It could be made.
+            # A command could create it.
             end = os.path.dirname(end)
         if not _under(work, (end,)):
             found |= {one for one in (*links, end) if _under(one, roots)}
@@ -1325,14 +1335,14 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
 
 
 def _package_folder() -> str:
-    """The real path of the folder of this program's package."""
+    """Return the real path of the folder of this program's package."""
     return real_path(os.path.dirname(kimi_tui.__file__))
 
 
 @functools.cache
 def _code_places() -> frozenset[str]:
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
-    # Where the folder of an environment is the work folder, what counts in it does.
+    # If the folder of an environment is the work folder, only the relevant parts of it are protected.
     settings = {os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes}
     programs = {os.path.dirname(path) for path in (sys.executable, sys.argv[0])}
     return frozenset(
@@ -1343,7 +1353,7 @@ def _code_places() -> frozenset[str]:
 
 
 def _linked_places(roots: Sequence[str]) -> Iterator[str]:
-    """The folders of a cache that share files with what is installed for this program."""
+    """Yield the folders of a cache that share files with the packages installed for this program."""
     own = _linked_descriptions()
     for root in roots if own else ():
         with contextlib.suppress(OSError):
@@ -1355,7 +1365,9 @@ def _linked_places(roots: Sequence[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=8)
 def _sharing(archive: str, _changed: int) -> tuple[str, ...]:
-    """The folders of an archive that share files with what is installed; kept while the archive's time of change is the same."""
+    """Return the folders of an archive that share files with the installed packages; cached while the archive's change time
+    is the same.
+    """
     own = _linked_descriptions()
     with contextlib.suppress(OSError):
         entries = [os.path.join(archive, name) for name in os.listdir(archive)]
@@ -1365,7 +1377,7 @@ def _sharing(archive: str, _changed: int) -> tuple[str, ...]:
 
 @functools.cache
 def _linked_descriptions() -> frozenset[tuple[int, int]]:
-    """Of the packages that are installed for this program, those whose files have a second name somewhere."""
+    """Return the packages installed for this program whose files have a second name somewhere."""
     places = [path for path in sys.path if os.path.basename(path) in _PACKAGES]
     return frozenset(
         which for place in places for which, n_names in _descriptions(place).items() if n_names > 1
@@ -1373,7 +1385,7 @@ def _linked_descriptions() -> frozenset[tuple[int, int]]:
 
 
 def _descriptions(folder: str) -> dict[tuple[int, int], int]:
-    """The files that describe the packages in a folder, by device and number, and how many names each has."""
+    """Return the files that describe the packages in a folder, by device and inode, and the number of names of each."""
     found: dict[tuple[int, int], int] = {}
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):

@@ -1,8 +1,8 @@
 """Settings files without the credentials in them, as sandboxed commands see those of the home folder.
 
-`git`, `npm`, `pip` and others keep what every command needs and what nobody else may know in one file. `without_credentials` leaves
-out the lines with something like a key, a password or an address with one. Where a file is not written in lines (XML, JSON, code),
-leaving lines out would break it, so that it is not shown at all.
+`git`, `npm`, `pip` and others keep common settings and credentials in one file. `without_credentials` leaves out the lines
+with something like a key, a password or an address with a password. A file that is not written in lines (XML, JSON, code)
+would break without some lines, so it is not shown at all if it has credentials.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from kimi_tui.tools.credentials import find_keys, is_key
 
 MOST_BYTES = 1 << 18
-"""A longer file is not shown."""
+"""Bytes. A larger file is not shown."""
 _NOT_IN_LINES = (
     *(".xml", ".config", ".json", ".jsonc", ".json5", ".js", ".cjs", ".mjs", ".ts", ".lua", ".pkl"),
     *(".gradle", ".kts", ".clj", ".edn", ".sbt", ".el", ".jl", ".py", ".rb"),
@@ -30,26 +30,26 @@ _WORDS = (
     ),
     *("bearer", "cookie", "extraheader", "credential", "oauth", "proxy-user", "proxy_user", "_pwd"),
 )
-"""A line is left out that has one of them and, behind it, a value."""
+"""A line that has one of these words, followed by a value, is left out."""
 _OF_REQUESTS = ("user", "header", "-u", "-h", "--user", "--header", "pass", "login")
-"""So begins a line of curl's settings that can carry a credential."""
+"""Beginnings of lines in curl's settings that can contain a credential."""
 _NO_PASSWORD = ("git", "hg", "")
-"""Users of servers that go by a key of ssh."""
+"""Users of servers that authenticate with an ssh key."""
 _LONG_WORD = re.compile(r"[\w+/=.~-]{20,1024}")
 _SEPARATORS = "=: \t>(,"
 _FEWEST_OF_ANACONDA = 8
 
 
 def without_credentials(name: str, data: bytes) -> bytes | None:
-    """The content of a settings file without the lines that hold credentials.
+    """Return the content of a settings file without the lines that hold credentials.
 
     Args:
-        name: of the file, which says how it is written.
-        data: its content.
+        name: the name of the file, which shows its format.
+        data: the content of the file.
 
     Returns:
-        `data` itself where it has none; None where it cannot be shown: it has one and is not written in lines, is longer than
-        `MOST_BYTES`, is no text, or a credential in it may go on behind its line.
+        `data` itself if it has no credentials; None if it cannot be shown: it has one and is not written in lines, is longer
+            than `MOST_BYTES`, is no text, or a credential may continue after its line.
     """
     try:
         text = data.decode()
@@ -70,7 +70,7 @@ def without_credentials(name: str, data: bytes) -> bytes | None:
 
 
 def _left_out(name: str, text: str) -> set[int]:
-    """The numbers of the lines with credentials, and of those that belong to them."""
+    """Return the numbers of the lines with credentials, and of those that belong to them."""
     found: set[int] = set()
     for start, end in find_keys(text):
         first = text.count("\n", 0, start)
@@ -82,7 +82,7 @@ def _left_out(name: str, text: str) -> set[int]:
     for at, line in enumerate(lines):
         bare = line.strip()
         if bare.startswith("["):
-            # Without its head, what is in the section would belong to the one before it.
+            # Without its head, the rest of the section would belong to the section before it.
             is_section_out = at in found or _has_user(bare) or _has_anaconda_token(bare)
         depth = len(line) - len(line.lstrip())
         is_below = deeper_than >= 0 and (not bare or depth > deeper_than)
@@ -97,7 +97,7 @@ def _left_out(name: str, text: str) -> set[int]:
 
 
 def _holds(line: str, is_of_curl: bool) -> bool:
-    """Whether a line, without the space around it, gives something that is named as a credential, or an address with one."""
+    """Return whether a line, without the space around it, sets a value with the name of a credential, or an address with a password."""
     if line.startswith("["):
         return False
     lower = line.lower()
@@ -113,15 +113,15 @@ def _holds(line: str, is_of_curl: bool) -> bool:
 
 
 def _has_value(behind: str) -> bool:
-    """Whether what stands behind a word gives it a value: `_name = x`, `": "x"`."""
+    """Return whether the text after a word gives it a value: `_name = x`, `": "x"`."""
     name_end = next((at for at, char in enumerate(behind) if char in _SEPARATORS), -1)
     value = behind[name_end:].strip(_SEPARATORS) if name_end >= 0 else ""
-    # An empty one in quotes is none; three quotes begin one.
+    # An empty text in quotes is no value; three quotes begin one.
     return bool(value.strip("\"'")) or len(value) > len("''")
 
 
 def _has_user(line: str) -> bool:
-    """Whether an address in a line names a user who is not one that only ssh knows."""
+    """Return whether an address in a line names a user who may have a password."""
     for behind in line.split("://")[1:]:
         server = behind.split("/", 1)[0].split(None, 1)
         user, found, _ = server[0].rpartition("@") if server else ("", "", "")
@@ -131,12 +131,14 @@ def _has_user(line: str) -> bool:
 
 
 def _has_anaconda_token(line: str) -> bool:
-    """Whether an address has a token in its path, as those of Anaconda (`/t/TOKEN/channel`)."""
+    """Return whether an address has a token in its path, as those of Anaconda (`/t/TOKEN/channel`)."""
     return any(
         len(behind.split("/", 1)[0]) >= _FEWEST_OF_ANACONDA for behind in line.split("/t/")[1:]
     )
 
 
 def _goes_on(line: str) -> bool:
-    """Whether the value that begins in a line may end in another one that is not indented: a text in three quotes, or an open one."""
+    """Return whether the value that begins in a line may end in another line that is not indented: a text in three quotes, or an
+    unclosed one.
+    """
     return any(line.count(quotes) % 2 for quotes in ('"""', "'''"))

@@ -1,4 +1,4 @@
-"""Finds in the output of a command what it wanted to read of the home folder and was not there for it.
+"""Finds in a command's output the paths of the home folder that it tried to read and that were missing in the sandbox.
 
 An emptied home folder refuses nothing: what is missing is missing like any other file. So the paths in error messages are looked up
 outside; and for a module that was not found, where the packages of the work folder say that it is.
@@ -18,7 +18,7 @@ from kimi_tui.tools.sandbox.home import is_secret_place, setting_for
 from kimi_tui.tools.sandbox.policy import Policy, paths_in_error
 
 ALLOWED_BY = "To allow it, put into config.toml: [sandbox] "
-"""So begins the last fact of a command that was refused a read, with the setting behind it; a card shows it in rows of its own."""
+"""The beginning of the last fact about a command whose read was refused, followed by the setting; a card shows it in rows of its own."""
 _MOST = 3
 _MOST_LINES = 5000
 _LONGEST_LINE = 2000
@@ -28,17 +28,17 @@ _MISSING = re.compile(
     r"No module named ['\"]?(\w+)|Cannot find (?:module|package) ['\"]([^'\"]{1,200})['\"]"
 )
 _EDITABLE = re.compile(r"['\"](\w+)['\"]: ['\"](/[^'\"\n]{1,1000})['\"]")
-"""In what setuptools leaves of an editable install: the module, and where it is."""
+"""A line of setuptools for an editable install: the module, and its place."""
 _ENVIRONMENTS = (".venv", "venv", "env")
 
 
 class HiddenReads(NamedTuple):
-    """What a command wanted to read and could not, because it is in the home folder.
+    """The paths of the home folder that a command tried to read and could not.
 
     Attributes:
         paths: real paths, in the order of the output.
-        secret: those of them that are known to hold credentials.
-        setting: the line of the section `[sandbox]` that would show the others; empty where there are none.
+        secret: those of the paths that are known to hold credentials.
+        setting: the line of the section `[sandbox]` that would show the others; empty if there are none.
     """
 
     paths: tuple[str, ...] = ()
@@ -47,7 +47,9 @@ class HiddenReads(NamedTuple):
 
 
 def hidden_reads(output: str, policy: Policy, environ: Mapping[str, str]) -> HiddenReads:
-    """What the output of a command says it could not read, and is there outside. Looks at files: for a thread."""
+    """Find the paths that a command's output says it could not read, and that exist outside the sandbox. It looks at files,
+    so call it in a thread.
+    """
     if not policy.home.emptied:
         return HiddenReads()
     found: dict[str, None] = {}
@@ -73,7 +75,7 @@ def hidden_reads(output: str, policy: Policy, environ: Mapping[str, str]) -> Hid
 
 
 def _places_of(module: str, policy: Policy, environ: Mapping[str, str]) -> Iterator[str]:
-    """Where a module may be that a program did not find: what the packages of the work folder name."""
+    """Yield the possible places of a module that a program did not find: those that the packages of the work folder name."""
     if "\0" in module or module.startswith("."):
         return
     yield os.path.join(
@@ -96,7 +98,7 @@ def _packages(environment: str) -> Sequence[str]:
 
 
 def _editable(packages: str, module: str) -> Iterator[str]:
-    """Where the files of editable installs say that a module is."""
+    """Yield the places of a module according to the files of editable installs."""
     try:
         names = [one for one in os.listdir(packages) if one.endswith((".pth", "_finder.py"))]
     except OSError:

@@ -1,8 +1,8 @@
 """`Sandbox`: finds the sandbox backend of this machine by trying it, and prepares each command for it.
 
-- Linux with Landlock: the command's supervisor confines it (`confine.py`), with namespaces where these are allowed, else with
-  Landlock and the seccomp filter alone.
-- `bwrap` where there is no Landlock, with the same filter, and `sandbox-exec` on macOS: the command is an argument of these.
+- Linux with Landlock: the command's supervisor confines it (`confine.py`), with namespaces if these are allowed, else with
+Landlock and the seccomp filter alone.
+- `bwrap` on Linux without Landlock, with the same filter, and `sandbox-exec` on macOS: the command is an argument of these.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _SAID = "held"
 _MOST_BYTES = 4096
 _COVERED = ("/tmp/", "/var/tmp/")
 _MOST_BINDS = 800
-"""Each takes a descriptor, of which a process usually has 1024."""
+"""The largest number of bind mounts: each takes a descriptor, of which a process usually has 1024."""
 PRIVATE_AT = "/tmp/.kimi-tui-caches"
-"""Where a command with a `/tmp` of its own finds its private caches; the same in `confine`, which is not imported for that."""
+"""The path of the private caches for a command with a `/tmp` of its own; the same as in `confine`, which is not imported for this."""
 _TRIM_EVERY_S = 60.0
 _LANDLOCK_GAPS = (
     "hooks and settings of git in the work folder are not held still",
@@ -62,9 +62,9 @@ class Confined:
 
     Attributes:
         argv: the program and its arguments.
-        environ: its variables.
-        words: the words for `confine` in its supervisor; empty where the program in `argv` confines it.
-        policy: what it may reach.
+        environ: the environment variables.
+        words: the words for `confine` in its supervisor; empty if the program in `argv` confines it.
+        policy: the paths that it may reach.
     """
 
     argv: tuple[str, ...]
@@ -74,14 +74,14 @@ class Confined:
 
 
 class SandboxState(NamedTuple):
-    """What holds for commands in a work folder.
+    """The facts about the sandbox of commands in a work folder.
 
     Attributes:
         backend: the mechanism.
         writable: real paths, the work folder first.
-        n_bytes: what commands wrote to caches, on the disk.
-        is_layered: caches are read below a private layer; else they have private ones by variables.
-        network: commands have it unasked.
+        n_bytes: the bytes on the disk that commands wrote to caches.
+        is_layered: whether commands read the user's caches below a private layer; else variables name private caches.
+        network: whether commands have the network without approval.
     """
 
     backend: Backend
@@ -92,7 +92,7 @@ class SandboxState(NamedTuple):
 
 
 class _Private(NamedTuple):
-    """What keeps writes to caches private: words for `confine`, variables, and the folder that the variables name."""
+    """The means that keep writes to caches private: words for `confine`, variables, and the folder that the variables name."""
 
     words: tuple[str, ...] = ()
     environ: Mapping[str, str] = MappingProxyType({})
@@ -109,7 +109,7 @@ class Sandbox:
         program: the path of `bwrap` or `sandbox-exec`; empty for the other backends.
 
     Attributes:
-        git_watch: undoes what its commands do to git's levers while they live.
+        git_watch: undoes the changes of its commands to git's levers while they run.
     """
 
     def __init__(
@@ -132,19 +132,19 @@ class Sandbox:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What this sandbox cannot confine on this machine, each in a few words."""
+        """The things that this sandbox cannot confine on this machine, each in a few words."""
         return _LANDLOCK_GAPS if self.backend == "landlock" else ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has no gaps, so that commands in it need no approval."""
+        """Whether the sandbox has no gaps, so that commands in it need no approval."""
         return not self.gaps
 
     def policy_for(self, work_dir: Path, *, network: bool = False) -> Policy:
-        """What a command in this folder may reach. Lists what changed in it since the last time: for a thread.
+        """Return the policy of a command in this folder. It lists folders that changed since the last call, so call it in a thread.
 
         Raises:
-            NoSandbox: not in this folder.
+            NoSandbox: a sandbox is not possible in this folder.
         """
         policy = policy_for(
             work_dir, self.settings, self.environ, network=network, memory=self._memory
@@ -161,23 +161,24 @@ class Sandbox:
     def confined(
         self, argv: list[str], work_dir: Path, *, network: bool = False, writes: bool = True
     ) -> Confined:
-        """A command for the sandbox. Reads folders: for a thread.
+        """Prepare a command for the sandbox. It reads folders, so call it in a thread.
 
         Args:
             argv: the program and its arguments.
-            work_dir: where it runs.
-            network: let it use the network this once.
+            work_dir: the folder in which it runs.
+            network: whether it may use the network this time.
             writes: whether it may write anything but temporary files.
 
         Raises:
-            NoSandbox: not in this folder.
+            NoSandbox: a sandbox is not possible in this folder.
             OSError: there is no room for temporary files.
         """
-        # Before the policy, which hides only what is there.
+        # The layers are made before the policy, which hides only existing paths.
         folder = self._layers_folder(work_dir) if writes else ""
         policy = self.policy_for(work_dir, network=network)
         if not writes:
-            # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
+            # The work folder counts as writable, so that it is mounted even below the temporary folder, and is then made
+            # read-only.
             kept = (policy.work,)
             policy = replace(policy, writable=kept, kept=kept, pinned=(), caches=Caches())
         private = self._private_caches(policy, folder)
@@ -207,7 +208,7 @@ class Sandbox:
             )
             from kimi_tui.tools.sandbox.confine import ARGUMENTS_FD
 
-            # By a descriptor: what stands in its command line, a command could read.
+            # The arguments come by a descriptor, because a command could read them in its command line.
             own = ["--args", str(ARGUMENTS_FD)]
             argv = [self.program, *own, "--", *_behind_bubblewrap(argv, policy)]
         else:
@@ -217,14 +218,14 @@ class Sandbox:
         return Confined(tuple(argv), environ, words, policy)
 
     def _with_copies(self, policy: Policy) -> dict[str, str]:
-        """Write copies of what is shown in part, and return the variables that have programs read these.
+        """Write copies of the files that are shown in part, and return the variables that make programs read these.
 
         Raises:
-            OSError: there is no room for them.
+            OSError: there is no room for the copies.
         """
         copies, variables = policy.home.copies(self._tmp)
         for path, text in copies.items():
-            # A command may have put anything there.
+            # A command may have put anything in this place.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -233,20 +234,20 @@ class Sandbox:
 
     @property
     def is_layered(self) -> bool:
-        """Whether commands see the user's caches below a private layer; else variables name private caches. For a thread."""
+        """Whether commands see the user's caches below a private layer; else variables name private caches. Call it in a thread."""
         if self._can_layer is None:
             self._can_layer = self.backend == "full" and layers.can_layer(self.environ)
         return self._can_layer
 
     def _layers_folder(self, work_dir: Path) -> str:
-        """The folder of the layers of a work folder; empty where the data folder takes nothing, so that caches are only read."""
+        """Return the folder of the layers of a work folder; empty if the data folder is not writable, so that caches are only read."""
         try:
             return layers.made_folder(self.environ, os.path.realpath(work_dir))
         except OSError:
             return ""
 
     def _private_caches(self, policy: Policy, folder: str) -> _Private:
-        """What keeps the writes to caches private."""
+        """Return the means that keep the writes to caches private."""
         if not folder:
             return _Private()
         own = layers.variables_folder(folder)
@@ -259,10 +260,10 @@ class Sandbox:
         return _Private((f"write:{own}",) if self.backend == "landlock" else (), environ, own)
 
     def state(self, work_dir: Path) -> SandboxState:
-        """What holds for the next command in a work folder. Lists folders and may start a process: for a thread.
+        """Return the state for the next command in a work folder. It lists folders and may start a process, so call it in a thread.
 
         Raises:
-            NoSandbox: not in this folder.
+            NoSandbox: a sandbox is not possible in this folder.
         """
         policy = self.policy_for(work_dir)
         return SandboxState(
@@ -274,7 +275,7 @@ class Sandbox:
         )
 
     def reset(self, work_dir: Path) -> layers.Reset:
-        """Remove what commands in a work folder wrote to caches. For a thread.
+        """Remove everything that commands in a work folder wrote to caches. Call it in a thread.
 
         Raises:
             OSError: not all of it could be removed.
@@ -282,7 +283,7 @@ class Sandbox:
         return layers.reset(self.environ, os.path.realpath(work_dir))
 
     def trim(self, policy: Policy) -> None:
-        """Keep the private layers within their limits, beside what runs and at most once in `_TRIM_EVERY_S`."""
+        """Keep the private layers within their limits, in the background and at most once in `_TRIM_EVERY_S` seconds."""
         now = time.monotonic()
         if self._trimming.is_alive() or now < self._trim_from or not policy.caches.covered:
             return
@@ -293,7 +294,7 @@ class Sandbox:
         self._trimming.start()
 
     def remove_temporary(self) -> None:
-        """Remove what commands left in their temporary folder. For a thread."""
+        """Remove the files that commands left in their temporary folder. Call it in a thread."""
         tmp, self._tmp = self._tmp, ""
         if tmp:
             with contextlib.suppress(OSError):
@@ -324,7 +325,7 @@ def _home_words(home: HomeView) -> Iterator[str]:
 
 
 def _bwrap_binds(policy: Policy, private: str) -> list[tuple[str, str, str]]:
-    """The paths that bubblewrap bind-mounts, each with its option and where that is, in the order of the words `open`."""
+    """Return the paths that bubblewrap bind-mounts, each with its option and its target, in the order of the words `open`."""
     return [
         *([("--bind-fd", private, PRIVATE_AT)] if private else []),
         *(("--bind-fd", path, path) for path in (*policy.writable, *policy.pinned)),
@@ -338,11 +339,11 @@ _BEHIND = (
 
 
 def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
-    """The command with what starts it in bubblewrap: `confine.begin_behind`; or a shell, where the kernel has no Landlock or the
-    interpreter is in a folder that is private in the sandbox.
+    """Return the command with the program that starts it in bubblewrap: `confine.begin_behind`; or a shell, if the kernel has
+    no Landlock or the interpreter is in a folder that is private in the sandbox.
 
-    Either writes the line `STARTED` to standard error, and then redirects standard error to standard output. The second interpreter
-    takes longer than the shell, and is there for Landlock alone.
+    Either writes the line `STARTED` to standard error, and then redirects standard error to standard output. The second
+    interpreter takes longer than the shell, and is used for Landlock alone.
     """
     from kimi_tui.tools.sandbox import confine
 
@@ -359,12 +360,12 @@ def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
 
 
 def bwrap_arguments(policy: Policy, tmp: str, private: str = "") -> list[str]:
-    """The arguments of bubblewrap for a policy, without those that hide sockets, which the supervisor adds when it starts.
+    """Return the arguments of bubblewrap for a policy, without those that hide sockets, which the supervisor adds at the start.
 
     Args:
-        policy: what the command may reach.
+        policy: the policy of the command.
         tmp: the folder that becomes `/tmp`.
-        private: the folder of its private caches, empty for none.
+        private: the folder of its private caches; empty for none.
     """
     from kimi_tui.tools.sandbox.confine import FILTER_FD
 
@@ -380,7 +381,7 @@ def bwrap_arguments(policy: Policy, tmp: str, private: str = "") -> list[str]:
     binds = _bwrap_binds(policy, private)
     arguments += _bwrap_home(policy.home, FILTER_FD + 1 + len(binds))
     for at, (flag, _, place) in enumerate(binds, FILTER_FD + 1):
-        # By descriptor, opened in `confine`: a part of the path could have become a link.
+        # `confine` opens these paths and passes descriptors, as a folder in a path could have become a link.
         arguments += [flag, str(at), place]
     for path in policy.home.emptied:
         arguments += ["--remount-ro", path]
@@ -400,12 +401,14 @@ def bwrap_arguments(policy: Policy, tmp: str, private: str = "") -> list[str]:
 
 
 def _bwrap_home(home: HomeView, descriptor: int) -> list[str]:
-    """The arguments that empty the home folder and show in it what can be read; the texts come from this descriptor and the next."""
+    """Return the arguments that empty the home folder and show its readable parts; the texts come from this descriptor and
+    the next ones.
+    """
     arguments: list[str] = []
     for path in home.emptied:
         arguments += ["--perms", "755", "--tmpfs", path]
     for path in home.shown:
-        # By path: no part of it is below anything that commands can write.
+        # The path itself is used, as no folder in it is below anything that commands can write.
         arguments += ["--ro-bind-try", path, path]
     for at, (path, _) in enumerate(home.texts, descriptor):
         arguments += ["--perms", "644", "--ro-bind-data", str(at), path]
@@ -415,7 +418,7 @@ def _bwrap_home(home: HomeView, descriptor: int) -> list[str]:
 
 
 def macos_profile(policy: Policy, tmp: str, private: str = "") -> str:
-    """The same policy as a profile for `sandbox-exec`; later rules win.
+    """Return the same policy as a profile for `sandbox-exec`; later rules win.
 
     macOS has no network namespaces: without the network a command cannot connect to a server of its own either, since other
     programs listen on the same loopback. Newer systems ignore the rules for `target others`: all targets are denied, and
@@ -439,7 +442,7 @@ def macos_profile(policy: Policy, tmp: str, private: str = "") -> str:
     ]
     roots = [*policy.writable, tmp]
     lines += [f"(allow file-write* (subpath {quoted(path)}))" for path in roots]
-    # Renaming a parent folder would move what is kept or hidden in it to another path, and so would renaming the root itself.
+    # Renaming a parent folder, or the root itself, would move a kept or hidden path to another one.
     out_of_reach = (*policy.hidden, *policy.sockets)
     ways = {one for path in (*policy.kept, *out_of_reach) for one in folders_between(path, roots)}
     lines += [
@@ -455,7 +458,7 @@ def macos_profile(policy: Policy, tmp: str, private: str = "") -> str:
         lines.append(f"(deny file-read* file-write* (subpath {quoted(path)}))")
         lines.append(f"(allow file-read-metadata (subpath {quoted(path)}))")
     if private:
-        # Within this program's own folder, which is hidden.
+        # The folder is inside this program's own folder, which is hidden.
         lines.append(f"(allow file-read* file-write* (subpath {quoted(private)}))")
         lines.append(f"(deny file-write-unlink (literal {quoted(private)}))")
     lines.append("(deny file-write-setugid)")
@@ -477,7 +480,7 @@ _MACOS_SERVICES = (
     "com.apple.system.logger",
     "com.apple.system.notification_center",
 )
-"""Names of users and groups, the log, and notices of the system."""
+"""Services for names of users and groups, the log, and notices of the system."""
 _MACOS_NETWORK_SERVICES = (
     "com.apple.SystemConfiguration.configd",
     "com.apple.SystemConfiguration.DNSConfiguration",
@@ -489,7 +492,7 @@ _MACOS_RESOLVER = ("/private/var/run/mDNSResponder",)
 
 
 def literals(paths: Sequence[str]) -> str:
-    """The paths as a profile of `sandbox-exec` names them."""
+    """Return the paths as a profile of `sandbox-exec` names them."""
     return " ".join(f"(literal {quoted(path)})" for path in paths)
 
 
@@ -498,23 +501,23 @@ def _services(names: Sequence[str]) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path as a string of a profile."""
+    """Return a path as a string of a profile."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-# -- which there is ---------------------------------------------------------------------------------------
+# -- finding a backend ------------------------------------------------------------------------------------
 
 
 def find_sandbox(
     settings: SandboxSettings, environ: Mapping[str, str], *work_dirs: Path
 ) -> Sandbox:
-    """The first backend that passes the trial on this machine, the best ones first. Starts processes: for a thread.
+    """Return the first backend that passes the trial on this machine, the best ones first. It starts processes, so call it in a thread.
 
     Programs in the work folders are not run for that.
 
     Raises:
-        NoSandbox: there is none.
+        NoSandbox: no backend passes.
     """
     if not settings.enabled:
         raise NoSandbox("it is switched off in the configuration")
@@ -541,7 +544,7 @@ def _candidates(
 
 
 def trouble_with(sandbox: Sandbox) -> str:
-    """Which trial a backend fails, or why it cannot be used; empty where it passes all."""
+    """Name the trial that a backend fails, or say why it cannot be used; empty if it passes all."""
     environ = sandbox.environ
     home = Path(os.path.realpath(home_of(environ) or "/"))
     with tempfile.TemporaryDirectory(prefix="kimi-tui-trial-") as place:
@@ -581,7 +584,7 @@ echo held
 
 
 def _trouble(confined: Confined, work: Path) -> str:
-    """Run the trial script under a supervisor; returns what went wrong, or empty."""
+    """Run the trial script under a supervisor; return what went wrong, or an empty text."""
     words = told(confined.words)
     orders, end = os.pipe()
     heard, reports = os.pipe()
@@ -603,13 +606,13 @@ def _trouble(confined: Confined, work: Path) -> str:
             orders = reports = -1
             try:
                 assert process.stdout is not None
-                said = _read(process.stdout.fileno(), deadline).strip()
+                said = _read_pipe(process.stdout.fileno(), deadline).strip()
                 os.write(end, b"KQ")
-                report = _read(heard, deadline)
+                report = _read_pipe(heard, deadline)
                 process.wait(max(deadline - time.monotonic(), 0))
             except (TimeoutError, subprocess.TimeoutExpired):
                 with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                    # What it runs is killed first: alone, the supervisor would leave that behind.
+                    # The command's processes are killed first: a killed supervisor would leave them running.
                     os.write(end, b"KQ")
                     process.wait(_END_S)
                 process.kill()
@@ -626,11 +629,11 @@ def _trouble(confined: Confined, work: Path) -> str:
     return said or why or "the trial could not be run"
 
 
-def _read(descriptor: int, deadline: float) -> str:
-    """What comes out of a pipe until its other end is closed, at most `_MOST_BYTES`.
+def _read_pipe(descriptor: int, deadline: float) -> str:
+    """Read a pipe until its other end is closed, at most `_MOST_BYTES`.
 
     Raises:
-        TimeoutError: it is still open at the deadline, of the monotonic clock.
+        TimeoutError: the pipe is still open at the deadline of the monotonic clock.
     """
     found = b""
     waiter = select.poll()

@@ -1,9 +1,9 @@
-"""A search in the sandbox: its program can read what is searched, ignore files for that, and itself, and do nothing else.
+"""A search in the sandbox: its program can read the searched files, the ignore files for them, and itself, and do nothing else.
 
-It can write nothing, start no process, and use no sockets and no network, in every mode. What is searched is opened from the
-folder in which the program starts, without following links, and the permission to read is bound to that descriptor: a path that is
-renamed or replaced by a link during the search opens nothing else. With Landlock and bubblewrap a process of this program confines
-itself and executes the search program (`confine.begin_search`); on macOS `sandbox-exec` does that.
+It can write nothing, start no process, and use no sockets and no network, in every mode. The searched path is opened from the
+folder in which the program starts, without following links, and the permission to read is bound to that descriptor: a path
+that is renamed or replaced by a link during the search opens nothing else. With Landlock and bubblewrap a process of this
+program confines itself and executes the search program (`confine.begin_search`); on macOS `sandbox-exec` does that.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _SETTING = "excludesfile"
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a search reads.
+    """The paths that a search reads.
 
     Attributes:
-        folder: the current folder of its program; absolute, without links.
-        root: the file or folder that is searched, relative to `folder`; None where nothing is.
+        folder: the absolute path, without links, of the program's current folder.
+        root: the searched file or folder, relative to `folder`; None if nothing is searched.
         rules: the descriptor of a file with ignore rules; negative for none.
-        shut: secrets below what is searched, relative to that; they are not read.
+        shut: secrets below `root`, relative to it, which are not read.
     """
 
     folder: str
@@ -57,17 +57,18 @@ class Searched:
 
     @property
     def path(self) -> str:
-        """The path of what is searched."""
+        """The path of the searched file or folder."""
         return os.path.normpath(os.path.join(self.folder, self.root or "."))
 
 
 def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -> list[str]:
-    """The arguments that start a program in the sandbox, in the folder where it starts. Reads folders: for a thread.
+    """Return the arguments that start a program in the sandbox, in the folder in which it starts. It reads folders, so call
+    it in a thread.
 
     Args:
-        sandbox: of this machine.
-        argv: the program, by its whole path, and its arguments.
-        searched: what it may read.
+        sandbox: the sandbox of this machine.
+        argv: the full path of the program, and its arguments.
+        searched: the paths that it may read.
     """
     program, *rest = argv
     run = list(_of_program(program))
@@ -84,14 +85,16 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
     else:
         words += ["level:landlock", *(f"run:{path}" for path in run)]
         words += [f"shut:{path}" for path in searched.shut]
-    # The folder of `confine`, which is not imported here: that would take as long as all of this.
+    # This is the folder of `confine`, which is not imported here, as that would take as long as all the rest.
     folder = os.path.dirname(os.path.abspath(__file__))
     how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder, str(len(words))]
     return [*how, *words, *argv]
 
 
 def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The known places of secrets below a folder (a path without links), relative to it. Lists folders: for a thread."""
+    """Return the known places of secrets below a folder (a path without links), relative to it. It lists folders, so call it
+    in a thread.
+    """
     places = [*map(str, own_places(environ)), *secrets_outside(environ)]
     top = f"{str(folder).rstrip('/')}/"
     real = {path for place in places for path in (place, os.path.realpath(place))}
@@ -99,16 +102,16 @@ def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _of_program(program: str) -> Iterator[str]:
-    """The paths of a program and of the libraries that it may load."""
+    """Yield the paths of a program and of the libraries that it may load."""
     real = os.path.realpath(program)
     yield real
     yield from _LIBRARIES
-    # Installed by a package manager into a prefix of its own.
+    # A package manager may have installed the program into a prefix of its own.
     yield os.path.join(os.path.dirname(os.path.dirname(real)), "lib")
 
 
 def _rules_around(path: str) -> Iterator[str]:
-    """The ignore files in the folders above what is searched, and in repositories there."""
+    """Yield the ignore files in the folders above the searched path, and in the repositories there."""
     for folder in map(str, (Path(path), *Path(path).parents)):
         for name in _RULES:
             rules = os.path.join(folder, name)
@@ -127,7 +130,7 @@ def _bwrap_arguments(
     for path in searched.shut:
         place = os.path.join(searched.path, path)
         if os.path.islink(place):
-            # Its target is in `shut` by a path of its own.
+            # The link's target is in `shut` by a path of its own.
             continue
         if os.path.isdir(place):
             arguments += ["--perms", "000", "--tmpfs", place, "--remount-ro", place]
@@ -142,7 +145,7 @@ def _bwrap_arguments(
     arguments += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     arguments += ["--cap-drop", "ALL"]
     if os.geteuid() == 0:
-        # It reads what root could read, and there is nothing that it could write.
+        # The program can read everything that root can, and write nothing.
         arguments += ["--cap-add", "CAP_DAC_READ_SEARCH"]
     else:
         arguments += ["--unshare-user-try"]
@@ -151,7 +154,7 @@ def _bwrap_arguments(
 
 
 def macos_search_profile(searched: Searched, run: Sequence[str], read: Sequence[str]) -> str:
-    """The profile of a search for `sandbox-exec`; later rules win."""
+    """Return the profile of a search for `sandbox-exec`; later rules win."""
     found = [*_MACOS_LIBRARIES, *run, *([searched.path] if searched.root is not None else [])]
     lines = [
         "(version 1)",
@@ -181,13 +184,14 @@ def macos_search_profile(searched: Searched, run: Sequence[str], read: Sequence[
     return "\n".join(lines)
 
 
-# -- what git leaves out everywhere ---------------------------------------------------------------------
+# -- git's global ignore rules --------------------------------------------------------------------------
 
 
 def rules_everywhere(environ: Mapping[str, str]) -> bytes:
-    """The user's ignore rules of git for all repositories (`core.excludesFile`), which a confined program cannot read; empty for none.
+    """Return the user's ignore rules of git for all repositories (`core.excludesFile`), which a confined program cannot read;
+    empty for none.
 
-    The first file of git's settings that names such a file decides; without one it is the usual file.
+    The first file of git's settings that names such a file counts; without one the usual file is read.
     """
     settings = (".gitconfig", ".config/git/config")
     own = [home_places(environ, name)[-1] for name in settings]

@@ -1,10 +1,10 @@
-"""Finds Unix sockets of other programs whose path the kernel does not name, as a way out of the sandbox.
+"""Finds Unix sockets of other programs whose paths the kernel does not report, as they are a way out of the sandbox.
 
-A socket with its absolute path in `/proc/net/unix` is covered when a command starts (`confine.sockets_of_others`). One that
-was bound by a relative name, was renamed since, or has a line end in its name, is found here by the inode that the kernel
-tells, in folders where it may be: those the caller has seen, the home folder, the current folders of all processes, and
-those of the other sockets. Sockets of sandboxed commands with a network namespace of their own are not among them, so that
-one such command can talk to another.
+A socket with its absolute path in `/proc/net/unix` is covered when a command starts (`confine.sockets_of_others`). A socket
+that was bound by a relative name, was renamed since, or has a line end in its name, is found here by the inode that the
+kernel reports, in the folders where it may be: those that the caller has listed, the home folder, the current folders of all
+processes, and the folders of the other sockets. Sockets of sandboxed commands with a network namespace of their own are not
+among them, so that one such command can talk to another.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MOST_IN_A_FOLDER = 5000
 
 
 def stray_sockets(seen: Iterable[str], home: str) -> list[str]:
-    """The real paths of sockets whose path the kernel does not name. Lists folders where there are any: for a thread.
+    """Return the real paths of sockets whose paths the kernel does not report. It lists folders if there are any, so call it in a thread.
 
     Args:
-        seen: sockets that were found in the work folder; all of them count where the kernel does not tell.
+        seen: sockets that were found in the work folder; all of them count if the kernel reports none.
         home: the home folder.
     """
     if sys.platform != "linux":
@@ -57,13 +57,13 @@ def _those_of(numbers: Iterable[int], paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         with contextlib.suppress(OSError):
             status = os.lstat(path)
-            # The kernel tells the lower half of the number.
+            # The kernel reports the lower half of the number.
             if stat.S_ISSOCK(status.st_mode) and status.st_ino & 0xFFFFFFFF in numbers:
                 yield os.path.realpath(path)
 
 
 def _current() -> set[str]:
-    """The current folders of the processes that can be looked at."""
+    """Return the current folders of the processes that can be examined."""
     found: set[str] = set()
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -81,10 +81,10 @@ def _sockets_in(folders: Iterable[str]) -> Iterator[str]:
 
 
 def _bound() -> Iterator[tuple[int, str]]:
-    """The number of its file, and the name, of each socket that was bound to one, by the kernel's own list.
+    """Yield the inode and the name of each socket that was bound to a file, from the kernel's list.
 
     Raises:
-        OSError: it gives none.
+        OSError: the kernel gives no list.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as asked:
         asked.settimeout(_WAIT_S)

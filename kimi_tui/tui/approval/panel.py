@@ -40,7 +40,7 @@ from kimi_tui.tui.approval.model import (
     visible,
     wrapped,
 )
-from kimi_tui.tui.formatting import StyledText, cut
+from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.keyboard import (
@@ -52,7 +52,7 @@ from kimi_tui.tui.keyboard import (
     row_of_digit,
 )
 from kimi_tui.tui.prompt.area import PromptArea
-from kimi_tui.tui.rows import ranges
+from kimi_tui.tui.rows import Span, ranges
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
@@ -148,7 +148,7 @@ def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
 
 
-Toll = Callable[[int, Glyphs], Sequence[Sequence[StyledText]]]
+Toll = Callable[[int, Glyphs], Sequence[Sequence[Span]]]
 """Says in rows of so many cells what a D-Mail would take and leave, as the preview of a rewind does."""
 
 
@@ -156,7 +156,7 @@ def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
     """What a D-Mail would take and leave, drawn."""
     inks = {"quiet": "$ink-quiet", "ink": "$ink", "strong": "bold $ink-strong"}
     return [
-        Content.assemble("   ", *((text, inks[style]) for text, style in row))
+        Content.assemble("   ", *((span.text, inks[span.style]) for span in row))
         for row in toll(max(10, width - SIDES), glyphs)
     ]
 

@@ -1,105 +1,102 @@
-"""The rows of a comparison of two world lines: their messages in two columns, and the files that differ.
+"""The rows of a comparison of two world lines: their blocks in two columns, and the files that differ.
 
-A message that both sides have stands at the same height in both columns. Of messages only heights are kept, measured from
-the top down and in time slices; rows are made when they are visible. No widget here.
+Blocks look as in the chat, those that both sides have in grey, at the same height in both columns. Only heights are kept of
+them, measured from the top down and in time slices; rows are made when they are visible. No widget here.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len
-
-from kimi_tui.foreign_text import clean, one_line, shown_name
-from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, short_name
+from kimi_tui.foreign_text import one_line, shown_name
+from kimi_tui.projection.blocks import AgentBlock, Block, ToolBlock, images_of
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import log_fault
-from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.pictures import CellRow
-from kimi_tui.tui.rows import LayoutRoom, Line, Span, image_rows, plain_rows, style_parts
+from kimi_tui.tui.rows import (
+    BLANK,
+    MARGIN,
+    LayoutRoom,
+    Line,
+    Span,
+    fold_mark,
+    past_line,
+    spans_width,
+)
+from kimi_tui.tui.transcript.layout import (
+    follows_closely,
+    iter_rows,
+    plain_block,
+    probable_height,
+)
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage
+    from kimi_tui.projection.comparison import Comparison, Side
     from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 
-TEXT_ROWS = 4
-"""The most rows of a folded message."""
+ANSWER_ROWS = 4
+"""The most rows of a folded answer."""
 WHOLE_ROWS = 1_000
-"""The most rows of an unfolded message."""
-FOLDED_CHARS = 4_000
-"""Characters of a text that are laid out while its message is folded."""
-WHOLE_CHARS = 200_000
+"""The most rows of an unfolded block."""
 PIECE_CHARS = 1_500
 """Characters of an answer that are laid out in one step; most answers are shorter."""
-NAME_WIDTH = 6
-MARGIN = 4
-FACT_GAP = 3
-NUMBER_WIDTH = 3
-SHORTEST_TARGET = 8
-WIDEST_FACT = 24
 ROOMY = 90
-"""From this width in cells on, the columns of the files are aligned with those of the messages, and have no abbreviations."""
+"""From this width in cells on, the columns of the files are aligned with those of the blocks, and have no abbreviations."""
 COLUMN_GAP = 3
 KEPT = 200
-"""The most messages whose rows are cached."""
-Picture = Callable[[ImageBlock, int, int], Sequence[CellRow]]
+"""The most blocks whose rows are cached."""
 Key = tuple["Side", int]
-"""A message: its side, and its index there."""
+"""A block: its side, and its index there."""
 
 
 class Cell(NamedTuple):
-    """One side of a row of the comparison. `entry` is the index of its message, -1 for none."""
+    """One side of a row of the comparison. `entry` is the index of its block, -1 for none."""
 
-    spans: tuple[StyledText, ...] = ()
+    line: Line = BLANK
     entry: int = -1
-    is_band: bool = False
 
 
-BLANK = Cell()
-AT_ITS_END = Cell(((f"{' ' * MARGIN}It ends at the fork.", "quiet"),))
+EMPTY = Cell()
+AT_ITS_END = Cell(Line((Span(f"{' ' * MARGIN}It ends at the fork.", "quiet"),)))
 
 
 class ComparisonRows:
-    """The messages of two world lines as rows in two columns.
+    """The blocks of two world lines as rows in two columns.
 
     Args:
-        comparison: the messages, with which of them both lines have.
-        width: cells of each column.
-        glyphs: the set of signs in use.
-        known: heights of messages that were measured before, for the same width.
-        picture: makes the thumbnails of images; None where images are only named.
+        comparison: the blocks, with which of them both lines have.
+        room: how blocks are laid out in a column.
+        known: heights of blocks that were measured before, for the same width.
 
     Attributes:
         height: the number of rows measured so far.
-        starts: the first row of each measured message.
-        outdated: the messages whose rows have changed since; these rows stay on the screen until others are measured.
+        starts: the first row of each measured block.
+        outdated: the blocks whose rows have changed since; these rows stay on the screen until others are measured.
     """
 
     def __init__(
-        self,
-        comparison: Comparison,
-        width: int,
-        glyphs: Glyphs,
-        known: Mapping[Key, int] | None = None,
-        picture: Picture | None = None,
+        self, comparison: Comparison, room: LayoutRoom, known: Mapping[Key, int] | None = None
     ) -> None:
         self._comparison = comparison
-        self._glyphs = glyphs
-        self._picture = picture
-        self._rows: dict[Key, list[list[StyledText]]] = {}
-        self.width = width
+        self._room = room
+        self._rows: dict[Key, list[Line]] = {}
         self.heights: dict[Key, int] = dict(known or {})
         self.outdated: set[Key] = set()
         self.height = 0
         self.starts: dict[Side, list[int]] = {"other": [], "live": []}
 
+    @property
+    def width(self) -> int:
+        """Cells of a column."""
+        return self._room.width
+
     def measure(self) -> Generator[None]:
-        """Measure all messages from the top; yields after each."""
+        """Measure all blocks from the top; yields after each."""
         for run in self._comparison.runs:
             top = self.height
             ends: dict[Side, int] = {"other": top, "live": top}
@@ -113,40 +110,26 @@ class ComparisonRows:
 
     def _put(self, side: Side, index: int, end: int) -> int:
         entries = self._comparison.sides[side]
-        message = entries[index].message
-        before = entries[index - 1].message.kind if index else ""
-        has_gap = end > 0 and not before == message.kind == "tool"
-        start = end + 1 if has_gap else end
-        self.starts[side].append(start)
         key: Key = (side, index)
+        before = entries[index - 1].block if index else None
+        height = self.heights.get((side, index - 1), 0)
+        is_close = before is not None and follows_closely(before, height, entries[index].block)
+        start = end + 1 if end > 0 and not is_close else end
+        self.starts[side].append(start)
         if key not in self.heights:
             self.heights[key] = len(self._make(key))
         return start + self.heights[key]
 
-    def _make(self, key: Key) -> list[list[StyledText]]:
+    def _make(self, key: Key) -> list[Line]:
         side, index = key
         entry = self._comparison.sides[side][index]
-        whole = key in self._comparison.unfolded
         try:
-            return message_rows(
-                entry.message,
-                self.width,
-                self._glyphs,
-                same=entry.same,
-                whole=whole,
-                lost=side == "other",
-            ) + self._images(entry.message, lost=side == "other")
+            rows = _rows_of(entry.block, self._room)
         except Exception:
             log_fault("laying out a compared message")
-            rows = plain_rows(entry.message.text, self.width, self._glyphs)
-            return [[(span.text, span.style) for span in row.spans] for row in rows[:WHOLE_ROWS]]
-
-    def _images(self, message: WorldLineMessage, *, lost: bool) -> list[list[StyledText]]:
-        edge = self._glyphs.edge if message.kind == "user" else " "
-        lead = Span(f"{edge}   ", "quiet" if lost else "accent")
-        room = LayoutRoom(self.width, True, glyphs=self._glyphs, picture=self._picture)
-        rows = image_rows(images_of(message), room, (lead,))
-        return [[(span.text, span.style) for span in row.spans] for row in rows]
+            rows = plain_block(entry.block, self._room)[:WHOLE_ROWS]
+        rows = [past_line(row.shown) for row in rows] if entry.same else rows
+        return rows or [BLANK]
 
     def cell(self, side: Side, row: int) -> Cell:
         """One side of a row."""
@@ -154,33 +137,27 @@ class ComparisonRows:
             return AT_ITS_END
         index = bisect_right(self.starts[side], row) - 1
         if index < 0:
-            return BLANK
+            return EMPTY
         key: Key = (side, index)
         offset = row - self.starts[side][index]
         if offset >= self.heights[key]:
-            return BLANK
+            return EMPTY
         rows = self._rows.get(key)
         if rows is None:
             while len(self._rows) >= KEPT:
                 del self._rows[next(iter(self._rows))]
             rows = self._rows[key] = self._make(key)
         if offset >= len(rows):
-            return BLANK  # folded since it was measured
-        message = self._comparison.sides[side][index].message
-        return Cell(tuple(rows[offset]), index, message.kind == "user")
+            return EMPTY  # folded since it was measured
+        return Cell(rows[offset].shown, index)
 
     def valid_heights(self) -> dict[Key, int]:
-        """The heights that are valid for other rows of the same width: those of all messages that are not outdated."""
+        """The heights that are valid for other rows of the same width: those of all blocks that are not outdated."""
         return {key: height for key, height in self.heights.items() if key not in self.outdated}
 
     def last_row(self, side: Side, index: int) -> int:
-        """The last row of a message."""
+        """The last row of a block."""
         return self.starts[side][index] + self.heights[(side, index)] - 1
-
-
-def images_of(message: WorldLineMessage) -> list[ImageBlock]:
-    """The images that a message shows."""
-    return [shown for shown in message.display if isinstance(shown, ImageBlock)]
 
 
 def _behind(
@@ -196,211 +173,33 @@ def _behind(
     return "live" if is_live_open else None
 
 
-def message_rows(
-    message: WorldLineMessage,
-    width: int,
-    glyphs: Glyphs,
-    *,
-    same: bool,
-    whole: bool,
-    lost: bool = False,
-) -> list[list[StyledText]]:
-    """The rows of a message in a column.
-
-    Args:
-        message: what is drawn.
-        width: of the column.
-        glyphs: the signs in use.
-        same: whether the other side has the message too.
-        whole: whether it is unfolded; else only its beginning is shown.
-        lost: whether it is on the world line that was left, not on the live one.
-    """
-    ink = "quiet" if same else "ink"
-    number = f"#{message.checkpoint_id}"
-    match message.kind:
-        case "user":
-            return _words(
-                message, width, glyphs, "quiet" if same else "strong", number, whole, lost
-            )
-        case "tool":
-            return _tool(message, width, glyphs, number, same=same, whole=whole)
-        case "dmail":
-            head: list[StyledText] = [
-                ("  ", ink),
-                (f"{glyphs.dmail} ", "dmail"),
-                ("D-Mail", "dmail/b"),
-            ]
-            if message.sent_from >= 0:
-                head.append((f" from #{message.sent_from}", ink))
-            saved: list[StyledText] = []
-            if message.saved:
-                saved.append((f"{glyphs.minus}{formatting.tokens(message.saved)}", "dmail"))
-            return [
-                _with_number(head, number, width, saved),
-                *_words(message, width, glyphs, ink, "", whole, lost),
-            ]
-        case "summary":
-            head = [
-                ("  ", ink),
-                (f"{glyphs.compaction} ", "compaction"),
-                ("Compacted", "compaction/b"),
-            ]
-            return [
-                _with_number(head, number, width),
-                *_words(message, width, glyphs, ink, "", whole, lost),
-            ]
-        case "agent":
-            return _answer(message, width, glyphs, same=same, whole=whole)
-        case _:
-            return _words(message, width, glyphs, ink, "", whole, lost)
+def _rows_of(block: Block, room: LayoutRoom) -> list[Line]:
+    """The rows of a block as in the chat. Folded, an answer has its first ones, and a call without images its title alone."""
+    if isinstance(block, AgentBlock):
+        return _answer(block, room)
+    is_title = isinstance(block, ToolBlock) and not block.unfolded and not images_of(block)
+    return list(islice(iter_rows(block, room), 1 if is_title else WHOLE_ROWS))
 
 
-def _words(
-    message: WorldLineMessage,
-    width: int,
-    glyphs: Glyphs,
-    style: str,
-    number: str,
-    whole: bool,
-    lost: bool,
-) -> list[list[StyledText]]:
-    room = max(8, width - MARGIN - 2 - (len(number) + 1 if number else 0))
-    limit = WHOLE_CHARS if whole else FOLDED_CHARS
-    text = clean(message.text[:limit]).strip()
-    wrapped: list[str] = []
-    for part in text.split("\n"):
-        wrapped += formatting.wrap_words(part.replace("\t", "    "), room) or [""]
-    # Of a very long text only the beginning is laid out; the rest is counted roughly.
-    rest = max(0, len(message.text) - limit)
-    lines = len(wrapped) + max(rest // room, message.text.count("\n", limit) if rest else 0)
-    most = WHOLE_ROWS if whole else TEXT_ROWS
-    shown = wrapped if lines - most <= 1 else wrapped[:most]
-    edge = (f"{glyphs.edge if message.kind == 'user' else ' '}   ", "quiet" if lost else "accent")
-    rows: list[list[StyledText]] = [
-        [edge, (formatting.cut(text, room, glyphs.cut), style)] for text in shown
-    ]
-    if (hidden := lines - len(shown)) > 0:
-        rows.append([edge, (f"+{formatting.grouped(hidden)} lines", "quiet")])
-    if number:
-        rows[0] = _with_number(rows[0], number, width)
-    return rows
-
-
-def _answer(
-    message: WorldLineMessage, width: int, glyphs: Glyphs, *, same: bool, whole: bool
-) -> list[list[StyledText]]:
-    """What the agent said, with the rows that it has in the chat."""
-    text = clean(message.text[:WHOLE_CHARS]).strip()
-    most = WHOLE_ROWS if whole else TEXT_ROWS
-    layout = MarkdownStream(width, glyphs, numbered=False)
+def _answer(block: AgentBlock, room: LayoutRoom) -> list[Line]:
+    text = block.stream.text.strip()
+    most = WHOLE_ROWS if block.unfolded else ANSWER_ROWS
+    layout = MarkdownStream(room.width, room.glyphs, numbered=False)
     fed = 0
     while fed < len(text) and len(layout.lines) <= most + 1:
         layout.feed(text[fed : fed + PIECE_CHARS])
         fed += PIECE_CHARS
     if fed >= len(text):
         layout.finish()
-    made = layout.lines or [Line()]
-    # Of a long answer only the beginning is laid out; the rest is counted roughly.
-    rest = max(0, len(text) - fed)
-    lines = len(made) + max(rest // width, text.count("\n", fed) if rest else 0)
-    shown = made if not rest and lines - most <= 1 else made[:most]
-    while len(shown) < len(made) and not shown[-1].text.strip():
-        shown = shown[:-1]
-    rows: list[list[StyledText]] = [
-        [(span.text, _quiet(span.style) if same else span.style) for span in line.spans]
-        or [(" " * MARGIN, "quiet")]
-        for line in shown
-    ]
-    if (hidden := lines - len(shown)) > 0:
-        rows.append([(" " * MARGIN, "quiet"), (f"+{formatting.grouped(hidden)} lines", "quiet")])
-    return rows
-
-
-def _quiet(style: str) -> str:
-    """The style in quiet ink, with the flags and the ground that it has."""
-    return f"quiet{style.removeprefix(style_parts(style)[0])}"
-
-
-def _tool(
-    message: WorldLineMessage, width: int, glyphs: Glyphs, number: str, *, same: bool, whole: bool
-) -> list[list[StyledText]]:
-    sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
-    if same:
-        sign = (sign[0], "quiet")
-    name = f"{short_name(message.name, message.card)} ".ljust(NAME_WIDTH)
-    fact = _fact(message, glyphs)
-    if same:
-        fact = [(text, "quiet") for text, _ in fact]
-    room = width - MARGIN - cell_len(name) - max(NUMBER_WIDTH, len(number)) - 4
-    if fact:
-        taken = FACT_GAP + spans_width(fact)
-        fact, room = (fact, room - taken) if room - taken >= SHORTEST_TARGET else ([], room)
-    target = formatting.cut(one_line(message.target), max(1, room), glyphs.cut)
-    rows = [
-        _with_number(
-            [
-                ("  ", "quiet"),
-                (f"{sign[0]} ", sign[1]),
-                (name, "quiet" if same else "tool"),
-                (target, "quiet" if same else "ink"),
-            ],
-            number,
-            width,
-            fact,
-        )
-    ]
-    if whole:
-        lines = clean(message.text[:WHOLE_CHARS]).strip().split("\n")
-        rows += [
-            [(" " * (MARGIN + 2), "quiet"), (formatting.cut(part, width - 8, glyphs.cut), "quiet")]
-            for part in lines[:WHOLE_ROWS]
-        ]
-        if (hidden := message.text.count("\n") + 1 - len(rows)) > 0 and len(lines) > WHOLE_ROWS:
-            rows.append(
-                [(" " * (MARGIN + 2), "quiet"), (f"+{formatting.grouped(hidden)} lines", "quiet")]
-            )
-    return rows
-
-
-def _fact(message: WorldLineMessage, glyphs: Glyphs) -> list[StyledText]:
-    """What came of a call, in a word or two."""
-    added = removed = 0
-    is_diff, brief = False, ""
-    for shown in message.display:
-        match shown:
-            case ShellBlock(exit_code=int(code)):
-                return [(f"exit {code}", "error" if code else "quiet")]
-            case DiffBlock():
-                is_diff = True
-                added, removed = added + shown.added, removed + shown.removed
-            case BriefBlock(text):
-                brief = one_line(text)
-            case _:
-                pass
-    if is_diff and not message.failed:
-        return change_counts(added, removed, glyphs, blank="error") or [("+0", "ok")]
-    if brief and brief != message.target:
-        brief = formatting.cut(brief, WIDEST_FACT, glyphs.cut)
-        return [(brief, "error" if message.failed else "quiet")]
-    return [("failed", "error")] if message.failed else []
-
-
-def _with_number(
-    spans: list[StyledText], number: str, width: int, fact: Sequence[StyledText] = ()
-) -> list[StyledText]:
-    """A row that ends with the number, and a fact before it where there is room."""
-    left = spans_width(spans)
-    size = spans_width(fact)
-    number = number.rjust(NUMBER_WIDTH) if fact else number
-    gap = width - 2 - left - len(number)
-    if fact and gap - size - FACT_GAP >= 1:
-        return [
-            *spans,
-            (" " * (gap - size - FACT_GAP), "quiet"),
-            *fact,
-            (" " * FACT_GAP + number, "quiet"),
-        ]
-    return [*spans, (" " * max(1, gap), "quiet"), (number, "quiet")]
+    rows = layout.lines
+    # The rows of a long answer are only guessed: its beginning alone is laid out.
+    count = len(rows) if fed >= len(text) else max(len(rows), probable_height(block, room))
+    if count <= most + 1:
+        return rows
+    rows = rows[:most]
+    while rows and not rows[-1].text.strip():
+        rows = rows[:-1]
+    return [*rows, Line((Span(" " * MARGIN), Span(fold_mark(count - len(rows)), "quiet")))]
 
 
 class FileTable:
@@ -430,14 +229,14 @@ class FileTable:
             widest = max([len("now"), *(spans_width(words) for words in said)])
             self._middle = self._end - widest - COLUMN_GAP
 
-    def head(self) -> list[StyledText]:
+    def head(self) -> list[Span]:
         """The heading over the columns."""
-        title: list[StyledText] = [("  Files", "quiet")]
+        title: list[Span] = [Span("  Files", "quiet")]
         if self._files.reason or not self._files.files:
             return title
-        return self._row(title, [(f"world line {self._line}", "quiet")], [("now", "quiet")])
+        return self._row(title, [Span(f"world line {self._line}", "quiet")], [Span("now", "quiet")])
 
-    def rows(self, unfolded: frozenset[int]) -> list[tuple[list[StyledText], int]]:
+    def rows(self, unfolded: frozenset[int]) -> list[tuple[list[Span], int]]:
         """The rows, each with the index of its file (-1: a row of a diff, or a sentence).
 
         Args:
@@ -446,7 +245,7 @@ class FileTable:
         files = self._files
         if files.reason:
             return [(self._sentence(files.reason), -1)]
-        rows: list[tuple[list[StyledText], int]] = []
+        rows: list[tuple[list[Span], int]] = []
         for index, one in enumerate(files.files):
             rows.append((self._file(one), index))
             if index in unfolded:
@@ -455,66 +254,64 @@ class FileTable:
             rows.append((self._sentence("Neither changed a file since they parted."), -1))
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 
-    def _file(self, one: ComparedFile) -> list[StyledText]:
+    def _file(self, one: ComparedFile) -> list[Span]:
         other, now = self._side(one.other), self._now(one)
         room = max(8, self._middle - MARGIN - COLUMN_GAP - spans_width(other))
         name = formatting.path(shown_name(one.path), room, self._glyphs.cut)
-        return self._row([(" " * MARGIN, "quiet"), (name, "ink")], other, now)
+        return self._row([Span(" " * MARGIN, "quiet"), Span(name, "ink")], other, now)
 
-    def _row(
-        self, left: list[StyledText], other: list[StyledText], now: list[StyledText]
-    ) -> list[StyledText]:
+    def _row(self, left: list[Span], other: list[Span], now: list[Span]) -> list[Span]:
         gap = self._middle - spans_width(left) - spans_width(other)
-        spans = [*left, (" " * max(1, gap), "quiet"), *other]
+        spans = [*left, Span(" " * max(1, gap), "quiet"), *other]
         return [
             *spans,
-            (" " * max(1, self._end - spans_width(spans) - spans_width(now)), "quiet"),
+            Span(" " * max(1, self._end - spans_width(spans) - spans_width(now)), "quiet"),
             *now,
         ]
 
-    def _now(self, one: ComparedFile) -> list[StyledText]:
+    def _now(self, one: ComparedFile) -> list[Span]:
         if not one.alike:
             return self._side(one.live)
-        return [(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
+        return [Span(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
 
-    def _side(self, side: FileSide) -> list[StyledText]:
+    def _side(self, side: FileSide) -> list[Span]:
         """The change of a file on one side, in a few words."""
         if side.state == "same":
             since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
-            return [(since if self._roomy else "same", "quiet")]
+            return [Span(since if self._roomy else "same", "quiet")]
         fate = "" if side.state == "changed" else f"{side.state}  "
         if side.changed_by == "others":
-            return [(f"{side.state} outside", "warn")]
-        spans: list[StyledText] = [("also outside  ", "warn")] if side.changed_by == "both" else []
+            return [Span(f"{side.state} outside", "warn")]
+        spans: list[Span] = [Span("also outside  ", "warn")] if side.changed_by == "both" else []
         if fate:
-            spans.append((fate, "quiet"))
+            spans.append(Span(fate, "quiet"))
         return [*spans, *self._counts(side)]
 
-    def _counts(self, side: FileSide) -> list[StyledText]:
+    def _counts(self, side: FileSide) -> list[Span]:
         if not side.is_text:
-            return [("not a text", "quiet")]
+            return [Span("not a text", "quiet")]
         spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
         if spans:
             return spans
-        return [("permissions" if side.state == "changed" else "empty", "quiet")]
+        return [Span("permissions" if side.state == "changed" else "empty", "quiet")]
 
-    def _diffs(self, one: ComparedFile) -> Iterator[list[StyledText]]:
+    def _diffs(self, one: ComparedFile) -> Iterator[list[Span]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
         sides = [(f"World line {self._line}", one.other), ("Now", one.live)]
         if one.alike:
             sides = [("On both", one.other)]
         for name, side in sides:
             if side.state != "same":
-                yield [(" " * (MARGIN + 2), "quiet"), (f"{name}{since}", "quiet")]
+                yield [Span(" " * (MARGIN + 2), "quiet"), Span(f"{name}{since}", "quiet")]
                 yield from self._diff(side)
 
-    def _diff(self, side: FileSide) -> Iterator[list[StyledText]]:
+    def _diff(self, side: FileSide) -> Iterator[list[Span]]:
         yield from diff_rows(
             side.rows, self._width - 2, self._glyphs, indent=MARGIN + 2, digits=4, context="quiet"
         )
         if not side.rows:
-            yield [(" " * (MARGIN + 2), "quiet"), ("There is no diff to show.", "quiet")]
+            yield [Span(" " * (MARGIN + 2), "quiet"), Span("There is no diff to show.", "quiet")]
 
-    def _sentence(self, words: str) -> list[StyledText]:
+    def _sentence(self, words: str) -> list[Span]:
         text = formatting.cut(one_line(words), max(1, self._width - MARGIN - 2), self._glyphs.cut)
-        return [(" " * MARGIN, "quiet"), (text, "quiet")]
+        return [Span(" " * MARGIN, "quiet"), Span(text, "quiet")]

@@ -22,11 +22,11 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widgets import Static
 
-from kimi_tui.projection.world_lines import Comparison, Side
+from kimi_tui.projection.blocks import Block, images_of
+from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tui import formatting
-from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, StyledText, images_of
+from kimi_tui.tui.compare.layout import ComparisonRows, FileTable
 from kimi_tui.tui.faults import blank_strips, reported
-from kimi_tui.tui.formatting import fitted
 from kimi_tui.tui.frame import (
     SHORT_BELOW,
     Footer,
@@ -41,16 +41,16 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import NoticeDetails, NoticingPane
 from kimi_tui.tui.painter import Painter
-from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
+from kimi_tui.tui.pictures import LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.row_list import ListState, PaintedRows
+from kimi_tui.tui.rows import LayoutRoom, Span, fitted
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
-from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
+from kimi_tui.tui.transcript.transcript import LOW_ROWS, LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import WorldLineMessage
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo
     from kimi_tui.tool_cards import ImageBlock
 
@@ -71,9 +71,18 @@ SLICE_S = 0.003
 SIDES: tuple[Side, Side] = ("other", "live")
 
 
-def _on(spans: Iterable[StyledText], ground: str) -> list[StyledText]:
+def _on(spans: Iterable[Span], ground: str) -> list[Span]:
     """The spans with a background for those that have none of their own."""
-    return [(text, style if "@" in style else f"{style}@{ground}") for text, style in spans]
+    return [
+        one if "@" in one.style else one._replace(style=f"{one.style}@{ground}") for one in spans
+    ]
+
+
+def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
+    """The spans of a chosen row: an edge in its first cell, and the background of the choice in place of all others."""
+    first, *rest = spans
+    spans = (edge, first._replace(text=first.text[1:]), *rest)
+    return [one._replace(style=f"{one.style.partition('@')[0]}@{ground}") for one in spans]
 
 
 class RowsPane(ScrollView, can_focus=False):
@@ -106,11 +115,11 @@ class RowsPane(ScrollView, can_focus=False):
         """Width in cells, with that of the scrollbar."""
         return self.outer_size.width or app_of(self).size.width
 
-    def spans_of(self, row: int) -> list[StyledText]:
+    def spans_of(self, row: int) -> list[Span]:
         """The spans of a row; those without a background of their own are drawn on the page's."""
         raise NotImplementedError
 
-    def spans_below(self) -> list[StyledText]:
+    def spans_below(self) -> list[Span]:
         """The spans of a row under the last one."""
         return []
 
@@ -148,7 +157,7 @@ class RowsPane(ScrollView, can_focus=False):
 
     def _text_of(self, row: int) -> str:
         spans = self.spans_of(row) if 0 <= row < self.virtual_size.height else ()
-        return "".join(text for text, _ in spans)
+        return "".join(span.text for span in spans)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text, for the clipboard."""
@@ -166,10 +175,10 @@ class RowsPane(ScrollView, can_focus=False):
 
 
 class CompareSides(RowsPane):
-    """The messages of both world lines in two columns, from the fork on.
+    """The blocks of both world lines in two columns, from the fork on.
 
     Args:
-        comparison: the messages of both lines.
+        comparison: the blocks of both lines.
         load_image: reads an image; None where images are only named.
 
     Attributes:
@@ -186,7 +195,7 @@ class CompareSides(RowsPane):
         self.focused_here = True
         # Nothing is chosen at first: a jump then means the whole line.
         self._selected: dict[Side, int] = {"other": -1, "live": -1}
-        self._message_rows: ComparisonRows | None = None
+        self._block_rows: ComparisonRows | None = None
 
     @property
     def selected(self) -> int:
@@ -195,7 +204,7 @@ class CompareSides(RowsPane):
 
     def on_resize(self) -> None:
         """Lay out the rows for the new width."""
-        if self._message_rows is None or self._message_rows.width != self.column_width():
+        if self._block_rows is None or self._block_rows.width != self.column_width():
             self.lay_out()
 
     def column_width(self) -> int:
@@ -209,45 +218,40 @@ class CompareSides(RowsPane):
 
     def lay_out(self) -> None:
         """Measure all rows again, in time slices, so that no key waits for a long conversation."""
-        width, before = self.column_width(), self._message_rows
+        width, before = self.column_width(), self._block_rows
         known = before.valid_heights() if before is not None and before.width == width else None
-        # As in the chat, a terminal without rows to spare has names alone.
-        is_high = app_of(self).size.height >= LOWEST_ROWS
-        draws = self._load_image is not None and is_high and draws_cells(self)
-        picture = self._picture if draws else None
-        rows = ComparisonRows(self.comparison, width, glyphs_of(self), known, picture)
+        picture = self._picture if self._load_image is not None and draws_cells(self) else None
+        height = app_of(self).size.height
+        room = LayoutRoom(width, height < LOW_ROWS, height < LOWEST_ROWS, glyphs_of(self), picture)
+        rows = ComparisonRows(self.comparison, room, known)
         self.run_worker(
             reported(self, partial(self._measured, rows)), group="measure", exclusive=True
         )
 
-    def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
+    def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[tuple[Span, ...]]:
         if self._thumbnails is None and self._load_image is not None:
             self._thumbnails = Thumbnails(self, self._load_image)
         return self._thumbnails.rows(image, columns, rows) if self._thumbnails is not None else ()
 
     @on(Thumbnails.Ready)
     def _thumbnail_ready(self, event: Thumbnails.Ready) -> None:
-        """Measure the messages with an image again that can be drawn now."""
-        if self._message_rows is None:
+        """Measure the blocks with an image again that can be drawn now."""
+        if self._block_rows is None:
             return
         for side in SIDES:
             for index, entry in enumerate(self.comparison.sides[side]):
-                if event.image in images_of(entry.message):
-                    self._message_rows.outdated.add((side, index))
+                if event.image in images_of(entry.block):
+                    self._block_rows.outdated.add((side, index))
         self.lay_out()
 
     async def _measured(self, rows: ComparisonRows) -> None:
-        old, selected = self._message_rows, self.selected
+        old, selected = self._block_rows, self.selected
         top = round(self.scroll_y)
         until = time.perf_counter() + SLICE_S
         for _ in rows.measure():
             if time.perf_counter() >= until:
                 # What stood there stays until as much of the new one is known.
-                if (
-                    self._message_rows is rows
-                    or old is None
-                    or rows.height >= top + self.size.height
-                ):
+                if self._block_rows is rows or old is None or rows.height >= top + self.size.height:
                     self._show(rows)
                 await asyncio.sleep(0)
                 until = time.perf_counter() + SLICE_S
@@ -257,14 +261,14 @@ class CompareSides(RowsPane):
             self.select(selected)
 
     def _show(self, rows: ComparisonRows) -> None:
-        self._message_rows = rows
+        self._block_rows = rows
         if self.virtual_size.height != rows.height:
             self.virtual_size = Size(self.size.width, rows.height)
         self.refresh()
 
     def select(self, index: int) -> None:
         """Select a message of the current side; one that is not measured yet cannot be selected."""
-        rows = self._message_rows
+        rows = self._block_rows
         if rows is not None and (starts := rows.starts[self.side]):
             index = max(0, min(index, len(starts) - 1))
             self._selected[self.side] = index
@@ -274,53 +278,44 @@ class CompareSides(RowsPane):
         self.refresh()
 
     def toggle(self) -> None:
-        """Fold or unfold the selected message."""
-        key: tuple[Side, int] = (self.side, self.selected)
-        if self._message_rows is None or key[1] < 0:
+        """Fold or unfold the selected block."""
+        side, index = self.side, self.selected
+        if self._block_rows is None or index < 0:
             return
-        self.comparison.unfolded.symmetric_difference_update([key])
-        self._message_rows.outdated.add(key)
+        block = self.comparison.sides[side][index].block
+        block.unfolded = not block.unfolded
+        self._block_rows.outdated.add((side, index))
         self.lay_out()
 
     def choose_at(self, x: int, row: int) -> None:
         """Select what was clicked."""
         self.side = SIDES[x > self.column_width()]
-        if self._message_rows is not None and 0 <= row < self._message_rows.height:
-            index = self._message_rows.cell(self.side, row).entry
+        if self._block_rows is not None and 0 <= row < self._block_rows.height:
+            index = self._block_rows.cell(self.side, row).entry
             if index >= 0:
                 self._selected[self.side] = index
         self.refresh()
 
-    def spans_of(self, row: int) -> list[StyledText]:
+    def spans_of(self, row: int) -> list[Span]:
         """The spans of a row: both sides and the divider."""
-        rows = self._message_rows
+        rows = self._block_rows
         if rows is None:
             return []
-        width = rows.width
-        glyphs = glyphs_of(self)
-        return [
-            *self._cell("other", rows, row, width, glyphs.edge),
-            (glyphs.step, "line"),
-            *self._cell("live", rows, row, self.width - width - 1, glyphs.edge),
-        ]
+        other = self._cell("other", rows, row, rows.width)
+        live = self._cell("live", rows, row, self.width - rows.width - 1)
+        return [*other, Span(glyphs_of(self).step, "line"), *live]
 
-    def spans_below(self) -> list[StyledText]:
+    def spans_below(self) -> list[Span]:
         """The divider goes down to the end of the pane."""
-        return [(" " * self.column_width(), "ink"), (glyphs_of(self).step, "line")]
+        return [Span(" " * self.column_width()), Span(glyphs_of(self).step, "line")]
 
-    def _cell(
-        self, side: Side, rows: ComparisonRows, row: int, width: int, edge: str
-    ) -> list[StyledText]:
-        cell = rows.cell(side, row)
-        ground = "band" if cell.is_band else "page"
-        spans = fitted(list(cell.spans), width)
-        is_selected = 0 <= cell.entry == self._selected[side]
-        if is_selected and side == self.side:
-            ground = "select" if self.focused_here else "band"
-            first, *rest = spans
-            mark: StyledText = (edge, "accent" if self.focused_here else "quiet")
-            spans = [mark, (first[0][1:], first[1]), *rest]
-        return _on(spans, ground)
+    def _cell(self, side: Side, rows: ComparisonRows, row: int, width: int) -> list[Span]:
+        line, entry = rows.cell(side, row)
+        spans = fitted(line.spans, width)
+        if side == self.side and 0 <= entry == self._selected[side]:
+            ink, ground = ("accent", "select") if self.focused_here else ("quiet", "band")
+            return _chosen(spans, Span(glyphs_of(self).edge, ink), ground)
+        return _on(spans, line.fill)
 
 
 class CompareFiles(RowsPane):
@@ -335,7 +330,7 @@ class CompareFiles(RowsPane):
         self._found = found
         self._files = found.files
         self._unfolded: frozenset[int] = frozenset()
-        self._rows: list[tuple[list[StyledText], int]] = []
+        self._rows: list[tuple[list[Span], int]] = []
         self._state = ListState(self.count)
         self._state.choose(0)
         self.focused_here = False
@@ -394,14 +389,12 @@ class CompareFiles(RowsPane):
             self._state.choose(self._rows[row][1])
             self.toggle()
 
-    def spans_of(self, row: int) -> list[StyledText]:
+    def spans_of(self, row: int) -> list[Span]:
         """The spans of a row."""
         spans, index = self._rows[row]
         if index != self.selected or index < 0 or not self.focused_here:
             return spans
-        edge: StyledText = (glyphs_of(self).edge, "accent")
-        first, *rest = fitted(spans, self.width)
-        return _on((edge, (first[0][1:], first[1]), *rest), "select")
+        return _chosen(fitted(spans, self.width), Span(glyphs_of(self).edge, "accent"), "select")
 
 
 class CompareAnswer(NamedTuple):
@@ -409,11 +402,11 @@ class CompareAnswer(NamedTuple):
 
     Attributes:
         action: `jump` makes that line live again, `send` sends one of its messages to the live line.
-        message: the message to jump to before, or to send; None for the end of the line, or its newest text.
+        block: the message to jump to before, or to send; None for the end of the line, or its newest text.
     """
 
     action: Literal["jump", "send"]
-    message: WorldLineMessage | None
+    block: Block | None
 
 
 class CompareHead(Static):
@@ -434,12 +427,12 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     Args:
         found: the comparison as the engine computed it.
+        comparison: the comparison of the blocks.
         info: facts about the line that was left.
         name: the name of that line; empty for none.
         used: tokens in the window of the live line.
         heading: the heading of the main screen.
         gauge: a gauge with the present state, shown as on the main screen.
-        comparison: the comparison of the messages, where it was computed before.
         load_image: reads an image of a message; None where images are only named.
         write: called with text that is typed here and meant for the prompt.
     """
@@ -463,13 +456,13 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
     def __init__(
         self,
         found: WorldLineComparison,
+        comparison: Comparison,
         info: WorldLineInfo,
         *,
         name: str = "",
         used: int,
         heading: HeaderText,
         gauge: Gauge | None = None,
-        comparison: Comparison | None = None,
         load_image: LoadImage | None = None,
         write: Callable[[str], None] | None = None,
     ) -> None:
@@ -478,12 +471,12 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._letters = LetterGate(self, self._write_over)
         self._found = found
         self._info = info
-        self._name = name
+        self._line_name = name
         self._used = used
         self._heading = heading
         self._gauge = gauge
         self._head = CompareHead()
-        self._sides = CompareSides(comparison or Comparison(found.other, found.live), load_image)
+        self._sides = CompareSides(comparison, load_image)
         self._pane = NoticingPane(self._sides)
         self._files = CompareFiles(found)
         self._files_head = CompareFilesHead()
@@ -511,7 +504,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             self._gauge.timeline_width = timeline_width(app.size.width)
         self._head.update(self._title(app.size.width))
         head = self._files.table(app.size.width).head()
-        self._files_head.update(Content.styled("".join(text for text, _ in head), "$ink-quiet"))
+        self._files_head.update(Content.styled("".join(span.text for span in head), "$ink-quiet"))
 
     def _title(self, width: int) -> Content:
         glyphs = glyphs_of(self)
@@ -538,7 +531,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 glyphs.lost,
                 "$kind-lost",
                 f"World line {info.n}",
-                self._name,
+                self._line_name,
                 when,
                 formatting.tokens(info.tokens_before) if info.tokens_before else "",
                 column,
@@ -640,8 +633,8 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         """Close the screen with an action on the selected message of the other line."""
         entries = self._sides.comparison.sides["other"]
         index = self._sides.selected if self._sides.side == "other" else -1
-        message = entries[index].message if 0 <= index < len(entries) else None
-        self.dismiss(CompareAnswer(action, message))
+        block = entries[index].block if 0 <= index < len(entries) else None
+        self.dismiss(CompareAnswer(action, block))
 
     def action_whole(self) -> None:
         """Close with a jump to the end of the other line, whatever is selected."""

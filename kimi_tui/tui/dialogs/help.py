@@ -27,7 +27,7 @@ NARROW_BELOW = 56
 """Width in cells below which the column of keys is narrower."""
 
 Row = tuple[tuple[str, ...], str]
-"""A row of the help: actions by their names in `[keys]`, and what they do; the keys are looked up."""
+"""A row of the help: actions by their names in `[keys]`, and their effects; the keys are looked up."""
 
 PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
     (
@@ -191,7 +191,7 @@ _ALSO: Mapping[str, tuple[Pair, ...]] = {
 def sections(
     commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs, *, extended: bool = True
 ) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
-    """The sections of the help, each with a title and pairs of keys and meaning.
+    """Return the sections of the help, each with a title and pairs of keys and meaning.
 
     Args:
         commands: all commands.
@@ -273,21 +273,21 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
 
 
 def _editing() -> Iterator[Pair]:
-    """The keys that edit the text and cannot be changed, as readline has them."""
+    """Return the keys that edit the text and cannot be changed, as readline has them."""
     from kimi_tui.tui.prompt.area import PromptArea
 
     return _fixed(PromptArea.BINDINGS)
 
 
 def _fixed(bindings: Sequence[BindingType]) -> Iterator[Pair]:
-    """The keys that cannot be changed."""
+    """Yield the keys that cannot be changed."""
     for binding in bindings:
         if isinstance(binding, Binding) and not binding.id:
             yield _fitting(map(key_name, binding.key.split(","))), _small(binding.description)
 
 
 def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
-    """The sections of modal screens, whose keys cannot be configured."""
+    """Yield the sections of modal screens, whose keys cannot be configured."""
     yield (
         "Lists: settings, models, servers",
         (
@@ -308,7 +308,7 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
 
 
 def meaning_of(action: str, commands: CommandTable) -> str:
-    """What an action of `[keys]` does, in words."""
+    """Return the effect of an action of `[keys]`, in words."""
     for _, _, rows in PLACES:
         for names, words in rows:
             if action in names:
@@ -331,7 +331,7 @@ _PROMPT_WORDS: Mapping[str, str] = {
     "send": "send the message",
     "undo-typing": "undo typing",
 }
-"""What the actions of the prompt do; the help has more on some."""
+"""The effects of the prompt's actions; the help says more about some."""
 
 
 def _place(area: str, rows: Sequence[Row], keys: Mapping[str, str]) -> tuple[Pair, ...]:
@@ -346,7 +346,7 @@ def _place(area: str, rows: Sequence[Row], keys: Mapping[str, str]) -> tuple[Pai
 
 
 def _described(name: str) -> str:
-    """The words of the binding that an action has in the chat; those of others stand in the table."""
+    """Return the description of the chat's binding of an action; the table has those of other actions."""
     from kimi_tui.tui.transcript.transcript import Transcript
 
     bound = (one for one in Transcript.BINDINGS if isinstance(one, Binding))
@@ -358,7 +358,7 @@ def _small(words: str) -> str:
 
 
 def _keys(names: Sequence[str], keys: Mapping[str, str]) -> str:
-    """The keys of one action, as many as fit; of several the first of each."""
+    """Return the keys of one action, as many as fit; for several actions the first key of each."""
     if len(names) == 1:
         return _fitting(map(key_name, keys_of(names[0], keys)))
     return ", ".join(filter(None, (key_of(name, keys) for name in names)))
@@ -428,12 +428,12 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         text = self.query_one(TextRows)
         titles = [row.text for row in text.lines(text.size.width)]
         scroll = self.query_one(VerticalScroll)
-        # Whoever has gone somewhere meanwhile stays there.
+        # A user who has scrolled meanwhile stays there.
         if self._first in titles and scroll.scroll_target_y == 0:
             scroll.scroll_to(y=titles.index(self._first), animate=False, immediate=True)
 
     def _rows(self, width: int) -> list[Line]:
-        """The sections, each under its title."""
+        """Return the sections, each under its title."""
         lines: list[Line] = []
         column = COLUMN if width >= NARROW_BELOW else COLUMN * 2 // 3
         for title, pairs in sections(
@@ -444,7 +444,7 @@ class HelpScreen(TextScreen, inherit_bindings=False):
                 gap = " " * (column - cell_len(key))
                 first, *rest = wrap_words(meaning, max(16, width - column - 2))
                 if len(gap) < 2:
-                    # What is wider than its column has a row of its own.
+                    # A key text that is wider than its column gets a row of its own.
                     lines.append(plain(f"  {cut(key, width - 2)}", "accent"))
                     rest.insert(0, first)
                 else:

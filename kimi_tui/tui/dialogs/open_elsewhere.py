@@ -1,4 +1,4 @@
-"""A dialog while another program has the session open that is to be opened here: go on in a fork of it, or quit."""
+"""A dialog shown while another program has the session open that should be opened here: continue in a fork of it, or quit."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ HINTS = (("f", "go on in a fork, a copy of it"), ("Esc", "quit"))
 class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
     """Asks whether to fork a session that is open in another program. Its result is True for yes, None for no.
 
-    The caller closes it with None where the session is closed there.
+    The caller closes it with None if the session is closed in the other program.
 
     Args:
-        title: of the session.
+        title: the title of the session.
         holder: the process that has it open.
     """
 
@@ -43,7 +43,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         self._keys = DialogWords()
 
     def compose(self) -> ComposeResult:
-        """What is the matter, and the keys."""
+        """Return the explanation, and the keys."""
         frame = DialogFrame(
             DialogWords(
                 Content.styled(
@@ -61,7 +61,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         yield frame
 
     def on_resize(self) -> None:
-        """Show the keys for which there is room."""
+        """Show the keys that fit."""
         self._show_keys()
 
     def _show_keys(self, words: str = "") -> None:
@@ -69,7 +69,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         self._keys.update(Content.styled(words, "$warn") if words else hint_row(HINTS, width))
 
     async def on_key(self, event: events.Key) -> None:
-        """Answer yes by the letter, pressed alone after this had been on the screen for a while."""
+        """Answer yes by the letter, if it was pressed alone after the dialog had been on the screen for a while."""
         if not event.is_printable:
             return
         event.stop()

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from kimi_tui.tui.terminal_input import Graphics
 
 _numbers = count(4_711)
-"""The ids of drawings, under which the terminal (kitty) keeps them."""
+"""The ids under which the terminal (kitty) stores drawings."""
 
 NO_GRAPHICS = "This terminal draws no pictures. With TERM=xterm-256color, or in a terminal with sixel or kitty graphics, they are shown."
 _MARGIN = 2
 _LEAST_NAME = 12
 
 Load = Callable[[], Awaitable[bytes | None]]
-"""Reads the image; returns None where its file is gone."""
+"""Reads the image; returns None if its file is gone."""
 
 
 class PictureTerminal(NamedTuple):
-    """How the terminal draws images by itself (kitty, sixel), and the function that draws at a column and row."""
+    """The terminal's own way of drawing images (kitty, sixel), and the function that draws at a column and row."""
 
     graphics: Callable[[], Awaitable[Graphics]]
     draw_at: Callable[[int, int, str], None]
@@ -63,8 +63,8 @@ class Drawing(NamedTuple):
     """An image drawn for a number of cells.
 
     Attributes:
-        rows: the image as cells; empty where the terminal draws it.
-        sequence: the sequence that has the terminal draw it; empty where it is drawn as cells.
+        rows: the image as cells; empty if the terminal draws it.
+        sequence: the sequence with which the terminal draws it; empty if it is drawn as cells.
         takes_away: the sequence that deletes it in the terminal.
     """
 
@@ -74,10 +74,10 @@ class Drawing(NamedTuple):
 
 
 def _drawing_of(data: bytes, facts: ImageBlock, size: Size, graphics: Graphics) -> Drawing:
-    """An image as it is shown in so many cells. Takes long.
+    """Make the drawing of an image for a number of cells. It takes long.
 
     Raises:
-        ValueError: it cannot be decoded.
+        ValueError: the image cannot be decoded.
     """
     cell = cell_of_terminal()
     if not graphics or (graphics == "sixel" and cell is None):
@@ -137,10 +137,10 @@ class PictureView(Widget):
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region; what the terminal draws by itself comes behind the frame with them."""
+        """Return the rows of a region; images that the terminal draws come after the frame with these rows."""
         is_over_cells = bool(self._drawing.takes_away)
         if self._drawing.sequence and not self._is_due and not (self._is_shown and is_over_cells):
-            # A picture of sixels takes the place of cells, and is gone when these are written.
+            # A sixel image takes the place of cells, and disappears when these are written.
             self._is_due = True
             self.call_next(self._show)
         return super().render_lines(crop)
@@ -151,13 +151,13 @@ class PictureView(Widget):
             self._terminal.draw_at(*self.region.offset, self._drawing.sequence)
 
     def take_away(self) -> None:
-        """Have the terminal draw nothing over the cells any more."""
+        """Make the terminal draw nothing over the cells any more."""
         self._is_shown = False
         if self._drawing.takes_away:
             self._terminal.draw_at(0, 0, self._drawing.takes_away)
 
     def render_line(self, y: int) -> Strip:
-        """A row of cells, or of the words that say why there are none."""
+        """Return a row of cells, or of the text that says why there are none."""
         rows, style = self._drawing.rows, self.rich_style
         found = (
             [Segment(span.text, cell_style(span.style)) for span in rows[y]]
@@ -191,7 +191,7 @@ class PictureScreen(AnswersOnce[None]):
         self._view = PictureView(facts, load, terminal)
 
     def compose(self) -> ComposeResult:
-        """A heading, the picture, the keys."""
+        """Return a heading, the picture, the keys."""
         yield self._heading
         yield self._view
         footer = Footer()
@@ -199,7 +199,7 @@ class PictureScreen(AnswersOnce[None]):
         yield footer
 
     def on_resize(self) -> None:
-        """Fit the heading to the width: the name is cut before the facts."""
+        """Fit the heading to the width: the name is shortened before the facts."""
         facts = self._facts
         kind = facts.media_type.rpartition("/")[2].upper()
         more = (
@@ -214,7 +214,7 @@ class PictureScreen(AnswersOnce[None]):
         self._heading.update(Content.assemble((name, "bold $ink-strong"), (told, "$ink-quiet")))
 
     def on_screen_suspend(self) -> None:
-        """Take the image off the terminal while another screen covers this one."""
+        """Remove the image from the terminal while another screen covers this one."""
         self._view.take_away()
 
     def on_screen_resume(self) -> None:

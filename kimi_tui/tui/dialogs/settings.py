@@ -1,4 +1,4 @@
-"""The settings: every key of the configuration with its value and where that comes from; Enter changes it in the file."""
+"""The settings: every key of the configuration with its value and the value's source; Enter changes it in the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from kimi_tui.config.reference import (
     HOLDS,
     Setting,
     Value,
-    default_of,
     in_words,
     parsed,
     settings,
@@ -45,27 +44,27 @@ from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 
 ROWS_AROUND = 14
-"""Rows of the frame, of what is said of the chosen setting, and of the keys."""
+"""Rows of the frame, the details of the chosen setting, and the keys."""
 _ALONE = re.compile(
     r"(left|right)_(shift|control|alt|super|hyper|meta)|iso_level[35]_shift|(caps|num|scroll)_lock"
 )
-"""Keys that mean something only with others, as terminals that tell of every key name them."""
+"""Keys that mean something only together with others, as terminals that report every key name them."""
 MOST_VALUE_CELLS = 18
-"""A longer value is cut where it is said what it comes from."""
+"""A longer value is shortened in the sentence about its source."""
 SOURCES_FROM = 80
 NO_VALUE = "nothing"
 MOST_CHOICES = 6
-"""Of a setting with more of them so many are named at a time."""
+"""The number of choices that are named at a time if a setting has more."""
 
 
 class ConfigurationFile(NamedTuple):
     """The file that the settings screen changes, and what overrides its values.
 
     Attributes:
-        path: of our `config.toml`.
-        copied: kimi-cli's, which is in use and of which ours begins as a copy; None where ours is in use.
-        given: what arguments and the environment say in its place.
-        kept: whether changes are written at all; not so in the demo.
+        path: the path of our `config.toml`.
+        copied: kimi-cli's file, which is in use and from which ours is copied first; None if ours is in use.
+        given: the values from arguments and the environment that override it.
+        kept: whether changes are written; false in the demo.
     """
 
     path: Path
@@ -79,12 +78,12 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     Args:
         config: the configuration.
-        file: the file that is changed.
-        commands: all commands; their titles say what the keys do.
+        file: the file to change.
+        commands: all commands; their titles describe the keys.
     """
 
     class ThemePreviewed(Message):
-        """The theme of that name is to be shown, and not kept."""
+        """The theme with that name is to be shown, but not stored."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -115,27 +114,27 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         self._settings = tuple(settings())
         self._writing = asyncio.Lock()
         self._theme: str | None = None
-        """The theme that is tried on and not kept."""
+        """The theme that is previewed and not stored."""
         self._list = PickList(self.seen, narrows=True)
         self._about = Static(id="about")
         self._status = Static(id="outcome")
         self._keys = Static()
 
     def compose(self) -> ComposeResult:
-        """The list over what is said of the chosen setting."""
+        """Return the list above the details of the chosen setting."""
         frame = Vertical(self._list, self._about, self._status, self._keys)
         frame.border_title = Content("Settings")
         frame.border_subtitle = Content(short(self._file.path))
         yield frame
 
     def on_mount(self) -> None:
-        """Give the list the keys."""
+        """Focus the list."""
         self._fit()
         self._list.focus()
         self._show()
 
     def on_resize(self) -> None:
-        """Show as many rows as there is room for."""
+        """Show as many rows as fit."""
         self._fit()
 
     def _fit(self) -> None:
@@ -158,21 +157,21 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         return _shown(setting, value_of(self._config, setting))
 
     def _source(self, setting: Setting) -> str:
-        """What says the value; empty where nothing does."""
+        """Return the source of the value; empty if it is the default."""
         if setting.key == "theme" and self._theme is not None:
             return "tried"
         if given := self._file.given.get(setting.key):
             return given.source
-        is_default = value_of(self._config, setting) == default_of(setting)
+        is_default = value_of(self._config, setting) == setting.default
         return "" if is_default else (self._config.source or self._file.path).name
 
     @property
     def _has_sources(self) -> bool:
-        """Whether there is room for a column of what says each value."""
+        """Whether there is room for a column with the source of each value."""
         return app_of(self).size.width >= SOURCES_FROM
 
     def _entries(self) -> list[Entry]:
-        """Each with its value, and what says that in a column of its own."""
+        """Return the entries with their values, and the sources in a column."""
         entries: list[Entry] = []
         for setting in self._settings:
             value, source = one_line(self._value(setting)), self._source(setting)
@@ -183,7 +182,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         return entries
 
     def _key_refusal(self, action: str, keys: str) -> str:
-        """Why an action cannot have these keys; empty where it can."""
+        """Return the reason why an action cannot have these keys; empty if it can."""
         found: list[str] = []
         others = {name: kept for name, kept in self._config.keys.items() if name != action}
         usable_keys({**others, action: keys}, lambda _, why: found.append(why))
@@ -193,10 +192,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         """Show the details of the chosen setting."""
         setting = self._chosen
         meaning = setting.meaning or f"{meaning_of(setting.action, self._commands)}."
-        default = _shown(setting, default_of(setting))
+        default = _shown(setting, setting.default)
         facts = [f"By default {default}." if default else "Nothing by default."]
-        if setting.choices:
-            facts.append(f"One of {_around(setting.choices, self._value(setting))}.")
+        if setting.check.choices:
+            facts.append(f"One of {_around(setting.check.choices, self._value(setting))}.")
         facts.append(f"A change holds {HOLDS[setting.holds]}.")
         if given := self._file.given.get(setting.key):
             facts.append(f"{given.source} says it in this run.")
@@ -208,8 +207,8 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
                 ("\n" + " ".join(facts), "$ink-quiet"),
             )
         )
-        hints: list[Hint] = [("Enter", _VERBS[setting.kind])]
-        if setting.kind in ("flag", "choice"):
+        hints: list[Hint] = [("Enter", _VERBS[setting.check.kind])]
+        if setting.check.kind in ("flag", "choice"):
             hints.append(("Left, Right", "try" if setting.key == "theme" else "change"))
         hints += [("Del", "the default"), ("letters", "find one")]
         hints.append(("Esc", "all settings" if self._list.narrowed else "close"))
@@ -231,11 +230,11 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
     @on(PickList.Picked)
     def _picked(self) -> None:
         setting = self._chosen
-        if setting.kind in ("flag", "choice"):
-            # A theme that was tried on is the one that is meant.
+        if setting.check.kind in ("flag", "choice"):
+            # A previewed theme is the one to store.
             tried = self._theme if setting.key == "theme" else None
             self._keep(setting, tried or self._next(setting, 1))
-        elif setting.kind == "key":
+        elif setting.check.kind == "key":
             refusal = partial(self._key_refusal, setting.action)
             question = KeyQuestion(setting.action, self._value(setting), refusal)
             push_once(self, question, self._keep_answer)
@@ -248,10 +247,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             setting.key,
             setting.meaning,
             "With commas between. Empty: the default."
-            if setting.kind == "list"
+            if setting.check.kind == "list"
             else "Empty: the default.",
             text=in_words(value_of(self._config, setting)),
-            placeholder=in_words(default_of(setting)),
+            placeholder=in_words(setting.default),
             verb="keep",
             may_be_empty=True,
             low=True,
@@ -262,13 +261,13 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             self._keep(self._chosen, answer)
 
     def _next(self, setting: Setting, step: int) -> str:
-        choices = setting.choices or ("off", "on")
+        choices = setting.check.choices or ("off", "on")
         value = self._value(setting)
         place = choices.index(value) if value in choices else -1
         return choices[(place + step) % len(choices)]
 
     def on_key(self, event: events.Key) -> None:
-        """Try or change a value with the arrows, go back to the default, close."""
+        """Preview or change a value with the arrows, restore the default, close."""
         setting = self._chosen
         if event.key not in SETTINGS_KEYS:
             return
@@ -281,7 +280,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             self._say(f"{TOO_EARLY.capitalize()}.")
         elif event.key == "delete":
             self._keep(setting, "")
-        elif setting.kind in ("flag", "choice"):
+        elif setting.check.kind in ("flag", "choice"):
             value = self._next(setting, 1 if event.key == "right" else -1)
             if setting.key == "theme":
                 self._theme = value
@@ -291,7 +290,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
                 self._keep(setting, value)
 
     def _preview(self, theme: str) -> None:
-        # To the app directly, here and below: this screen may be closed before its messages have bubbled up.
+        # The messages here and below go to the app directly, as this screen may be closed before they have bubbled up.
         app_of(self).post_message(self.ThemePreviewed(theme))
 
     def _put_theme_back(self) -> None:
@@ -308,7 +307,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             self._say(refusal, "$kind-error")
             return
         value = parsed(setting, text)
-        # One after the other: each is made to the file that the one before has left.
+        # The changes are made one after the other, each to the file that the one before has written.
         self.run_worker(
             reported(self, partial(self._write, setting, value)), group="write", exclusive=False
         )
@@ -340,7 +339,7 @@ _VERBS = {"flag": "change", "choice": "change", "key": "press another", "text": 
 
 
 def _around(choices: Sequence[str], chosen: str) -> str:
-    """The choices in words; of many those beside the chosen one, as Left and Right lead to them."""
+    """Return the choices in words; if there are many, those beside the chosen one, to which Left and Right lead."""
     if len(choices) <= MOST_CHOICES:
         return ", ".join(choices)
     place = choices.index(chosen) if chosen in choices else 0
@@ -350,7 +349,7 @@ def _around(choices: Sequence[str], chosen: str) -> str:
 
 
 def _refusal(setting: Setting, text: str) -> str:
-    """Why a text can be no value of a setting; empty where it can."""
+    """Return the reason why a text cannot be the value of a setting; empty if it can."""
     try:
         parsed(setting, text)
     except ValueError as error:
@@ -359,18 +358,18 @@ def _refusal(setting: Setting, text: str) -> str:
 
 
 def _shown(setting: Setting, value: Value) -> str:
-    if setting.kind != "key":
+    if setting.check.kind != "key":
         return in_words(value)
     return ", ".join(key_name(one) for one in str(value).split(",") if one)
 
 
 class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bindings=False):
-    """Asks for the keys of an action by having them pressed. Answers with them as `[keys]` has them, or None.
+    """Asks for the keys of an action by having them pressed. Its result is the keys as `[keys]` has them, or None.
 
     Args:
-        action: its name in `[keys]`.
-        now: its keys, for people.
-        refusal: why it cannot have some keys, empty where it can.
+        action: the name of the action in `[keys]`.
+        now: its present keys, in words.
+        refusal: returns the reason why it cannot have some keys; empty if it can.
     """
 
     CSS_PATH = sheets("settings")
@@ -386,13 +385,13 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         self._keys = Static()
 
     def compose(self) -> ComposeResult:
-        """What was pressed, in a frame."""
+        """Return the pressed keys, in a frame."""
         frame = Vertical(self._words, self._keys)
         frame.border_title = Content(self._action)
         yield frame
 
     def on_mount(self) -> None:
-        """Say what is asked."""
+        """Show the question."""
         self._show()
 
     def _show(self) -> None:
@@ -412,7 +411,7 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         self._keys.update(hint_row([*keep, *again, ("Esc", "cancel")], 54))
 
     def on_key(self, event: events.Key) -> None:
-        """Take the pressed key."""
+        """Add the pressed key."""
         event.stop()
         event.prevent_default()
         if event.key == "escape":

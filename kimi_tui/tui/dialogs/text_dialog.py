@@ -1,4 +1,4 @@
-"""A dialog over the page that asks for a text: a D-Mail, what a summary must keep, a name. The model may draft it."""
+"""A dialog over the page that asks for a text: a D-Mail, wishes for a summary, a name. The model may draft it."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY, newline_keys
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
+from kimi_tui.tui.textual_patches.app import keymap_of
 
 Kind = Literal["", "dmail", "compaction"]
 AROUND = 8
-"""Cells of the frame and the air in it."""
+"""Cells of the frame and its padding."""
 
 
 KEY_REFUSED = "That looks like a key, and would be shown: it is not taken here."
 
 
 class TextQuestion(NamedTuple):
-    """What a dialog asks for.
+    """The question of a dialog.
 
     Attributes:
-        title: in the frame.
-        question: what it is about, strong.
-        consequence: what happens with it, one sentence.
-        text: what stands there at first.
-        placeholder: what stands in the empty field.
-        quote: what goes along with it, to be read only.
-        verb: what Enter does, in a word.
-        kind: whose colour the title bears.
-        may_be_empty: whether Enter does it without a word, too.
-        low: the field is one row high at first; it asks for a name or a value, in which keys are masked and not taken.
+        title: the title in the frame.
+        question: the question, in strong text.
+        consequence: one sentence about the effect of the text.
+        text: the initial text.
+        placeholder: the placeholder of the empty field.
+        quote: a text that is sent along, read only.
+        verb: the effect of Enter, in one word.
+        kind: the kind whose colour the title has.
+        may_be_empty: whether Enter works with an empty text, too.
+        low: whether the field is one row high at first: it asks for a name or a value, in which keys are masked and refused.
     """
 
     title: str
@@ -61,29 +62,29 @@ class TextQuestion(NamedTuple):
 
 
 def text_with_draft(written: str, draft: str) -> str:
-    """The text after a draft came: behind what the user wrote meanwhile, which is never lost."""
+    """Return the text after a draft came: the draft follows the text that the user wrote meanwhile, which is never lost."""
     return "\n\n".join(part for part in (written.strip(), draft.strip()) if part)
 
 
 def can_send(question: TextQuestion, text: str) -> bool:
-    """Whether Enter sends the text."""
+    """Return whether Enter sends the text."""
     return question.may_be_empty or bool(text.strip())
 
 
 def dialog_keys(
     question: TextQuestion, *, can_draft: bool, drafting: bool, line_break: str = "Ctrl+J"
 ) -> tuple[Hint, ...]:
-    """The last row: keys with their meanings, most used first; `line_break` is the key that begins a new line."""
+    """Return the last row: keys with their effects, the most used first; `line_break` is the key that begins a new line."""
     if drafting:
         return (("Esc", "stop the draft"),)
-    # Short, and before what every editor has: in a narrow terminal nothing else would tell of it.
+    # These words are short, and come before the keys of every editor: in a narrow terminal nothing else would mention them.
     draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
     more = () if question.low or not line_break else ((line_break, "new line"),)
     return (("Enter", question.verb), *draft, *more, ("Esc", "cancel"))
 
 
 class Drafting(NamedTuple):
-    """The model's draft of a text: `draft` asks for it, `stop` cancels that."""
+    """The model's draft of a text: `draft` asks for it, `stop` cancels it."""
 
     draft: Callable[[], Awaitable[str]]
     stop: Callable[[], Awaitable[None]]
@@ -101,17 +102,18 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     """A dialog that asks for a text. Its result is the text, or None if it was cancelled.
 
     Args:
-        question: what is asked for.
-        drafting: how the model drafts it; None where it cannot.
-        refusal: why a text cannot be sent, empty where it can; None where every text can.
+        question: the question.
+        drafting: the model's draft; None if it cannot write one.
+        refusal: returns the reason why a text cannot be sent, empty if it can; None if every text can.
 
     Attributes:
         area: the field.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds in which what is written may be the rest of prose whose letter opened this, and Enter was not
-    meant for it."""
+    """Seconds in which typed letters may be the rest of a word whose first letter opened this dialog; Enter is not meant for
+    the dialog then.
+    """
     CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="dmail.cancel", show=False),
@@ -131,9 +133,9 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._is_drafting = False
         self._paint = PaintWatch(self, self._shown)
         self._waits_since = float("inf")
-        """Since when it can be seen, or the newest Enter came too early, in monotonic time; infinite before it can be seen."""
+        """The monotonic time since which it is visible, or of the newest Enter that came too early; infinite before it is visible."""
         self._is_doubtful = False
-        """Whether something was written before anyone could have read what for: Enter is asked for twice."""
+        """Whether text was typed before anyone could have read the question: Enter must be pressed twice then."""
         self.area = PromptArea(
             placeholder=question.placeholder, is_answer=True, masks_keys=question.low
         )
@@ -141,7 +143,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._keys = DialogWords()
 
     def compose(self) -> ComposeResult:
-        """The frame."""
+        """Return the frame."""
         question = self._question
         app = app_of(self)
         self.set_class(app.size.height < SHORT_BELOW, "-short")
@@ -171,13 +173,13 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._waits_since = self._paint.seen_at
 
     def ignore_early_keys(self) -> None:
-        """Let nothing count that was typed before the dialog is on the terminal again."""
+        """Ignore keys that were pressed before the dialog is on the terminal again."""
         self._waits_since = float("inf")
         self._paint.begin()
 
     @property
     def _comes_early(self) -> bool:
-        """Whether the newest key was read before anyone could have read what it is about; time travel alone waits so."""
+        """Whether the newest key was read before anyone could have read the question; only time travel waits so."""
         if not self._question.kind:
             return False
         return self.area.key_at - self._waits_since < self.QUIET_S
@@ -188,12 +190,12 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             self._is_doubtful = self.area.text != self._question.text
 
     def on_resize(self) -> None:
-        """Show the keys for which there is room."""
+        """Show the keys that fit."""
         self.set_class(app_of(self).size.height < SHORT_BELOW, "-short")
         self._show_keys()
 
     def _show_keys(self) -> None:
-        bound = app_of(self)._keymap  # pyright: ignore[reportPrivateUsage]
+        bound = keymap_of(app_of(self))
         keys = dialog_keys(
             self._question,
             can_draft=self._drafting is not None,
@@ -216,7 +218,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             again = f"Enter again: {self._question.verb} what stands here?"
             self._say(again if self._is_doubtful else f"{TOO_EARLY.capitalize()}.", "$warn")
             self._is_doubtful = False
-            # Held down, it does not answer either; pressed before this could be seen, it starts no wait.
+            # An Enter that is held down does not answer either; one from before the dialog was visible starts no wait.
             self._waits_since = max(self._waits_since, self.area.key_at)
         elif self._question.low and words_of_keys(event.text):
             self._say(KEY_REFUSED, "$kind-error")
@@ -228,7 +230,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             self._say("There is nothing to send yet.", "$ink-quiet")
 
     def action_cancel(self) -> None:
-        """Stop the draft, or stay where we are."""
+        """Stop the draft, or close the dialog."""
         if self._is_drafting and self._drafting is not None:
             self.run_worker(reported(self, self._drafting.stop))
         else:
@@ -239,7 +241,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         if self._drafting is None or self._is_drafting:
             return
         self._is_drafting = True
-        # Behind the letters before the key, which wait for the field: the key itself goes before all that wait.
+        # The draft begins after the letters typed before the key, which wait for the field, as the key overtakes them.
         self.area.call_later(self._begin_draft, self._drafting)
 
     def _begin_draft(self, drafting: Drafting) -> None:
@@ -268,7 +270,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._show_outcome(words)
 
     def _show_outcome(self, words: str) -> None:
-        """Take keys again, and say what kept the model from writing a draft; nothing where nothing did."""
+        """Accept keys again, and say what kept the model from writing a draft; nothing for no error."""
         self._say(words, "$kind-error")
         self._show_keys()
         self.area.focus()

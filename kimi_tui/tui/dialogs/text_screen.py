@@ -1,4 +1,4 @@
-"""Screens that show one text to be read: notices, statistics, jobs, a summary. They scroll, and Esc closes them. So does the help."""
+"""Screens that show one text to be read: notices, statistics, jobs, a summary, and the help. They scroll, and Esc closes them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
 TIME_CELLS = 10
 LOW_BELOW = 24
-"""Rows, below which the frame of a summary has none to spare."""
+"""Rows below which the frame of a summary has none to spare."""
 _MARGIN = 3
 
 Wrap = Callable[[int], Sequence[Line]]
-"""Makes the rows of a text, none wider than so many cells."""
+"""Makes the rows of a text, none wider than the given number of cells."""
 
 
 class TextRows(PaintedRows):
-    """Rows of text that stand in a frame that scrolls; only those on view are painted."""
+    """Rows of text in a frame that scrolls; only the visible ones are painted."""
 
     def __init__(self, wrap: Wrap) -> None:
         super().__init__()
         self._wrap = wrap
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """As many rows as the words need."""
+        """As many rows as the text needs."""
         return self._wrap(width)
 
 
@@ -53,9 +53,9 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
     """Rows of text in a frame.
 
     Args:
-        title: in the frame.
-        wrap: makes the rows of what is to be read.
-        classes: of the screen, for the style sheet.
+        title: the title in the frame.
+        wrap: makes the rows of the text.
+        classes: the CSS classes of the screen.
     """
 
     HELP_TITLE = "Jobs, window, statistics, notices"
@@ -79,10 +79,10 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
 
 
 def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:
-    """The notices of this run, to be read again: the newest first, each with its time and its advice below it.
+    """Return the notices of this run, to be read again: the newest first, each with its time and its advice below it.
 
     Args:
-        told: the oldest first.
+        told: the notices, oldest first.
     """
     return TextScreen("Notices", partial(_notice_rows, tuple(reversed(told))))
 
@@ -96,7 +96,7 @@ def _notice_rows(told: Sequence[ShownNotice], width: int) -> list[Line]:
     for one in told:
         style = {"warning": "warn", "error": "error"}.get(one.level, "strong")
         at = f"{time.strftime('%H:%M:%S', time.localtime(one.at)):<{TIME_CELLS}}"
-        # Of several that came at once the last one is the newest, too.
+        # The last one of several notices that came at once is the newest, too.
         for text in reversed((one.text, *one.more)):
             first, *rest = wrap_words(text, room) or [""]
             lines.append(Line((Span(at, "quiet"), Span(first, style))))
@@ -106,23 +106,23 @@ def _notice_rows(told: Sequence[ShownNotice], width: int) -> list[Line]:
 
 
 Figures = Sequence[tuple[str, str | tuple[str, ...]]]
-"""Names and what there is to say of them: a sentence, or figures, which stand in columns."""
+"""Names with their values: a sentence, or figures, which are shown in columns."""
 
 
 def figures_screen(name: str, title: str, figures: Figures) -> TextScreen:
-    """Names and figures, as they were when they were asked for.
+    """Return a screen of names and figures, as they were when they were requested.
 
     Args:
-        name: of the screen.
+        name: the name of the screen.
         title: the first row.
-        figures: what stands below it.
+        figures: the rows below the title.
     """
     return TextScreen(name, partial(figure_rows, title, figures), "-figures")
 
 
 def figure_rows(title: str, figures: Figures, width: int) -> list[Line]:
-    """The title, then a row for each name, and more where its sentence is long."""
-    # A tool bears the name that the model gave it.
+    """Return the title, then a row for each name, and more if its sentence is long."""
+    # The name of a tool comes from the model.
     columns = [said for _, said in figures if not isinstance(said, str)]
     widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
     pairs = [
@@ -143,18 +143,18 @@ def figure_rows(title: str, figures: Figures, width: int) -> list[Line]:
 
 
 def _columns(figures: Sequence[str], widths: Sequence[int]) -> str:
-    """Figures in columns of these widths, each at the right of its own."""
+    """Figures in columns of these widths, each right-aligned."""
     return "  ".join(one.rjust(width) for one, width in zip(figures, widths, strict=True))
 
 
 class Summary(NamedTuple):
-    """The summary that a compaction left, as its screen shows it.
+    """The summary that a compaction left, for its screen.
 
     Attributes:
-        checkpoint_id: where it stands.
-        text: what the agent knows of what it replaced.
-        before, after: tokens, 0 where they are not known; an estimate with `estimated`.
-        can_edit: it is the newest one.
+        checkpoint_id: the checkpoint of the summary.
+        text: the text of the summary.
+        before, after: the tokens before and after, 0 if they are unknown; an estimate with `estimated`.
+        can_edit: whether it is the newest summary, which can be edited.
     """
 
     checkpoint_id: int
@@ -166,7 +166,7 @@ class Summary(NamedTuple):
 
     @property
     def answers(self) -> tuple[tuple[str, str, str], ...]:
-        """Keys, what they do in words, and what the screen answers then."""
+        """Keys, their effects in words, and the results of the screen for them."""
         edit = (("e", "edit", "edit"), ("u", "undo the compaction", "undo"))
         rewind = (("r", "rewind to before it", "rewind"),)
         return (*(edit if self.can_edit else ()), *(rewind if self.checkpoint_id else ()))
@@ -191,7 +191,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         self._foot = Static()
 
     def compose(self) -> ComposeResult:
-        """The frame."""
+        """Return the frame."""
         summary, app = self._summary, app_of(self)
         glyphs = glyphs_of(app)
         size = ""
@@ -211,7 +211,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         yield frame
 
     def on_resize(self, event: events.Resize) -> None:
-        """Keep the keys in view at every size; the text scrolls above them."""
+        """Keep the keys visible at every size; the text scrolls above them."""
         self.set_class(event.size.height < SHORT_BELOW, "-short")
         self.set_class(event.size.height < LOW_BELOW, "-low")
         self._foot.update(self._keys(event.size.width))

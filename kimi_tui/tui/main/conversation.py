@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.projection.session_state import Queued, SessionState
+from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.keyboard import SeenQuestion
@@ -37,12 +36,13 @@ if TYPE_CHECKING:
     from kimi_tui.demo import Demo
     from kimi_tui.images import Image
     from kimi_tui.soul.approval import Mode
+    from kimi_tui.soul.inbox import Inbox, Said
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
-    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ModelChanged, Notice
+    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ModelChanged, Notice, When
 
 
 OPENING = "opening"
@@ -64,7 +64,6 @@ class ConversationController:
         launch: how to start a session that is begun from this one.
         state: the state of the session for header, prompt and footer.
         allows_all: whether the mode that allows everything was set by name, and so is among those that a key goes through.
-        follow_ups: the messages that wait for the end of the turn, oldest first.
         drafts: stores text that was written and not sent; None before the session is open.
         kept: after the end, a sentence on the files of the demo that are kept; empty for none.
         unsent_text: after the end, the text that could be neither sent nor stored, with the reason; empty for none.
@@ -86,13 +85,6 @@ class ConversationController:
             self.old = old
             self.new = new
 
-    class FollowUpDue(Message, bubble=False):
-        """A message that waited for the end of the turn is to be sent now."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
     class Suggested(Message, bubble=False):
         """The demo suggests the next message; empty at its end."""
 
@@ -111,22 +103,19 @@ class ConversationController:
         self._feed: Feed | None = None
         """The events of the open session; None before."""
         self._drawing: asyncio.Task[None] | None = None
-        self._early: list[Queued] = []
-        """Said before the session was open."""
-        self._n_early = 0
+        self._inbox: Inbox | None = None
         self._has_said = False
         """Whether a message was sent in this session."""
         self.drafts: Drafts | None = None
-        self.follow_ups: list[str] = []
+        self._giving_back: asyncio.Task[None] | None = None
         self._is_open = asyncio.Event()
         self._live = False
         self._n_told = 0
         """Events of the history that the session had."""
-        self._turn: asyncio.Task[None] | None = None
         self._order = asyncio.Lock()
-        """One message after another is read, stored and said."""
+        """The images of one message after another are read."""
         self._n_coming = 0
-        """So many messages are on their way to the agent."""
+        """So many messages wait for their images, or for the images of one before."""
         self.state = SessionState(mode=launch.mode)
         self.allows_all = launch.mode == "all"
         # What the screen was told last: of a history only the end is worth telling.
@@ -154,6 +143,16 @@ class ConversationController:
         """Whether a turn or an operation is under way."""
         return self.soul is not None and self.soul.running
 
+    @property
+    def inbox(self) -> Inbox:
+        """What the user said and the context does not hold yet, from before the session is open."""
+        if self._inbox is None:
+            # Not before the first paint, with modules of the engine.
+            from kimi_tui.soul.inbox import Inbox
+
+            self._inbox = Inbox()
+        return self._inbox
+
     async def open(self) -> Opened:
         """Open the session and begin to show it.
 
@@ -176,7 +175,9 @@ class ConversationController:
         from kimi_tui.tui.transcript.transcript import import_for
 
         try:
-            opened = await open_session(self.launch, self._found, self._wants_fork, import_for)
+            opened = await open_session(
+                self.launch, self._found, self._wants_fork, import_for, self.inbox
+            )
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -199,7 +200,7 @@ class ConversationController:
         from kimi_tui.tui.main.drafts import Drafts
 
         self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
-        self._bench.start(self.drafts.give_back(lambda: self._has_said))
+        self._giving_back = self._bench.start(self.drafts.give_back(lambda: self._has_said))
         self._n_told = len(opened.history)
         self._feed = Feed(opened.soul.wire, opened.history, self._bench.tasks)
         self._drawing = self._bench.start(self._draw_events(self._feed))
@@ -226,7 +227,7 @@ class ConversationController:
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title or 'the session'}{count}"
-        self._show_waiting(self._early)
+        self._show_waiting()
 
     async def _wants_fork(self, held: EarlierSession) -> bool:
         """Ask whether to go on in a fork of a session that another program has open; the question goes when this is cancelled."""
@@ -243,20 +244,18 @@ class ConversationController:
         finally:
             question.dismiss(None)
 
-    def _show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
-        """Show the messages that wait for the session to be open at the end of the chat."""
-        if not waiting and not gone:
+    def _show_waiting(self, gone: Sequence[Said] = ()) -> None:
+        """Show at the end of the chat what waits for the session to be open; its events are drawn behind the history."""
+        if self._live or not (self.inbox.waiting or gone):
             return
-        from kimi_tui.projection.blocks import UserBlock
-        from kimi_tui.wire.events import EventRecord, SteerQueued, SteerTaken
+        from kimi_tui.wire.events import EventRecord, SteerTaken
 
-        transcript, now = self._bench.transcript, time.time()
-        shown = {block.steer for block in transcript.blocks if isinstance(block, UserBlock)}
-        events = [
+        now = time.time()
+        events = (
             *(SteerTaken(one.id, one.text, withdrawn=True) for one in gone),
-            *(SteerQueued(one.id, one.text) for one in waiting if one.id not in shown),
-        ]
-        transcript.apply([EventRecord(0, now, event) for event in events])
+            *(one.queued for one in self.inbox.waiting),
+        )
+        self._bench.transcript.apply([EventRecord(0, now, event) for event in events])
 
     async def opened(self, needs: PartName | None = None, *, quietly: bool = False) -> KimiSoul:
         """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`.
@@ -419,12 +418,8 @@ class ConversationController:
             self._naming.cancel()
         if self.drafts is not None:
             await self.drafts.close()
-        if not self.launch.demo:
-            from kimi_tui.tui.main.drafts import words_not_kept
-
-            early = [queued.text for queued in self._early]
-            self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
         lost = await self._release()
+        self._note_unsent()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
         if demo is not None and demo is not goes_on:
@@ -435,24 +430,27 @@ class ConversationController:
         """Store the draft, and set `unsent_text` to what could not be stored. For a thread, when the event loop hangs."""
         if self.launch.demo:
             return
-        from kimi_tui.tui.main.drafts import words_not_kept
-
         if self.drafts is not None:
             self.drafts.keep_at_once()
-        early = [queued.text for queued in self._early]
-        self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
+        self._note_unsent()
         if self._session_id and self.soul is not None:
             self.resume_hint = resume_hint(self.state.title, self._session_id)
+
+    def _note_unsent(self) -> None:
+        """Set `unsent_text` to what could not be stored."""
+        if not self.launch.demo:
+            from kimi_tui.tui.main.drafts import words_not_kept
+
+            waiting = self._inbox.unkept if self._inbox is not None else ()
+            draft = self._bench.prompt.area.draft
+            self.unsent_text = words_not_kept(waiting, draft, self.drafts)
 
     async def _release(self) -> str:
         """Stop what runs, save and let go of the engine; returns a sentence on what could not be saved."""
         soul, self.soul = self.soul, None
         lost = ""
         if soul is not None:
-            try:
-                await soul.interrupt()
-            finally:
-                await soul.aclose()
+            await soul.aclose()
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
                 self.resume_hint = ""  # there is nothing to go on with
@@ -461,75 +459,48 @@ class ConversationController:
 
     # --- what the user does
 
-    def say(self, text: str) -> None:
-        """Send a message to the agent: as a new turn, or as a steer of the running one. Before the session is open it waits."""
-        soul, self._has_said = self.soul, True
-        if self.demo is not None:
-            self.demo.suggestions.said(text)
-        if soul is None or not self._live:
-            self._n_early += 1
-            self._early.append(Queued(f"early-{self._n_early}", text))
-            self._show_waiting(self._early)
-            self._bench.screen.post_message(self.OpenWanted())
-        elif soul.takes_steers and not in_text(text) and not self._n_coming:
-            soul.steer(text)
-        else:
-            is_first = not soul.running and not self._n_coming
+    def say(self, text: str, when: When = "now") -> None:
+        """Send a message to the agent: as a new turn, or into the running one; before the session is open it waits."""
+        self._has_said = True
+        if in_text(text) or self._n_coming:
             self._n_coming += 1
-            saying = self._bench.start(self._say(soul, text))
-            self._turn = saying if is_first else self._turn
+            self._bench.start(self._say_with_images(text, when))
+        else:
+            self._say(text, (), when)
 
-    async def _say(self, soul: KimiSoul, text: str) -> None:
-        """Run a turn with a message and the images whose chips it holds; a refused message goes back into the prompt.
-
-        Reading and storing images takes a while: messages sent meanwhile come after this one, in order.
-        """
+    def _say(self, text: str, images: Sequence[Image], when: When) -> None:
+        """Say something at once; what the model cannot take goes back into the prompt."""
         from kimi_tui.llm.errors import ModelCannotSee
-        from kimi_tui.soul.kimisoul import TURN_ERRORS
 
-        has_begun = False
-        with contextlib.ExitStack() as coming:
-            coming.callback(self._came)
-            await self._order.acquire()
-            coming.callback(self._order.release)
+        try:
+            self._queue_up(text, images, when)
+        except ModelCannotSee:
+            self._bench.keep(text)
 
-            def begins() -> None:
-                nonlocal has_begun
-                has_begun = True
-                coming.close()
-                if not soul.running:
-                    self._turn = asyncio.current_task()
+    def _queue_up(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        work: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> None:
+        if not self._live:
+            self._bench.screen.post_message(self.OpenWanted())
+        says = self.soul.say if self.soul is not None else self.inbox.say
+        says(text, images, when, work)
+        self._show_waiting()
 
-            images = await self._images_of(text) if in_text(text) else ()
-            if images is None:
-                self._bench.keep(text)
-                return
-            try:
-                if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
-                    # Another began a moment before: the text goes into that one.
-                    soul.steer(text, images)
-            except ModelCannotSee:
-                self._bench.keep(text)
-            except TURN_ERRORS:
-                if not has_begun:
+    async def _say_with_images(self, text: str, when: When) -> None:
+        """Say a message with the images whose chips it holds; what is said while they are read comes after it."""
+        try:
+            async with self._order:
+                images = await self._images_of(text)
+                if images is None:
                     self._bench.keep(text)
-                    raise
-
-    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, object]]) -> bool:
-        """Wait for a running operation to end, then run a turn; False where another turn is running."""
-        from kimi_tui.soul.errors import SoulBusy
-
-        while True:
-            await soul.settled()
-            try:
-                await turn()
-            except SoulBusy:
-                if soul.takes_steers:
-                    return False
-                if not soul.running:
-                    raise
-            else:
-                return True
+                else:
+                    self._say(text, images, when)
+        finally:
+            self._n_coming -= 1
 
     async def _images_of(self, text: str) -> tuple[Image, ...] | None:
         """The images behind the chips of a message; None where one is missing, which a notice has said then."""
@@ -559,51 +530,24 @@ class ConversationController:
         image = self._bench.images.by_hash(facts.sha256) or await self._stored_image(facts)
         return image.data if image is not None else None
 
-    def _came(self) -> None:
-        self._n_coming -= 1
+    def run_command(self, command: str, text: str, *, told: bool) -> None:
+        """Run a shell command of the user's own when it has its turn, which they wrote as `text`."""
 
-    def run_command(self, command: str, *, told: bool) -> None:
-        """Run a shell command of the user's own."""
-        self._bench.start(self._run_command(command, told=told))
+        async def run() -> object:
+            return await (await self.opened()).run_command(command, told=told)
 
-    async def _run_command(self, command: str, *, told: bool) -> None:
-        soul = await self.opened()
-        async with self._order:
-            # What was said before begins before.
-            pass
-        from kimi_tui.soul.kimisoul import TURN_ERRORS
+        self.carry_out(text, run)
 
-        with contextlib.suppress(*TURN_ERRORS):
-            if not await self._began(soul, partial(soul.run_command, command, told=told)):
-                self.follow_up(f"{'!' if told else '!!'}{command}")
-
-    def follow_up(self, text: str) -> None:
-        """Queue a message that is sent when the running turn has ended."""
-        self.follow_ups.append(text)
-        self._follow_ups_changed()
-
-    def _follow_ups_changed(self) -> None:
-        self._prompt_changed()
-        self._keep_waiting()
-
-    def _keep_waiting(self) -> None:
-        """Store the messages that wait, for a program that is killed."""
-        if self.drafts is not None:
-            self.drafts.waiting = self.waiting
-            self._bench.start(self.drafts.keep_follow_ups())
-
-    def _give_back_follow_ups(self) -> bool:
-        """Put the queued follow-ups back into the prompt; False where there are none."""
-        texts, self.follow_ups = self.follow_ups, []
-        if texts:
-            self._bench.give_back(texts)
-            self._follow_ups_changed()
-        return bool(texts)
+    def carry_out(
+        self, text: str, work: Callable[[], Coroutine[Any, Any, object]], when: When = "now"
+    ) -> None:
+        """Have a command, which the user wrote as `text`, carried out when it has its turn: behind what runs, and what was said before."""
+        self._queue_up(text, (), when, work)
 
     @property
-    def waiting(self) -> tuple[str, ...]:
-        """The messages that were sent and are not in the context yet: steers and follow-ups."""
-        return (*(queued.text for queued in self.state.queued), *self.follow_ups)
+    def follow_ups(self) -> tuple[str, ...]:
+        """What waits for the end of the turn, oldest first."""
+        return tuple(queued.text for queued in self.state.queued if queued.is_later)
 
     def go_on(self) -> None:
         """Retry at once where a retry waits; else have the agent continue without a new message."""
@@ -615,7 +559,7 @@ class ConversationController:
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
-            self._turn = self._bench.start(self._resume(soul))
+            self._bench.start(self._resume(soul))
 
     async def _resume(self, soul: KimiSoul) -> None:
         """Start a turn without a new message; what ends it, its last event tells."""
@@ -641,7 +585,7 @@ class ConversationController:
         """Start a turn without a new message, as after a D-Mail; do nothing while one is running."""
         soul = self.soul
         if soul is not None and not soul.running:
-            self._turn = self._bench.start(self._resume(soul))
+            self._bench.start(self._resume(soul))
 
     async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
         """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
@@ -689,51 +633,42 @@ class ConversationController:
         return "It holds in this folder from now on."
 
     def stop(self) -> bool:
-        """Stop the running turn or operation, or return queued follow-ups; False where there is neither."""
+        """Stop the running turn or operation, or put what waits back into the prompt; False where there is neither."""
         soul = self.soul
-        if soul is None or not soul.running:
-            return self._give_back_follow_ups()
-        self._bench.start(soul.interrupt())
-        return True
+        if soul is not None and soul.running:
+            self._bench.start(soul.interrupt())
+            return True
+        return soul is not None and self.give_back()
 
     async def compact(self, instructions: str) -> None:
         """Compact now, or when the running turn has ended."""
         soul = await self.opened()
         if soul.running:
             self._bench.tell("The conversation is compacted when this turn ends.")
-        await self._turn_ended()
-        await soul.compact(instructions)
-
-    async def _turn_ended(self) -> None:
-        """Wait until the engine can start something else, which is a moment after the event of the turn's end."""
-        if self._turn is not None:
-            await asyncio.wait([self._turn])
+        await soul.compact(instructions, waits=True)
 
     def take_back(self) -> str | None:
-        """The last queued message, no longer queued; None where there is none."""
-        if self.follow_ups:
-            text = self.follow_ups.pop()
-            self._follow_ups_changed()
-            return text
-        if self._early:
-            last = self._early.pop()
-            self._show_waiting(self._early, (last,))
-            return last.text
-        return self._take_back_steer()
-
-    def _take_back_steer(self) -> str | None:
-        soul = self.soul
-        if soul is None:
+        """The last message that waits, which waits no longer; None where there is none."""
+        said = self.inbox.take_back_last()
+        if said is None:
             return None
-        for queued in reversed(self.state.queued):
-            if (taken := soul.withdraw_steer(queued.id)) is not None:
-                # The event comes later; asked again before it, the next one is meant.
-                left = tuple(other for other in self.state.queued if other.id != queued.id)
-                session = self._bench.views.session
-                session.state = self.state._replace(queued=left)
-                self._change(session.state)
-                return taken.text
-        return None
+        self._show_waiting((said,))
+        if self.drafts is not None:
+            self.drafts.returned((said.text,))
+        return said.text
+
+    def give_back(self) -> bool:
+        """Put all that waits back into the prompt; False where nothing does."""
+        taken = self.inbox.take_back_all()
+        self._show_waiting(taken)
+        if taken:
+            self._put_back([said.text for said in taken])
+        return bool(taken)
+
+    def _put_back(self, texts: Sequence[str]) -> None:
+        self._bench.give_back(texts)
+        if self.drafts is not None:
+            self.drafts.returned(texts)
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str) -> None:
         """Answer an approval request."""
@@ -849,19 +784,27 @@ class ConversationController:
             return
         if told := [record for record in records if not isinstance(record.event, STREAMED)]:
             self._bench.screen.post_message(self.EventsShown(told))
+        handed_back: list[str] = []
         for record in told:
             match record.event:
                 case TurnEnd() as ended:
                     pass
-                case TurnBegin() if before.has_messages:
-                    # It was to be read by now.
-                    bench.chat_pane.dismiss(FORM_TOPIC)
+                case TurnBegin() as begin:
+                    if before.has_messages:
+                        # It was to be read by now.
+                        bench.chat_pane.dismiss(FORM_TOPIC)
+                    if self.demo is not None and not begin.resumed:
+                        self.demo.suggestions.said(begin.text)
+                case SteerTaken(text=text, handed_back=True):
+                    handed_back.append(text)
                 case Notice() as notice:
                     self._notify(notice)
                 case _:
                     pass
         state = bench.views.session.state
         self._change(state)
+        if handed_back:
+            self._put_back(handed_back)
         if ended is not None:
             if self._is_unnamed and ended.reason == "done" and not state.own_command:
                 self._is_unnamed = False
@@ -871,13 +814,6 @@ class ConversationController:
             if not state.can_resume:
                 # Where a turn can be gone on with, Enter in the empty prompt is for that.
                 self._suggest()
-            if state.queued:
-                self._bench.start(self._deliver(said_all=ended.reason == "done"))
-            elif self.follow_ups and ended.reason == "done":
-                self._bench.start(self._say_follow_up())
-            if ended.reason in ("interrupted", "rejected"):
-                # After an error Enter tries again, and what waits comes after that.
-                self._give_back_follow_ups()
 
     async def _name(self) -> None:
         """Have the model name the session; where it does not, the title stays the beginning of the first message."""
@@ -897,24 +833,6 @@ class ConversationController:
         topic = "" if notice.solved else notice.topic
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
-    async def _deliver(self, *, said_all: bool) -> None:
-        """Send what was queued too late for the turn; after a stop or an error it goes back into the prompt."""
-        await self._turn_ended()
-        texts: list[str] = []
-        while (text := self._take_back_steer()) is not None:
-            texts.insert(0, text)
-        if texts and said_all:
-            self.say("\n\n".join(texts))
-        elif texts:
-            self._bench.give_back(texts)
-
-    async def _say_follow_up(self) -> None:
-        await self._turn_ended()
-        if self.follow_ups and not self.running:
-            text = self.follow_ups.pop(0)
-            self._follow_ups_changed()
-            self._bench.screen.post_message(self.FollowUpDue(text))
-
     def _caught_up(self) -> None:
         """Called when the history has been shown: later events are live."""
         from kimi_tui.own_process import trim_heap
@@ -926,25 +844,17 @@ class ConversationController:
         session = self._bench.views.session
         session.settle(running=self.running)
         self._change(session.state)
-        if self._early:
-            # Behind the commands that wait, as they were given.
-            self._bench.start(self._say_early())
-        elif self._began_early and (suggestion := self._suggestion):
+        self._bench.start(self._attend())
+        if self._began_early and not self.inbox.waiting and (suggestion := self._suggestion):
             self.say(suggestion)
-        else:
+        elif not self.inbox.waiting:
             self._suggest()
 
-    async def _say_early(self) -> None:
-        early, self._early = self._early, []
-        self._show_waiting((), early)
-        self.say("\n\n".join(queued.text for queued in early))
-
-    def give_back_early(self) -> None:
-        """Put messages that waited for the session to open back into the prompt."""
-        early, self._early = self._early, []
-        self._show_waiting((), early)
-        if early:
-            self._bench.give_back([queued.text for queued in early])
+    async def _attend(self) -> None:
+        """Have what is said begin turns, once what a killed program left has been given back."""
+        if self.soul is not None and self._giving_back is not None:
+            await asyncio.wait([self._giving_back])
+            await self.soul.attend()
 
     @property
     def _suggestion(self) -> str:
@@ -984,8 +894,9 @@ class ConversationController:
 
     def _change(self, state: SessionState) -> None:
         old, self.state, self._told = self._told, state, state
-        if old.queued != state.queued and self.drafts is not None and self.drafts.is_given_back:
-            self._keep_waiting()
+        if old.queued != state.queued and self.drafts is not None:
+            self._bench.start(self.drafts.keep_images())
+            self._prompt_changed()
         if old == state:
             return
         bench = self._bench

@@ -32,12 +32,12 @@ PLAYED_QUESTION = "This is a demo."
 
 
 def demo_end() -> str:
-    """How to begin one's own work after the demo, with a command that works on this machine."""
+    """Say how to start one's own work after the demo, with a command that works on this machine."""
     from kimi_tui.tools.programs import find_program
 
     command = NAME
     if find_program(NAME, os.environ) is None:
-        # Started by `make run`, or from an environment that is not active.
+        # The program was started by `make run`, or from an environment that is not active.
         program = Path(sys.executable).with_name(NAME)
         command = (
             short(program) if program.exists() else f"{short(Path(sys.executable))} -m kimi_tui"
@@ -46,7 +46,7 @@ def demo_end() -> str:
 
 
 def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
-    """The hints in the chat of the demo before its first message."""
+    """Return the hints in the chat of the demo before its first message."""
     if plays:
         return known(
             ("Any key", "takes over; until then it plays by itself"),
@@ -74,7 +74,7 @@ class DemoPlayer:
         self._since = time.monotonic()
 
     def play(self, text: str) -> bool:
-        """Take the next message of the story to type and send it; False where the user does that.
+        """Type and send the next message of the story; return False if the user does that.
 
         Args:
             text: the message; empty at the end of the story.
@@ -86,7 +86,7 @@ class DemoPlayer:
         return True
 
     def _is_playing(self) -> bool:
-        """Whether nobody has pressed a key since the demo began to play."""
+        """Return whether nobody has pressed a key since the demo began to play."""
         if self._plays and self._bench.last_key_at > self._since:
             self._plays = False
             self._bench.tell("The keys are yours now.", advice=demo_end())

@@ -1,16 +1,14 @@
-"""Unsent text, stored in the session's folder so that it survives a crash.
+"""The draft in the prompt, stored in the session's folder so that it survives a crash.
 
-That is the queued follow-ups, the draft in the prompt, and the images behind their chips. `Drafts` stores them as they
-change; the functions that read and write the files block, and belong in a thread.
+With it are stored the images behind its chips, and behind those of what waits in the inbox, which keeps its texts itself. `Drafts` stores
+them as they change; the functions that read and write the files block, and belong in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import hashlib
-import json
 import logging
 import os
 import re
@@ -20,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.display_names import CHIP
-from kimi_tui.filesystem import Storage, read_regular, temporary_of
+from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import clean, clean_pasted
+from kimi_tui.session.unsent import WAITING, finish_writing, read_json, write_json
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import Draft, chip_of
 
@@ -37,39 +36,33 @@ log = logging.getLogger(__name__)
 NOT_KEPT = "draft"
 """Topic of the notice that the draft cannot be stored."""
 _MOST_PRINTED = 10_000
-"""The most characters of unsent text that are printed on the terminal at the end."""
+"""Maximum characters of unsent text that are printed on the terminal at the end."""
 DRAFT_S = 1.0
 """Seconds from the first key of a change until the draft is stored."""
 
-FOLLOW_UPS = "follow_ups.json"
 DRAFT = "draft.json"
 IMAGES = "unsent_images"
 """A folder: each image under the hash of its content, and `index.json`, which says what chip each stands behind."""
 MOST_IMAGES = 50
 MOST_IMAGE_BYTES = 64 << 20
-"""Of all of them; what is more is not kept, and the user is told so when the draft comes back."""
+"""Maximum bytes of all images of a draft. Further ones are not kept, and the user is told so when the draft comes back."""
 _INDEX = "index.json"
 _WORD = re.compile(r"\S+")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_MAX_BYTES = 2 << 20
-"""More is neither kept nor read."""
 _MOST = 100
-"""Chips, and messages that wait."""
-_MOST_HIDDEN = 50_000
-"""Characters that cannot be seen: no draft that was kept here holds many, and each takes microseconds to clean."""
+"""Chips of a draft."""
 _CHIP = re.compile(r"\[Pasted [\d,]{1,15} lines?(?:, (\d{1,6}))?\]", re.ASCII)
 
 
 class Drafts:
-    """Stores the unsent text of one session, and puts it back into the prompt when the session is opened again.
+    """Stores the draft of one session, and puts it, and what waited in the inbox, back into the prompt when the session is opened again.
 
     Args:
         bench: the workbench whose prompt has the draft.
         soul: the engine of the session.
-        keeps_draft: whether drafts and images are stored, besides follow-ups; false for the demo.
+        keeps_draft: whether drafts and images are stored; false for the demo.
 
     Attributes:
-        waiting: the messages that were sent and are not in the context yet, oldest first.
         is_given_back: whether the stored draft has been put into the prompt.
         kept_draft: the draft that is on the disk.
         trouble: why unsent text cannot be stored; empty where it can.
@@ -77,17 +70,18 @@ class Drafts:
 
     def __init__(self, bench: Workbench, soul: KimiSoul, *, keeps_draft: bool) -> None:
         self._bench = bench
-        self.waiting: Sequence[str] = ()
         self._soul = soul
         self._keeps_draft = keeps_draft
         self._is_closed = False
+        self._returned: list[str] = []
+        """The texts that were taken back from the inbox, which keeps them until the draft is stored."""
         self.is_given_back = False
         self._keeping = asyncio.Lock()
         self._due: Timer | None = None
-        """When the draft is kept that stands in the prompt."""
+        """The timer until the changed draft is stored; None without a change."""
         self.kept_draft = Draft()
         self._images: set[str] = set()
-        """The chips of which the images are there."""
+        """The chips whose images the session's folder has."""
         self.trouble = ""
         self._is_told = False
 
@@ -101,8 +95,8 @@ class Drafts:
         session, bench, chips = self._soul.session, self._bench, self._bench.images
         if self._keeps_draft and not session.context.index.n_messages:
             await asyncio.to_thread(_take_over, session)
-        await asyncio.to_thread(finish_writing, session.dir)
-        texts = await asyncio.to_thread(read_follow_ups, session.dir)
+        await asyncio.to_thread(finish_writing, session.dir / DRAFT, session.dir / IMAGES / _INDEX)
+        texts = await self._soul.inbox.left_over()
         if self._keeps_draft:
             draft = await asyncio.to_thread(read_draft, session.dir)
             images = await asyncio.to_thread(read_images, session.dir)
@@ -118,15 +112,20 @@ class Drafts:
             self.draft_changed()
         if texts:
             bench.give_back(texts)
-        if texts or self._images:
-            await self.keep_follow_ups()
+            self._returned += texts
+        await self._keep_draft()
         if lost := chips.lost(bench.prompt.area.text):
-            # Of a draft that was too large, or that another program kept, only the words are there.
+            # A draft that was too large, or that another program stored, has only its words.
             bench.tell(
                 f"Not kept with the draft: {', '.join(lost)}.",
                 level="warning",
                 advice="Paste it again, or delete it from the message.",
             )
+
+    def returned(self, texts: Sequence[str]) -> None:
+        """Note that these texts, which had waited in the inbox, were put into the prompt."""
+        self._returned += texts
+        self.draft_changed()
 
     def draft_changed(self) -> None:
         """Store the draft in a moment; at once where the prompt was emptied."""
@@ -144,30 +143,35 @@ class Drafts:
         self._bench.start(self._keep_draft())
 
     async def _keep_draft(self) -> None:
-        """Store the draft that is being written, for a program that is killed."""
+        """Store the draft that is being written, for a program that is killed; what was taken back stands in it then."""
         async with self._keeping:
-            draft = self._bench.prompt.area.draft
-            if self.is_given_back and not self._is_closed and draft != self.kept_draft:
+            if self._is_closed or (self._keeps_draft and not self.is_given_back):
+                return
+            draft, returned = self._bench.prompt.area.draft, [*self._returned]
+            if self._keeps_draft and draft != self.kept_draft:
                 with self._refusing():
                     await self._keep_images()
                     await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
                     self.kept_draft = draft
+                if self.trouble:
+                    return
+            del self._returned[: len(returned)]
+            self._soul.inbox.let_go(returned)
 
-    async def keep_follow_ups(self) -> None:
-        """Store the messages that wait, for a program that is killed."""
+    async def keep_images(self) -> None:
+        """Store the images of the messages that wait, for a program that is killed."""
         async with self._keeping:
             if not self._is_closed:
                 with self._refusing():
                     await self._keep_images()
-                    waiting = self.waiting
-                    await asyncio.to_thread(write_follow_ups, self._soul.session.dir, waiting)
 
     async def _keep_images(self) -> None:
         """Store the images whose chips are in the draft and in waiting messages."""
         if not self.is_given_back:
             return
         chips = self._bench.images
-        texts = (self._bench.prompt.area.draft.text, *self.waiting)
+        waiting = (said.text for said in self._soul.inbox.waiting)
+        texts = (self._bench.prompt.area.draft.text, *waiting)
         named = {chip: known for text in texts for chip, known in chips.of(text).items()}
         if named.keys() == self._images:
             return
@@ -186,7 +190,7 @@ class Drafts:
             yield
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            # The watchdog may have met the trouble first, which tells nobody.
+            # The watchdog may have met the trouble first, but shows no notice.
             if not self._is_told:
                 self._is_told = True
                 log.warning("what is not sent yet cannot be kept", exc_info=error)
@@ -224,22 +228,22 @@ class Drafts:
         self._is_closed = True
 
 
-def words_not_kept(early: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
-    """The unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
+def words_not_kept(waiting: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
+    """Return the unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
 
     Args:
-        early: messages sent before the session was open.
+        waiting: messages that wait and are not on the disk.
         draft: the draft in the prompt.
         drafts: where it is stored; None where the session was never open.
     """
-    waiting = list(early)
+    texts = list(waiting)
     trouble = drafts.trouble if drafts is not None else ""
     if draft != (drafts.kept_draft if drafts is not None else Draft()):
         text = _without_keys(draft.text)
         for chip, pasted in draft.pastes.items():
             text = text.replace(chip, pasted, 1)
-        waiting.append(text)
-    words = clean("\n\n".join(text for text in waiting if text.strip()))[:_MOST_PRINTED]
+        texts.append(text)
+    words = clean("\n\n".join(text for text in texts if text.strip()))[:_MOST_PRINTED]
     why = f": {trouble}" if trouble else ""
     return f"what was not sent could not be kept{why}. It was:\n{words}" if words else ""
 
@@ -249,52 +253,24 @@ def _take_over(session: Session) -> None:
     from kimi_tui.app_paths import data_dir
     from kimi_tui.session.store import SessionStore
 
-    SessionStore(data_dir()).take_over(session, DRAFT, IMAGES)
-
-
-def finish_writing(folder: Path) -> None:
-    """Put in its place what a program that was killed had written of unsent text, where it is whole; else remove it."""
-    for name in (DRAFT, FOLLOW_UPS, f"{IMAGES}/{_INDEX}"):
-        path = folder / name
-        temporary = temporary_of(path)
-        if path.parent.is_symlink() or not os.path.lexists(temporary):
-            continue
-        with contextlib.suppress(OSError):
-            if _read(temporary) is not None:
-                temporary.replace(path)
-            else:
-                temporary.unlink()
-
-
-def write_follow_ups(folder: Path, texts: Sequence[str]) -> None:
-    """Keep what waits.
-
-    Raises:
-        OSError: it is not kept.
-    """
-    _write(folder / FOLLOW_UPS, list(texts))
-
-
-def read_follow_ups(folder: Path) -> list[str]:
-    """What was kept; nothing where it cannot be read."""
-    found = _read(folder / FOLLOW_UPS)
-    texts = cast("list[object]", found)[:_MOST] if isinstance(found, list) else []
-    return [clean(text) for text in texts if isinstance(text, str) and text.strip()]
+    store = SessionStore(data_dir())
+    if not store.take_over(session, DRAFT, IMAGES, WAITING):
+        store.take_over(session, WAITING, IMAGES)
 
 
 def write_draft(folder: Path, draft: Draft) -> None:
-    """Keep what stands in the prompt; nothing where that is empty.
+    """Store the text of the prompt; delete the stored one if it is empty.
 
     Raises:
-        OSError: it is not kept.
+        OSError: the draft could not be stored.
     """
     text = _without_keys(draft.text)
     record = {"text": text, "pastes": dict(draft.pastes)}
-    _write(folder / DRAFT, record if text else None)
+    write_json(folder / DRAFT, record if text else None)
 
 
 def _without_keys(text: str) -> str:
-    """What is being written as it is kept: behind a command without what is a key, or may become one; a message as it is."""
+    """Return the text as it is stored: a command without words that are a key, or may become one; a message unchanged."""
     if not text.startswith("/"):
         return text
     from kimi_tui.tools.credentials import is_key, may_begin_key
@@ -306,8 +282,8 @@ def _without_keys(text: str) -> str:
 
 
 def read_draft(folder: Path) -> Draft:
-    """The draft that was kept; an empty one where there is none, or it cannot be read."""
-    found = _read(folder / DRAFT)
+    """Return the draft that was kept; an empty one where there is none, or it cannot be read."""
+    found = read_json(folder / DRAFT)
     record = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     text, kept = record.get("text"), record.get("pastes")
     pastes = cast("dict[str, object]", kept) if isinstance(kept, dict) else {}
@@ -315,21 +291,21 @@ def read_draft(folder: Path) -> Draft:
     for chip, pasted in islice(pastes.items(), _MOST):
         if isinstance(pasted, str) and (named := _CHIP.fullmatch(chip)):
             shown = clean_pasted(pasted)
-            # What it says of itself is all that is seen of it before it is sent.
+            # The chip is all that the user sees of a pasted text before it is sent.
             if chip == chip_of(shown, int(named[1] or 1)):
                 read[chip] = shown
     return Draft(clean(text) if isinstance(text, str) else "", read)
 
 
 def write_images(folder: Path, images: Mapping[str, Image]) -> None:
-    """Keep the images of what was not sent, by their chips, and no others.
+    """Store the images of unsent text, by their chips, and delete others.
 
     Raises:
-        OSError: some of them are not kept.
+        OSError: some images could not be stored.
     """
     place, storage = folder / IMAGES, Storage()
     if place.is_symlink():
-        return  # what is in there is somebody else's
+        return  # another program made this folder
     index: dict[str, dict[str, str]] = {}
     left = MOST_IMAGE_BYTES
     trouble: OSError | None = None
@@ -346,7 +322,7 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
     except OSError as error:
         trouble = error
     if index or place.exists():
-        _write(place / _INDEX, index)
+        write_json(place / _INDEX, index)
     named = {one["sha256"] for one in index.values()}
     with contextlib.suppress(OSError):
         for entry in os.listdir(place):
@@ -359,11 +335,11 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
 
 
 def read_images(folder: Path) -> dict[str, Image]:
-    """The images that were kept, by their chips: those that are still what they were. Each is decoded, as if it came anew."""
+    """Return the stored images, by their chips, except changed ones. Each is decoded, like a newly pasted one."""
     from kimi_tui.images import ImageRefused, read_image
 
     place = folder / IMAGES
-    found = _read(place / _INDEX)
+    found = read_json(place / _INDEX)
     index = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     images: dict[str, Image] = {}
     left = MOST_IMAGE_BYTES
@@ -382,7 +358,7 @@ def read_images(folder: Path) -> dict[str, Image]:
 
 
 def _read_image(place: Path, sha256: str) -> bytes:
-    """A kept file; nothing where it is not what its name says."""
+    """Return the content of a stored file; empty if its hash is not that in its name."""
     from kimi_tui.images import MAX_BYTES
 
     try:
@@ -390,26 +366,3 @@ def _read_image(place: Path, sha256: str) -> bytes:
     except OSError:
         return b""
     return data if hashlib.sha256(data).hexdigest() == sha256 else b""
-
-
-def _write(path: Path, value: object) -> None:
-    data = json.dumps(value).encode("ascii") if value else b""
-    if 0 < len(data) <= _MAX_BYTES:
-        Storage().replace_file(path, data)
-        return
-    path.unlink(missing_ok=True)
-    temporary_of(path).unlink(missing_ok=True)
-    if data:
-        raise OSError(errno.EFBIG, "it is too long", str(path))
-
-
-def _read(path: Path) -> object:
-    try:
-        written = read_regular(path, _MAX_BYTES).decode()
-        found: object = json.loads(written)
-        # Written out again, for they may stand there as escapes.
-        shown = json.dumps(found, ensure_ascii=False)
-    except (OSError, ValueError, RecursionError):
-        return None
-    n_hidden = len(shown) - sum(map(str.isprintable, shown)) + shown.count("\\u00")
-    return found if n_hidden <= _MOST_HIDDEN else None

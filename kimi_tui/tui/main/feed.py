@@ -1,7 +1,7 @@
 """`Feed`: the events of a session in batches, as they are drawn: at most sixty times a second, so that no key waits for long.
 
-Events within a few milliseconds of the first one after a pause are one batch, as the beginnings of a turn and of its first step
-are. Status figures alone wait for the next event. The end of a turn is due at once, with all before it.
+Events within a few milliseconds of the first one after a pause are one batch, as the beginnings of a turn and of its first
+step are. Status figures alone wait for the next event. The end of a turn is drawn at once, with everything before it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ CHUNK = 32
 class Feed:
     """The records of one session in batches: first `history`, then `live`. A batch is drawn when it is returned.
 
-    Where drawing takes longer than a time slice, the event loop gets its turn before the next batch.
+    If drawing takes longer than a time slice, the event loop gets its turn before the next batch.
 
     Args:
         wire: publishes the events; it is subscribed to at once.
-        history: the records of what was published before.
+        history: the records of events that were published before.
         callbacks: schedules the batches.
     """
 
     def __init__(self, wire: Wire, history: Iterable[EventRecord], callbacks: Callbacks) -> None:
-        # Not through the wire's queue, which would take a long history in one go.
+        # The history does not go through the wire's queue, which would return a long one in one go.
         self._waiting = deque(history)
         self._callbacks = callbacks
         self._drawn_at = self._due_at = 0.0
@@ -49,11 +49,11 @@ class Feed:
         self._subscription = wire.subscribe(wake=self._wake)
 
     def history(self) -> AsyncGenerator[Sequence[EventRecord]]:
-        """The records of the history."""
+        """Return the records of the history."""
         return self._batches(HISTORY_SLICE_S)
 
     async def live(self) -> AsyncGenerator[Sequence[EventRecord]]:
-        """The records of what the wire publishes from the beginning of the subscription on, without end."""
+        """Yield the records of the events that the wire publishes from the beginning of the subscription on, without end."""
         while True:
             self._waiting += self._subscription.drain()
             async for records in self._batches(SLICE_S):
@@ -63,7 +63,7 @@ class Feed:
             self._is_due.clear()
 
     async def _batches(self, slice_s: float) -> AsyncGenerator[Sequence[EventRecord]]:
-        """The records that wait. After each time slice of so many seconds the event loop has its turn."""
+        """Yield the waiting records. The event loop gets its turn after each time slice of `slice_s` seconds."""
         until = time.perf_counter() + slice_s
         while self._waiting:
             yield [self._waiting.popleft() for _ in range(min(CHUNK, len(self._waiting)))]
@@ -87,7 +87,7 @@ class Feed:
         self._schedule(max(gathered_s, self._drawn_at + FRAME_S - time.perf_counter()))
 
     def _schedule(self, delay_s: float) -> None:
-        """Have the next batch come after so many seconds, unless it is due before."""
+        """Have the next batch come after `delay_s` seconds, unless it is due before."""
         due_at = time.perf_counter() + delay_s
         if self._handle is not None:
             if self._due_at <= due_at:

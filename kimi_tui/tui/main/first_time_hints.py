@@ -1,7 +1,7 @@
 """Hints above the prompt when something happens for the first time, such as the first D-Mail; each once per account.
 
-A file in the data folder lists those that were shown. A hint for which there is no room at the time (a question is asked,
-another hint is shown, the prompt is covered) counts as not shown, and comes the next time.
+A file in the data folder lists the hints that were shown. A hint without room at the time (a question or another hint is
+shown, the prompt is covered) counts as not shown, and comes the next time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FirstTime = Literal[
     "turn", "help", "dmail", "context", "stopped", "steered", "pasted", "refused", "early"
 ]
 READ_S = 2.0
-"""Seconds that a hint stays at least: a key hides it only after the user can have read it."""
+"""The least number of seconds that a hint stays: a key hides it only after the user can have read it."""
 FULL = 0.6
 """The share of the context window from which on the hint about compaction is shown."""
 WORDS: Mapping[FirstTime, str] = {
@@ -47,12 +47,12 @@ WORDS: Mapping[FirstTime, str] = {
     "refused": "/settings has what commands may do in the sandbox",
     "early": "Too early: answers wait until you have stopped typing",
 }
-"""Names of actions stand for their keys. Each fits over the prompt of a terminal of 60 columns."""
+"""The texts of the hints. Names of actions stand for their keys. Each fits over the prompt of a terminal of 60 columns."""
 _MAX_BYTES = 4_096
 
 
 def read_seen(path: Path) -> set[FirstTime]:
-    """The hints that were shown, from the file; none where it cannot be read. Blocks."""
+    """Read the hints that were shown from the file; none if it cannot be read. Blocks."""
     try:
         found = json.loads(read_regular(path, _MAX_BYTES))
     except FileNotFoundError:
@@ -65,10 +65,10 @@ def read_seen(path: Path) -> set[FirstTime]:
 
 
 def keep_seen(path: Path, seen: FirstTime) -> None:
-    """Add a hint to those that were shown; a disk that refuses costs only that it is shown again. Blocks."""
+    """Add a hint to those that were shown; if the disk refuses, it will be shown again. Blocks."""
     try:
         make_private(path.parent)
-        # Another program may have shown others meanwhile.
+        # Another program may have shown other hints meanwhile.
         names = sorted(read_seen(path) | {seen})
         Storage().replace_file(path, json.dumps(names).encode("ascii"), shared=True)
     except OSError as error:
@@ -89,9 +89,9 @@ class FirstTimeHints:
         self._conversation = conversation
         self._file = file
         self._seen: set[FirstTime] | None = None
-        """None until the file was read: until then nothing is shown."""
+        """The hints that were shown; None until the file was read, during which no hint is shown."""
         self._place: PromptBar | ApprovalPanel | None = None
-        """Where a hint stands."""
+        """The widget that shows a hint."""
         self._shown_at = 0.0
 
     async def learn(self) -> None:
@@ -99,13 +99,13 @@ class FirstTimeHints:
         self._seen = await asyncio.to_thread(read_seen, self._file)
 
     def apply(self, event: wire.Event) -> None:
-        """Show the hint that belongs to an event, if its like happens for the first time."""
+        """Show the hint for an event, if such an event happens for the first time."""
         match event:
             case wire.ContextReverted(reason="dmail", author="agent"):
                 self.happened("dmail")
             case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
                 self.happened("context")
-            case wire.SteerQueued():
+            case wire.SteerQueued(when="now") if self._conversation.state.running:
                 self.happened("steered")
             case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
                 self.happened("refused")
@@ -118,7 +118,7 @@ class FirstTimeHints:
                 pass
 
     def happened(self, what: FirstTime, panel: ApprovalPanel | None = None) -> bool:
-        """Show a hint if it was never shown; returns whether it is shown now.
+        """Show a hint if it was never shown; return whether it is visible now.
 
         Args:
             what: the hint.
@@ -144,7 +144,7 @@ class FirstTimeHints:
         return True
 
     def key_pressed(self) -> None:
-        """Hide the hint on view, where it can have been read."""
+        """Hide the visible hint, if the user can have read it."""
         if self._place is not None and time.monotonic() - self._shown_at >= READ_S:
             self._place.hint = ""
             self._place = None

@@ -1,4 +1,4 @@
-"""The keys that the footer of the main screen lists, by what has the focus and what the agent does."""
+"""The keys that the footer of the main screen lists, by the focused part and the agent's state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HELP_TITLES: Mapping[Place, str] = {
     "matches": "Search",
     "copy": "Selecting with a cursor",
 }
-"""The title of the help's section for each place that has the focus; without one the help begins with the prompt."""
+"""The title of the help's section for each focused part; without one the help begins with the prompt."""
 
 
 _NEEDS: Mapping[str, PartName] = {
@@ -74,7 +74,7 @@ _NEEDS: Mapping[str, PartName] = {
 
 
 def keys_with(keys: Mapping[str, str], parts: Collection[PartName]) -> Mapping[str, str]:
-    """The keys by action, without those of actions for which the agent lacks the part: no list names them then."""
+    """Return the keys by action, without actions for which the agent lacks the part, so that no list names them."""
     lacking = {name: "" for name, part in _NEEDS.items() if part not in parts}
     return {**keys, **lacking} if lacking else keys
 
@@ -88,12 +88,12 @@ def hints(
     *,
     extended: bool = False,
 ) -> tuple[Hint, ...]:
-    """The keys of the focused area, most used first.
+    """Return the keys of the focused area, most used first.
 
     Args:
         place: the area.
-        state: of the session.
-        keys: those of the configuration.
+        state: the state of the session.
+        keys: the configured keys, by action.
         glyphs: the set of signs in use.
         now: seconds since 1970.
         extended: whether the terminal sends Shift+Enter as a key of its own.
@@ -173,7 +173,7 @@ def hints(
         )
     if place == "prompt":
         return _in_prompt(state, keys, now, extended=extended)
-    # What the completion menu offers.
+    # The words depend on the offers of the completion menu.
     send = key("send")
     choose, close = (arrows, "choose"), ("Esc", "close")
     write_out, helps = (key("complete"), "write out"), (key("help"), "help")
@@ -198,7 +198,7 @@ def hints(
 def _in_prompt(
     state: SessionState, keys: Mapping[str, str], now: float, *, extended: bool
 ) -> tuple[Hint, ...]:
-    """The keys of the prompt, where nothing is offered."""
+    """Return the keys of the prompt, if nothing is offered."""
     send = key_of("send", keys)
     timeline = (key_of("timeline", keys), "timeline")
     compact = (key_of("compact", keys), "compact")
@@ -217,7 +217,7 @@ def _in_prompt(
         )
         if state.retry_until > now:
             first = ((send, "steer, or try now"), stop)
-        if state.commands and state.step:  # the user's own are waited for by no agent
+        if state.commands and state.step:  # the agent does not wait for commands of the user
             first = (*first, (key_of("background", keys), "background"))
         return known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
@@ -237,7 +237,7 @@ _SHORT = {"chat.preview": "go back", "chat.fold": "unfold", "chat.copy": "copy",
 
 
 def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
-    """The keys of the chat, from its bindings: those of a pair as one, the way out before what is rare."""
+    """Return the keys of the chat, from its bindings: those of a pair as one, the way out before rare ones."""
     from kimi_tui.tui.transcript.transcript import Transcript
 
     paired = {name for first, second, _ in _PAIRS for name in (first, second)}
@@ -262,7 +262,7 @@ def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
 
 
 def first_hints(keys: Mapping[str, str], parts: Collection[PartName] = PARTS) -> tuple[Hint, ...]:
-    """The hints in an empty chat, for an agent with these parts."""
+    """Return the hints in an empty chat, for an agent with these parts."""
     timeline = key_of("timeline", keys) if "travel" in parts else ""
     return known(
         ("/", "lists the commands"),
@@ -272,5 +272,5 @@ def first_hints(keys: Mapping[str, str], parts: Collection[PartName] = PARTS) ->
 
 
 def known(*pairs: Hint) -> tuple[Hint, ...]:
-    """The hints whose action has a key."""
+    """Return the hints whose action has a key."""
     return tuple(pair for pair in pairs if pair[0])

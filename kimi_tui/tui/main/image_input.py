@@ -34,7 +34,7 @@ from kimi_tui.tui.prompt.area import IMAGE_ENDINGS, may_be_path
 from kimi_tui.tui.screens import app_of
 
 MOST = 10
-"""The most paths that are taken from one paste."""
+"""The largest number of paths that are taken from one paste."""
 _HEAD_BYTES = 16
 _WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
 
@@ -52,26 +52,26 @@ class ImageInput:
         self._reading: set[asyncio.Task[None]] = set()
         self._order = asyncio.Lock()
         self._n_sent = 0
-        """So many messages were sent and wait for what is read."""
+        """The number of sent messages that wait for images."""
         self._late: list[tuple[str, str]] = []
-        """What came when the field had been emptied already: what was written, and what takes its place."""
+        """The results that came after the field was emptied: the placeholder, and its replacement."""
 
     # --- from the desktop into the field
 
     def reads_for(self, text: str) -> bool:
-        """Whether a message must wait: an image that it may name is being read, or a message sent before waits.
+        """Return whether a message must wait: an image that it may name is being read, or a message sent before waits.
 
-        True also for an image that came between Enter, which empties the field, and the event about the message.
+        It is also true for an image that came between Enter, which empties the field, and the event about the message.
         """
         self._reading = {task for task in self._reading if not task.done()}
         is_late = any(written in text for written, _ in self._late)
         return bool(self._reading or self._n_sent or is_late)
 
     def read_path(self, written: str, pasted: str) -> None:
-        """Replace a pasted text in the field by chips, where it is the path of one image or several.
+        """Replace a pasted text in the field by chips, if it is the path of one image or several.
 
         Args:
-            written: what stands for the paste in the field.
+            written: the placeholder of the paste in the field.
             pasted: the text.
         """
         self._start(self._read_path(written.strip(), pasted))
@@ -79,7 +79,7 @@ class ImageInput:
     def read_clipboard(self, written: str) -> None:
         """Replace a placeholder in the field by the content of the clipboard: an image's chip, or text."""
         if not self._n_sent:
-            # Of one that was deleted before it came.
+            # Results of a message that was deleted before they came are dropped.
             self._late.clear()
         self._start(self._read_clipboard(written))
 
@@ -101,7 +101,7 @@ class ImageInput:
             images = await self._made(lambda: [read_image(clipping.image, "clipboard")])
             text = " ".join(map(self._chips.add, images))
         elif not text:
-            # What was copied in the program itself is known without any other.
+            # Text that was copied in the program itself is known without a clipboard program.
             text = clean_pasted(app_of(bench.screen).clipboard)
             if not text:
                 bench.tell(clipping.trouble)
@@ -125,7 +125,7 @@ class ImageInput:
             self._late.append((written, text))
 
     async def settled(self, text: str) -> str:
-        """Wait until the images of a message are read; returns it with their chips. Messages keep their order."""
+        """Wait until the images of a message are read; return it with their chips. Messages keep their order."""
         self._n_sent += 1
         try:
             async with self._order:
@@ -143,7 +143,7 @@ class ImageInput:
 
 
 def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
-    """The images whose paths were pasted; none where it is anything else. Takes long.
+    """Read the images whose paths were pasted; none if the text is anything else. It takes long.
 
     Args:
         pasted: a path, or several, as terminals write dragged files: quoted, with escaped blanks, or as URLs.
@@ -151,8 +151,8 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
         home: the user's home folder.
 
     Raises:
-        ImageRefused: one cannot be sent, or is called an image and is none.
-        OSError: one cannot be read.
+        ImageRefused: an image cannot be sent, or a file with an image's name is none.
+        OSError: a file cannot be read.
     """
     for words in _readings(pasted.strip()):
         paths = [_path(word, folder, home) for word in words[: MOST + 1]]
@@ -160,8 +160,8 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
             continue
         taken = [*map(_is_image, paths)]
         if all(taken):
-            return [_read(path) for path in paths]
-        # Who drags a file that is called so means its picture.
+            return [_read_image_file(path) for path in paths]
+        # A user who drags a file with an image's name means its picture.
         refused = [p for p, is_taken in zip(paths, taken, strict=True) if not is_taken]
         if all(map(_is_file, paths)) and refused[0].suffix.lower() in IMAGE_ENDINGS:
             raise ImageRefused(not_taken(one_line(refused[0].name)), brief=NO_IMAGE)
@@ -169,9 +169,9 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
 
 
 def _readings(pasted: str) -> list[list[str]]:
-    """What a paste may mean, in words: a single path with blanks in it, else as a shell takes it.
+    """Return the possible meanings of a paste, as paths: a single path with blanks in it, else the words that a shell would find.
 
-    Windows and web pages put what cannot be seen before a path; a name may hold it as well.
+    Windows and web pages put invisible characters before a path; a name may contain them as well.
     """
     found: list[list[str]] = []
     for text in dict.fromkeys((pasted, without_invisible(pasted).strip())):
@@ -183,11 +183,11 @@ def _readings(pasted: str) -> list[list[str]]:
 
 def _path(word: str, folder: Path, home: Path) -> Path:
     if word.startswith("file:"):
-        with suppress(ValueError):  # brackets that are no address
+        with suppress(ValueError):  # the brackets contain no address
             url = urlsplit(word)
             word = unquote(url.path) if url.netloc in ("", "localhost") else ""
     elif (found := _WINDOWS.fullmatch(word)) is not None:
-        # As Windows writes it, where this system has its disks.
+        # Windows writes paths so; this is where this system mounts its disks.
         rest = found[2].replace("\\", "/")
         word = f"/mnt/{found[1].lower()}/{rest}"
     elif word.startswith("~/"):
@@ -203,7 +203,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_image(path: Path) -> bool:
-    """Whether it is a file that begins like an image; a file of another kind is not waited for."""
+    """Return whether the file begins like an image; a special file is not waited for."""
     try:
         handle = open_regular(path, links=True)
     except (OSError, ValueError):
@@ -216,6 +216,6 @@ def _is_image(path: Path) -> bool:
         os.close(handle)
 
 
-def _read(path: Path) -> Image:
+def _read_image_file(path: Path) -> Image:
     check_size(path.stat().st_size, path.name)
     return read_image(read_regular(path, MAX_FILE_BYTES, links=True), path.name)

@@ -1,4 +1,4 @@
-"""Routes every key and paste of the main screen: to what has the focus, or as text to the prompt.
+"""Routes every key and paste of the main screen: to the focused part, or as text to the prompt.
 
 | what has the focus | a letter or sign | what is pasted |
 |---|---|---|
@@ -7,7 +7,7 @@
 | a cursor in the chat | moves it, or is prose: `_CursorLetters` | goes into the prompt |
 | a question, or nothing while one is asked | answers it, or is prose: `ApprovalPanel.intercept` | waits in the prompt behind it |
 
-What is typed behind a key that opens something waits for that: `TypeAhead`.
+Keys after one that opens something wait for that: `TypeAhead`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ BEHIND = "behind"
 
 
 class _CursorLetters:
-    """Tells the letters that move the cursor in the chat from prose.
+    """Distinguishes the letters that move the cursor in the chat from prose.
 
-    Most letters move it, and do so at once. One that ends copy mode, or is no key, is debounced: if another one follows,
+    Most letters move it, and do so at once. A letter that ends copy mode, or is no key, is debounced: if another one follows,
     all letters of the burst are prose.
 
     Args:
@@ -55,7 +55,7 @@ class _CursorLetters:
         self._last = 0.0
 
     async def intercept(self, event: events.Key) -> bool:
-        """Take a key that is debounced or prose; False for one that is to be handled as usual."""
+        """Handle a key that is debounced or prose; return False for one that is to be handled as usual."""
         run, letter = self._run, event.character or ""
         is_text = event.is_printable and not event.key.startswith(CHORDS)
         if not is_text or event.time - self._last >= run.DEBOUNCE_S:
@@ -93,11 +93,11 @@ class Keystrokes:
     """Gets every key and paste of the main screen before the focused widget does.
 
     Args:
-        bench: the workbench, with the prompt and what has the focus.
-        viewer: knows the world line shown in place of the chat.
+        bench: the workbench, with the prompt and the focus.
+        viewer: knows the world line shown instead of the chat.
 
     Attributes:
-        written_at: monotonic time at which text was last typed into the prompt from elsewhere; 0 where none was.
+        written_at: the monotonic time at which text was last typed into the prompt from elsewhere; 0 for never.
     """
 
     def __init__(self, bench: Workbench, viewer: WorldLineViewer) -> None:
@@ -111,14 +111,14 @@ class Keystrokes:
         """Whether the last keys were written into the prompt behind a question: Enter ends that."""
 
     async def intercept(self, event: events.Key | events.Paste) -> bool:
-        """Take a key or paste that is text for the prompt, debounced or held back; False for one for the focused widget.
+        """Handle a key or paste that is text for the prompt, debounced or held back; return False for one for the focused widget.
 
         Text goes into the prompt in the order in which it was typed, and no key acts on something that opened after it was
         pressed. Keys that nothing would take go to the prompt.
         """
         bench, screen = self._bench, self._bench.screen
         if event.is_forwarded:
-            return False  # on its way back from what it was handed on to
+            return False  # the key is on its way back from the widget that got it
         view = bench.on_view
         is_copying = screen.is_current and screen.focused is view and view.is_copying
         if is_copying and isinstance(event, events.Key):
@@ -132,7 +132,7 @@ class Keystrokes:
         return False
 
     async def _takes_text(self, event: events.Key | events.Paste) -> bool:
-        """Whether this is taken as text, or waits whether it is, where only keys are expected."""
+        """Return whether the key is taken as text, or waits for the decision, where only keys are expected."""
         bench = self._bench
         focused, view, panel = bench.screen.focused, bench.on_view, bench.question
         asks = panel is not None and (focused is None or focused is panel)
@@ -149,27 +149,27 @@ class Keystrokes:
         if panel is not None and asks:
             return await panel.intercept(event)
         if panel is not None and event.key == "enter" and self._writes_behind:
-            return True  # the end of what waits behind the question, however late
+            return True  # the end of the text that waits behind the question, however late
         is_text = event.character and event.is_printable
         if is_text and self._viewer.comes_early(event):
             bench.prompt.area.write(event.character or "")
             return True
         is_behind = bench.reading or not bench.prompt.display
         if event.key == "slash" and focused is view and is_behind:
-            bench.search("")  # no command can begin there
+            bench.search("")  # no command can begin with this character
             return True
         if await self._letters.intercept(event):
             return True
         self._writes_behind = False
         return False
 
-    # --- what letters do
+    # --- actions of letters
 
     async def _act(self, event: events.Key) -> None:
-        """Do what a letter does that has waited whether it begins a word."""
+        """Carry out the action of a letter that has waited long enough to be no beginning of a word."""
         bench, view = self._bench, self._bench.on_view
         if event.key in keys_of("chat.copy_mode", bench.keys) and bench.screen.focused is view:
-            # At once: the keys behind it are those of the cursor.
+            # This happens at once, as the next keys are those of the cursor.
             view.action_copy_mode()
         else:
             await bench.forward(event)
@@ -182,7 +182,7 @@ class Keystrokes:
             advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
         )
 
-    # --- what is written elsewhere
+    # --- text that is typed elsewhere
 
     def _write_here(self, text: str) -> None:
         """Write text that was typed on the timeline or in the chat into the prompt, and focus that."""
@@ -190,7 +190,7 @@ class Keystrokes:
         self.write_to_prompt(text, tells=len(text) > 1)
 
     def write_to_prompt(self, text: str, *, tells: bool = True) -> None:
-        """Write text that was typed where there is no field into the prompt, also behind a question.
+        """Write text that was typed where there is no field into the prompt, even behind a question.
 
         Args:
             text: the text.
@@ -203,7 +203,7 @@ class Keystrokes:
         is_apart = (at := bench.last_key_at) - self.written_at > APART_S
         joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
         area.write(f" {text}" if is_apart and joins else text)
-        self.written_at = max(self.written_at, at)  # before it is heard that the text has changed
+        self.written_at = max(self.written_at, at)  # before the event that the text has changed
         panel = bench.question
         if panel is None:
             self._viewer.return_to_now()

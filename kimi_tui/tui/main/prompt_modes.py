@@ -28,13 +28,14 @@ from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.completion import typed_mention
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.app import driver_of
 
 NOTES = "AGENTS.md"
 T = TypeVar("T")
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is a shell command of the user's own, maybe still empty; a space before it makes any text a message.
+    """Return whether a text is a shell command of the user's own, maybe still empty; a space before it makes any text a message.
 
     That is one line of `!` or `!!` with what begins a command. Several lines, `!!! note` and `![picture](a.png)` are messages:
     such text is pasted, and nobody meant to run it.
@@ -46,7 +47,7 @@ def is_command(text: str) -> bool:
 
 
 def is_note(text: str) -> bool:
-    """Whether a text is a note for AGENTS.md (`#`), maybe still empty; with several lines, or several #, it is a message."""
+    """Return whether a text is a note for AGENTS.md (`#`), maybe still empty; with several lines, or several #, it is a message."""
     return text.startswith("#") and text[1:2] != "#" and "\n" not in text.rstrip()
 
 
@@ -64,14 +65,14 @@ class PromptModes:
         self._to_note = ""
         """The note that the user was asked to confirm; empty for none."""
         self._asked = SeenQuestion(bench.screen)
-        """Whether that question was painted."""
+        """Whether the question about the note was painted."""
         self._edits = False
         """Whether an editor is running."""
 
     # --- what is said over the field
 
     def waiting(self) -> list[str]:
-        """The rows above the field that list the messages waiting for the end of the turn."""
+        """Return the rows above the field that list the messages waiting for the end of the turn."""
         conversation = self._conversation
         rows = [f"after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]]
         if (more := len(conversation.follow_ups) - len(rows)) > 0:
@@ -79,7 +80,7 @@ class PromptModes:
         return rows
 
     def writing(self) -> str:
-        """The row above the field that says what the text is: a shell command or a note; empty for a message."""
+        """Return the row above the field that says what the text is: a shell command or a note; empty for a message."""
         area = self._bench.prompt.area
         if area.text.strip() not in ("", self._to_note):
             self._to_note = ""
@@ -117,7 +118,7 @@ class PromptModes:
         self._to_note = ""
 
     def handle(self, text: str) -> bool:
-        """Run a sent text that is a shell command, or store one that is a note; False for any other."""
+        """Run a sent text that is a shell command, or store one that is a note; return False for any other."""
         if is_command(text):
             self._run(text)
         elif is_note(text):
@@ -134,12 +135,10 @@ class PromptModes:
             bench.tell("A command follows the !", advice="!! keeps it from the agent.")
             bench.keep(text)
             return
-        if self._conversation.state.running:
-            self._conversation.follow_up(text)
-        else:
-            bench.add_to_history(text)
+        bench.add_to_history(text)
+        if not self._conversation.state.running:
             bench.transcript.scroll_to_end()
-            self._conversation.run_command(command, told=told)
+        self._conversation.run_command(command, text, told=told)
 
     def _note(self, text: str) -> None:
         bench = self._bench
@@ -177,7 +176,7 @@ class PromptModes:
         """Edit the text of the prompt in the user's own editor (`$VISUAL`, `$EDITOR`)."""
         bench = self._bench
         if self._edits:
-            return  # its keys were pressed twice; two editors cannot share a terminal
+            return  # the keys were pressed twice; two editors cannot share a terminal
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
         try:
             argv = shlex.split(editor)
@@ -231,18 +230,18 @@ async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
         work: the function; called in a thread.
 
     Returns:
-        what it returns.
+        the result of the function.
 
     Raises:
         SuspendNotSupported: the app has no terminal.
     """
-    driver = app._driver  # pyright: ignore[reportPrivateUsage]
+    driver = driver_of(app)
     with app.suspend():
-        # Nothing can be written meanwhile: the thread that writes has ended.
+        # No output can be written while the function runs: the thread that writes has ended.
         if driver is not None:
             driver.write = lambda data: None
         with app.batch_update():
-            # Raised in here, what goes wrong would leave the terminal as it is.
+            # An error raised inside of `suspend` would leave the terminal as it is.
             done = start_detached(asyncio.to_thread(work))
             await asyncio.wait([done])
         if driver is not None:
@@ -276,7 +275,7 @@ def _editor(name: str, work_dir: Path) -> str | None:
 
 
 def usual_editor(work_dir: Path) -> list[str]:
-    """The command of the editor where none is set: vi, else nano; empty where there is neither.
+    """Return the command of the editor if none is set: vi, else nano; empty if there is neither.
 
     Args:
         work_dir: programs below it are not run.

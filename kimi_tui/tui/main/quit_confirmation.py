@@ -1,7 +1,7 @@
-"""Confirmation before a session is left: a key that quits must be pressed twice, and what would be lost is said first.
+"""Confirmation before a session is left: a key that quits must be pressed twice, and the user is told first what would be lost.
 
-A warning is confirmed by doing the same again within `WARNED_S`, by a key that was pressed once the terminal had painted the
-warning: what was typed ahead confirms nothing.
+A warning is confirmed by the same action within `WARNED_S` seconds, with a key that was pressed after the terminal had
+painted the warning: keys that were typed ahead confirm nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kimi_tui.tui.screens import QuitChosen
 WARNED_S = 10.0
 """Seconds within which leaving again confirms the warning about what would be lost."""
 MOST_WARNINGS = 3
-"""The most warnings in succession that keep the user in a session while none of them could be painted."""
+"""The largest number of warnings in succession that keep the user in a session while none of them could be painted."""
 QUIT = "quit"
 """Topic of the notice that pressing the key again quits."""
 QUITTING = ("ctrl+c", "ctrl+d")
@@ -26,32 +26,32 @@ QUITTING = ("ctrl+c", "ctrl+d")
 
 
 class QuitConfirmation:
-    """Decides whether the program may leave a session now, and warns of what would be lost by it.
+    """Decides whether the program may leave a session now, and warns of losses.
 
     Args:
         bench: shows the warnings, and has the prompt.
-        conversation: the session, with its jobs and what is not saved.
+        conversation: the session, with its jobs and unsaved parts.
     """
 
     def __init__(self, bench: Workbench, conversation: ConversationController) -> None:
         self._bench = bench
         self._conversation = conversation
         self._pressed_at: float | None = None
-        """When a key that quits was pressed for the first time; None when the next one is the first."""
+        """The monotonic time of the first press of a key that quits; None if the next press is the first."""
         self._warned_at = -WARNED_S
         self._n_warned = 0
-        """How many warnings were given in succession."""
+        """The number of warnings in succession."""
         self._warning = SeenQuestion(bench.screen)
         """Whether the newest warning was painted, so that a key may confirm it."""
         self._told_of_jobs_at = -WARNED_S
-        """When the first press of a key told of commands in the background."""
+        """The monotonic time at which the first press of a key told of background commands."""
 
     def key_pressed(self, key: str, *, stops: bool) -> None:
         """Handle a key that quits: the first press shows a notice, the second one quits.
 
         Args:
-            key: its name, as shown.
-            stops: whether the first press also stops what runs, or else empties the prompt.
+            key: the displayed name of the key.
+            stops: whether the first press also stops a running turn; else it empties the prompt.
         """
         bench = self._bench
         if self._pressed_at is not None:
@@ -64,16 +64,16 @@ class QuitConfirmation:
         bench.screen.set_timer(STAYS_S, partial(self.cancel, self._pressed_at))
 
     def cancel(self, since: float | None = None) -> None:
-        """Forget the first press, since another key was pressed; or a first press at `since`, which is too long ago."""
+        """Forget the first press, because another key was pressed; or a first press at `since`, which is too long ago."""
         if self._pressed_at is not None and since in (None, self._pressed_at):
             self._pressed_at = None
             self._bench.chat_pane.dismiss(QUIT)
 
     def first_press(self, key: str) -> str:
-        """What a notice says at the first press of a key that quits: also what would be lost, which `may_quit` warns of no more.
+        """The notice at the first press of a key that quits: it also names the losses, of which `may_quit` then does not warn again.
 
         Args:
-            key: its name, as shown.
+            key: the displayed name of the key.
         """
         state = self._conversation.state
         self._told_of_jobs_at = time.monotonic()
@@ -85,10 +85,10 @@ class QuitConfirmation:
         return f"{key} again quits."
 
     async def may_quit(self, *, for_another: bool = False) -> bool:
-        """Save the session, and return whether it may be left: nothing would be lost, or the warning of that is confirmed.
+        """Save the session, and return whether it may be left: nothing would be lost, or the warning about it is confirmed.
 
         Args:
-            for_another: another session takes its place: then it is also asked whether the agent is to be stopped.
+            for_another: whether another session replaces it: then the question whether to stop the agent is asked too.
         """
         soul, bench = self._conversation.soul, self._bench
         words = "" if soul is None else await soul.save()
@@ -99,7 +99,7 @@ class QuitConfirmation:
         is_again = now - self._warned_at < WARNED_S
         n_warned = self._n_warned + 1 if is_again else 1
         is_confirmed = is_again and self._warning.accepts(bench.last_key_at)
-        # Over a line on which nothing arrives any more one can leave, too.
+        # The user can leave even if the line is dead and no answer arrives any more.
         if not (words or jobs or is_working) or is_confirmed or n_warned > MOST_WARNINGS:
             return True
         self._warned(now, n_warned)
@@ -122,11 +122,11 @@ class QuitConfirmation:
         return False
 
     def ignore_early_keys(self) -> None:
-        """Have no key confirm a warning that was given before a stop of the program, or not before it is painted."""
+        """Have no key confirm a warning that was given before the program was stopped, or before it is painted."""
         if self._warning.is_open:
             self._warned_at = -WARNED_S
         else:
-            self._warning.ask(is_expected=True)  # it was given behind the stop
+            self._warning.ask(is_expected=True)  # the warning comes again after the stop
 
     def _warned(self, at: float, n_warned: int) -> None:
         self._warned_at, self._n_warned = at, n_warned

@@ -111,7 +111,8 @@ class MainScreen(Screen[None]):
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "escape", "Stop, or back", id="escape", show=False),
-        # Where nothing else takes it; Textual would go round all that can have the keys, the timeline among them.
+        # Tab works like this unless a widget uses it. Textual would go round all widgets that can have the focus, the
+        # timeline among them.
         Binding("tab", "go_round(1)", "Chat, timeline, prompt", show=False),
         Binding("ctrl+c", "leave_or_copy('Ctrl+C')", "Copy, stop or quit", show=False),
         Binding("ctrl+d", "leave_or_copy('Ctrl+D')", "Quit", show=False),
@@ -166,7 +167,7 @@ class MainScreen(Screen[None]):
         self._offered = SeenQuestion(self)
         """Whether the hint that Enter in an empty prompt lets the agent go on was painted."""
         self._stake_told = ""
-        """The undo that a notice named which going on would make final; empty before the first."""
+        """The undo that going on would make final, as a notice named it; empty before the first notice."""
         self._shows_dmail = False
         """Whether chat and gauge show the prospect of the D-Mail that waits for an answer."""
         self._says_above = False
@@ -177,7 +178,7 @@ class MainScreen(Screen[None]):
         """Why the disk let no session be opened."""
 
     def compose(self) -> ComposeResult:
-        """The widgets, from the top."""
+        """Return the widgets, from the top."""
         yield from self.bench.frame.compose()
         yield self.prompt
         yield self.bench.footer
@@ -189,9 +190,9 @@ class MainScreen(Screen[None]):
             self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
             self.prompt.area.put_sent(self._launch.prompt)
-        # Before the first picture, which would else be followed by another one.
+        # An update after the first picture would cause a second one.
         self.bench.update_footer()
-        # A moment after the first picture: importing straight after it would hold up the first key.
+        # The session is opened a moment after the first picture: importing straight after it would hold up the first key.
         delay_s = OPEN_DELAY_S if self._launch.resume is None else RESUME_DELAY_S
         self.call_after_refresh(self.set_timer, delay_s, self._open)
 
@@ -201,7 +202,7 @@ class MainScreen(Screen[None]):
         self.bench.frame.views = None
 
     def text_select_all(self) -> None:
-        """A third click on a row of the frame selects that row, as the second did, and not all that is on the screen."""
+        """Select only the clicked row of the frame at a third click, as at the second; Textual would select the whole screen."""
 
     def on_resize(self, event: events.Resize) -> None:
         """Place the timeline and set margins for the new size."""
@@ -224,12 +225,12 @@ class MainScreen(Screen[None]):
         return await self.conversation.close(clean=clean, goes_on=goes_on) or self._refused
 
     async def _open_session(self) -> None:
-        # In a thread, so that no key waits for it.
+        # The modules are imported in a thread, so that no key waits for them.
         for name in ("timeline.timeline", "gauge"):
             await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
         if not self.is_attached:
             return  # the program is ended already
-        # In their places before anything happens.
+        # The widgets are in their places before any event comes.
         self.bench.views.gauge.cost_words = self.conversation.cost_words
         try:
             opened = await self.conversation.open()
@@ -252,7 +253,7 @@ class MainScreen(Screen[None]):
         self.transcript.work_dir = str(opened.folder)
         self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
-        # A file may be named already, and can be offered now.
+        # The prompt may name a file already, which can be offered now.
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
@@ -262,7 +263,7 @@ class MainScreen(Screen[None]):
             *([sandbox] if opened.no_sandbox else []),
             *opened.notices,
         ):
-            # As one list: each would else cover the one before.
+            # The notices are shown as one list: single ones would cover each other.
             self.bench.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files and "travel" in self.conversation.state.parts:
             self.bench.start(rewind.offer_files(self.parts))
@@ -278,7 +279,7 @@ class MainScreen(Screen[None]):
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
         self._refused = words
         self.transcript.reading = NOT_OPEN
-        self.conversation.give_back_early()
+        self.conversation.give_back()
         advice = f"What is written stays here. {key_of('send', self.bench.keys)} tries it again."
         self.bench.tell(words, level="error", advice=advice, topic=REFUSED)
 
@@ -294,19 +295,24 @@ class MainScreen(Screen[None]):
     # --- commands
 
     def action_command(self, name: str, argument: str = "") -> None:
-        """Run a command of the table; one that needs an argument and has none is begun in the prompt."""
+        """Run a command of the table, as `run_command` does."""
+        self.run_command(name, argument)
+
+    def run_command(self, name: str, argument: str = "") -> asyncio.Task[None] | None:
+        """Run a command of the table; one that needs an argument and has none is begun in the prompt. Returns what goes on."""
         if name not in self.commands:
             # Its key is pressed, and the agent lacks what it needs.
             if (needs := COMMANDS[name].needs) is not None:
                 self.bench.tell(missing_words(needs))
-            return
+            return None
         command = self.commands[name]
         if command.needs_argument and not argument:
             self.bench.focus_prompt()
             self.bench.keep(f"/{name} ")
             self.bench.tell(f"{command.usage}: {command.help}")
         elif (work := command.handler(self.parts, argument)) is not None:
-            self.bench.start(work, opens=command.opens)
+            return self.bench.start(work, opens=command.opens)
+        return None
 
     # --- what the conversation tells
 
@@ -358,17 +364,13 @@ class MainScreen(Screen[None]):
             if not new.approvals:
                 self.bench.chat_pane.dismiss(BEHIND)
         if new.has_messages and not old.has_messages:
-            # From here on the files change, so what was counted holds no more.
+            # Files change from here on, so the counted figures no longer hold.
             self.transcript.facts = None
         if new.running != old.running:
             self._follow_prompt()
         self.viewer.tell_news()
         self.bench.update_footer()
         self._update_window_status(old, new)
-
-    @on(ConversationController.FollowUpDue)
-    def _follow_up_due(self, event: ConversationController.FollowUpDue) -> None:
-        self.send(event.text)
 
     @on(ConversationController.Suggested)
     def _suggested(self, event: ConversationController.Suggested) -> None:
@@ -422,7 +424,7 @@ class MainScreen(Screen[None]):
         if event.chosen:
             self._run_entry(event.chosen)
             return
-        # With a space before it no text is a command, also when it is sent again.
+        # A text after a blank is no command, also when it is sent again.
         is_text = event.pasted == "lines" and event.text.startswith(SIGNS)
         text = f" {event.text}" if is_text else event.text
         if self._image_input is not None and self._image_input.reads_for(text):
@@ -431,15 +433,15 @@ class MainScreen(Screen[None]):
             self.send(text)
 
     def _is_run(self, written: str) -> bool:
-        """Whether a text that is sent does something by itself, and is no message."""
+        """Return whether a sent text is a command or note, and no message."""
         return (
             is_command(written)
             or is_note(written)
             or self.commands.parse(written.rstrip()) != MESSAGE
         )
 
-    def send(self, written: str) -> None:
-        """Carry out a text that was sent from the prompt.
+    def send(self, written: str) -> asyncio.Task[None] | None:
+        """Carry out a text that was sent from the prompt; returns what of it goes on.
 
         `/` begins a command, `!` a shell command of the user's own, `#` a note; an empty text has the agent continue. All
         else is a message to the agent, also any of these with a blank before it.
@@ -447,36 +449,50 @@ class MainScreen(Screen[None]):
         text = sent_text(written)
         if not text:
             self._go_on()
-            return
+            return None
         if written[0] in "!#" and self._prompt_modes.handle(written):
-            return
+            return None
         if written.rstrip() == "/":
             self.bench.tell(
                 "A command follows the slash.", advice="The arrows choose one of the list."
             )
             self.bench.keep(text)
-            return
+            return None
         if written[0] == "/" and self._has_key(written):
-            return
+            return None
         behind = self.bench.returned.command_behind(text)
         if behind and self.commands.parse(behind).command is not None:
-            # The message waits on, for whoever edits it and for an undo, which takes it away again.
+            # The message waits on: the user may edit it, and an undo takes it away again.
             self.prompt.area.put_sent(text.removesuffix(behind).rstrip())
             text = written = behind
-        # A blank before the slash makes a message of it.
+        # A blank before the slash makes the text a message.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
-            self.bench.start(self._send_when_learned(written), opens=True)
-        elif parsed.command is not None:
-            self._run_written(parsed.command, parsed.argument, text)
-        elif parsed.unknown:
+            return self.bench.start(self._send_when_learned(written), opens=True)
+        if parsed.command is not None:
+            return self._run_written(parsed.command, parsed.argument, text)
+        if parsed.unknown:
             self._say_unknown(parsed)
             self.bench.keep(text)
         else:
             self.bench.add_to_history(text)
-            # Whoever speaks wants to see the answer, wherever they were reading.
+            # A user who sends a message wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+        return None
+
+    def _queue(self, written: str) -> None:
+        """Have a text that was written sent when the running turn has ended."""
+
+        async def send() -> None:
+            if (goes_on := self.send(written)) is not None:
+                await asyncio.wait([goes_on])
+
+        if self._is_run(written):
+            self.conversation.carry_out(sent_text(written), send, "after the turn")
+        elif text := sent_text(written):
+            self.bench.add_to_history(text)
+            self.conversation.say(text, "after the turn")
 
     def _go_on(self) -> None:
         """Let the agent go on, unless the key was pressed before that could be seen to be offered."""
@@ -498,7 +514,7 @@ class MainScreen(Screen[None]):
             self.conversation.go_on()
 
     def _has_key(self, written: str) -> bool:
-        """Whether the argument of a command holds an API key; then a notice says so, and the text is neither run nor stored.
+        """Return whether the argument of a command holds an API key; then a notice says so, and the text is neither run nor stored.
 
         A search may be for a key. Text for the model (a D-Mail, the argument of a custom command) may mention a key or a
         commit, as any message may: there only a key alone counts.
@@ -530,7 +546,7 @@ class MainScreen(Screen[None]):
             await custom.learn(self.parts)
         finally:
             self._learned.set()
-            # Of what was sent before: now the commands of files are known, too.
+            # Texts that were sent before count for the menu: the commands of files are known now, too.
             self._learn_uses(sent)
         self._follow_prompt()
 
@@ -539,27 +555,27 @@ class MainScreen(Screen[None]):
         self.send(written)
 
     def _run_entry(self, chosen: str) -> None:
-        """Run an entry of the menu: a command's name, with a value behind a blank where it offered one."""
+        """Run an entry of the menu: a command's name, followed by a blank and a value if the entry offered one."""
         name, _, argument = chosen.partition(" ")
         self._run_written(self.commands[name], argument, f"/{chosen}")
 
     def _learn_uses(self, sent: Iterable[str]) -> None:
-        """Count sent texts for the order of the menu; while the menu is open, later: no row must move under the cursor."""
+        """Count sent texts for the order of the menu; while the menu is open, later: rows must not move under the cursor."""
         self._uses += sent
         if not self.prompt.area.text.startswith("/"):
             self.commands.learn_uses(self._uses)
             self._uses.clear()
 
-    def _run_written(self, command: Command, argument: str, text: str) -> None:
+    def _run_written(self, command: Command, argument: str, text: str) -> asyncio.Task[None] | None:
         """Run a command that was typed; with an argument that it does not take, it stays in the prompt."""
         if argument and not command.argument:
             self.bench.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
             self.bench.keep(text)
-            return
+            return None
         if argument or not command.needs_argument:
             self.bench.add_to_history(text)
             self._learn_uses((text,))
-        self.action_command(command.name, argument)
+        return self.run_command(command.name, argument)
 
     def _say_unknown(self, parsed: ParsedLine) -> None:
         said = f"There is no command /{parsed.unknown}."
@@ -620,7 +636,7 @@ class MainScreen(Screen[None]):
 
     @property
     def image_input(self) -> ImageInput:
-        """The reader of images for the prompt. Imported when first needed."""
+        """Return the reader of images for the prompt. Imported when first needed."""
         if self._image_input is None:
             from kimi_tui.tui.main.image_input import ImageInput
 
@@ -628,7 +644,7 @@ class MainScreen(Screen[None]):
         return self._image_input
 
     def values(self) -> Values:
-        """The present values for arguments of commands: models, checkpoints, world lines."""
+        """Return the present values for arguments of commands: models, checkpoints, world lines."""
         from kimi_tui.tui.timeline.layout import whole_label
 
         timeline = self.bench.views.timeline.model
@@ -650,7 +666,7 @@ class MainScreen(Screen[None]):
         if not area.text:
             self.bench.focus_chat()
         elif self.conversation.state.running and area.text.strip():
-            self.conversation.follow_up(area.take())
+            self._queue(area.take())
 
     @on(PromptArea.ModeChanged)
     @on(Transcript.CopyModeChanged)
@@ -677,7 +693,7 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.RecallPressed)
     def _recall_pressed(self) -> None:
-        """The last queued message comes back into the prompt; with none, the history does."""
+        """Put the last queued message back into the prompt; without one, the history gets the key."""
         text = self.conversation.take_back()
         if text is None:
             self.prompt.area.recall()
@@ -686,7 +702,7 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.Paged)
     def _paged(self, event: PromptArea.Paged) -> None:
-        # Not the actions of the same name, which raise where there is nothing to scroll.
+        # The actions of the same name raise an error if there is nothing to scroll.
         if event.direction < 0:
             self.transcript.scroll_page_up()
         else:
@@ -734,7 +750,8 @@ class MainScreen(Screen[None]):
 
     @on(Transcript.Copied)
     def _copied(self, event: Transcript.Copied) -> None:
-        # Handed on by itself: posted while a handler of the screen runs (`/copy`), it goes no further than the screen.
+        # The message is handed on here: when it is posted in a handler of the screen (`/copy`), it goes no further than the
+        # screen.
         event.stop()
         app_of(self).post_message(Transcript.Copied(event.transcript, event.text, event.words))
 
@@ -748,7 +765,7 @@ class MainScreen(Screen[None]):
         self.conversation.rebuild()
 
     def on_transcript_search_ended(self) -> None:
-        """The search is over: the keys go back to where they were, and the footer lists them."""
+        """Give the keys back to the widget that had them before the search, and list them in the footer."""
         self.bench.leave_search()
         self.on_descendant_focus()
 
@@ -801,7 +818,7 @@ class MainScreen(Screen[None]):
         self.bench.leave_timeline()
 
     def on_timeline_filter_changed(self) -> None:
-        """The keys of the timeline mean other things while it is filtered."""
+        """Update the footer: while the timeline is filtered its keys have other meanings."""
         pane = self.bench.timeline_pane
         pane.name_keys()
         self.bench.update_footer()
@@ -864,7 +881,7 @@ class MainScreen(Screen[None]):
         if self.bench.timeline_pane.has_keys and self.transcript.region.contains(
             event.screen_x, event.screen_y
         ):
-            # Where the timeline floats over the chat, the pointer is on that.
+            # If the timeline floats over the chat, the pointer is on the timeline.
             widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
             if widget is self.transcript:
                 self.bench.return_to_prompt()
@@ -915,7 +932,7 @@ class MainScreen(Screen[None]):
             self.post_message(PromptArea.ExitPressed(key, stops=key == "Ctrl+C"))
 
     def on_descendant_focus(self) -> None:
-        """The footer lists the keys of what has the focus; notices leave the row of a search free."""
+        """List the keys of the focused widget in the footer; keep notices off the row of a search."""
         self.bench.chat_pane.set_class(self.bench.on_view.is_searched, "-searched")
         self.bench.update_footer()
 
@@ -939,11 +956,11 @@ class MainScreen(Screen[None]):
             self._shows_dmail = False
             self.viewer.show_prospect(None)
         if oldest is not None:
-            # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
+            # A user who reads elsewhere goes on reading: their Esc is not meant to stop the turn.
             going = shown or prompt
             takes_keys = self.focused is None or going.has_focus_within
             if takes_keys:
-                # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
+                # The focus is removed first: when its widget goes, Textual would give it to a neighbour for a moment.
                 self.set_focus(None)
             panel = bench.question = ApprovalPanel(
                 oldest,
@@ -976,7 +993,7 @@ class MainScreen(Screen[None]):
         try:
             found = await soul.dmails.preview(request.checkpoint_id, request.detail)
         except KeyError:
-            # The line became another one meanwhile, and the question went with it.
+            # The line has changed since, and the question went with it.
             if bench.question is panel:
                 words = f"There is no #{request.checkpoint_id} here for this D-Mail."
                 bench.tell(words, level="warning")
@@ -994,10 +1011,10 @@ class MainScreen(Screen[None]):
         self.conversation.answer(event.request_id, event.answer, event.feedback)
 
     def on_approval_panel_too_early(self) -> None:
-        """Say why nothing happened, in the question itself."""
+        """Say in the question itself why nothing happened."""
         if self.first_time_hints is not None:
             self.first_time_hints.happened("early", self.bench.question)
 
     def on_approval_panel_keys_changed(self) -> None:
-        """The footer lists the keys of the question."""
+        """List the keys of the question in the footer."""
         self.bench.update_footer()

@@ -1,8 +1,8 @@
-"""`Workbench`, what the parts and commands of the main screen share: panes and prompt, focus, notices, questions, tasks.
+"""`Workbench`, the shared base of the main screen's parts and commands: panes and prompt, focus, notices, questions, tasks.
 
-It imports none of these parts. A part that shows a question in place of the prompt, or a world line in place of the chat,
-registers it here (`question`, `line`), so that the focus goes there. `ReturnedMessages` knows what rewinds have put into the
-prompt.
+It imports none of these parts. A part that shows a question instead of the prompt, or a world line instead of the chat,
+registers it here (`question`, `line`), so that the focus goes there. `ReturnedMessages` tracks the messages that rewinds have
+put into the prompt.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ReturnedMessages:
         self._done: list[_Returned] = []
         self._undone: list[_Returned] = []
         self._early: _Returned | None = None
-        """The message of an operation that has ended, and whose event has not come yet."""
+        """The message of an operation that has ended, but whose event has not come yet."""
 
     def gave(self, change: LineChanged, text: str) -> None:
         """Note that an operation that has just ended put a message into the prompt.
@@ -91,9 +91,9 @@ class ReturnedMessages:
             self._early = _Returned(change, text)
 
     def command_behind(self, written: str) -> str:
-        """The slash command that was typed behind the message of the newest operation; empty for none.
+        """Return the slash command that was typed after the message of the newest operation; empty for none.
 
-        The message is in the prompt before the user can type, so that a command typed at once ends up behind it.
+        The message is in the prompt before the user can type, so a command typed at once follows it.
 
         Args:
             written: the text of the prompt.
@@ -105,14 +105,14 @@ class ReturnedMessages:
         return behind if behind.startswith("/") and "\n" not in behind else ""
 
     def turn_began(self) -> None:
-        """Forget all: a turn has begun, so nothing undone can be redone, and no message waits in the prompt any more."""
+        """Forget everything: a turn has begun, so nothing undone can be redone, and no message waits in the prompt any more."""
         self._undone.clear()
         self._early = None
         for operation in self._done:
             operation.text = ""
 
     def changed(self, change: LineChanged, written: str) -> str | None:
-        """The text that the prompt should have after an operation; None for the one that it has.
+        """Return the text that the prompt should have after an operation; None to keep the present one.
 
         Args:
             change: the event of the operation.
@@ -155,13 +155,13 @@ class Workbench:
         timeline_pane: the pane of the timeline, beside the chat or over it.
         prompt: the row of the prompt.
         footer: the last row.
-        type_ahead: holds back what is typed behind a key that opens something.
+        type_ahead: holds back keys after one that opens something.
         tasks: the tasks that keys, clicks and commands start; a failure is shown as a notice.
         notices: the newest notices, oldest first.
         returned: the messages that rewinds put into the prompt.
-        question: the approval shown in place of the prompt; None for none.
-        line: the world line that is read in place of the chat; None for none, or while one is only glanced at.
-        n_changes: how many operations have changed the live line or its files since the session was opened.
+        question: the approval shown instead of the prompt; None for none.
+        line: the world line that is read instead of the chat; None for none, or while one is only glanced at.
+        n_changes: the number of operations that changed the live line or its files since the session was opened.
         is_left: whether another session was chosen to replace this one.
         is_whole: whether the last rebuild of the views could show all events.
     """
@@ -185,7 +185,7 @@ class Workbench:
         transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
         self.opening = OPENING if launch.resume is not None else ""
-        """The text in place of the title until that is known."""
+        """The text instead of the title until that is known."""
         heading = heading_of(launch)._replace(title=self.opening)
         self.frame = SessionFrame(screen, launch, size, heading, transcript)
         self.header = self.frame.header
@@ -216,7 +216,7 @@ class Workbench:
         """Pass a key or paste that was held back to the focused widget."""
         await app_of(self.screen).on_event(event)
 
-    # --- what is shown
+    # --- visible parts
 
     @property
     def views(self) -> Views:
@@ -235,12 +235,12 @@ class Workbench:
 
     @property
     def on_view(self) -> Transcript:
-        """The transcript on view: the chat, or the world line in its place."""
+        """The visible transcript: the chat, or the world line in its place."""
         return self.line.transcript if self.line is not None else self.transcript
 
     @property
     def reading(self) -> int:
-        """The number of the world line that is read in the place of the chat; 0 where none is."""
+        """The number of the world line that is read instead of the chat; 0 for none."""
         return self.line.info.n if self.line is not None else 0
 
     @property
@@ -254,7 +254,7 @@ class Workbench:
         """Show a notice for a few seconds; with a topic, until that is dismissed; with `more`, several that came at once."""
         here, there = self.chat_pane, self.timeline_pane
         if self.timeline_pane.floats and not details.get("topic"):
-            # It would cover what is said in the chat; what has a topic is there afterwards.
+            # The notice would cover the place in the chat that says the same; a notice with a topic is shown there afterwards.
             here, there = there, here
         there.dismiss()
         self.notices.append(here.tell(text, **details))
@@ -297,7 +297,7 @@ class Workbench:
         return await answered
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
-        """As `ask`, for a question about the live line: it is closed with None when another operation changes that line."""
+        """Ask a question about the live line as `ask` does; it is closed with None when another operation changes that line."""
         self._of_line = question
         try:
             return await self.ask(question)
@@ -315,7 +315,7 @@ class Workbench:
 
     @contextmanager
     def leaving(self) -> Generator[None]:
-        """Context that holds keys back: for the session that it passes to `leave_for`, else for this one."""
+        """Hold keys back within this context: for the session that is passed to `leave_for`, else for this one."""
         self.type_ahead.leave()
         self.is_left = False
         try:
@@ -330,7 +330,7 @@ class Workbench:
         self.type_ahead.leave()
         self.screen.post_message(SessionChosen(launch))
 
-    # --- what is put into the prompt
+    # --- text for the prompt
 
     def add_to_history(self, text: str) -> None:
         """Add a sent message to the prompt's history and its file. Messages of the demo are not added."""
@@ -346,22 +346,22 @@ class Workbench:
         append_history(history_file(data_dir(), self._launch.work_dir), text)
 
     def keep(self, text: str) -> None:
-        """Put a text that was not sent back into the prompt; where that is not empty, add it to the history instead."""
+        """Put an unsent text back into the prompt; if the prompt is not empty, add it to the history instead."""
         if self.prompt.area.text:
             self.add_to_history(text)
         else:
             self.prompt.area.put_sent(text)
 
     def give_back(self, texts: Sequence[str]) -> None:
-        """Put messages that were not sent into the prompt, before its present text."""
+        """Put unsent messages into the prompt, before its present text."""
         parts = [part for text in (*texts, self.prompt.area.message) if (part := sent_text(text))]
-        # Several are one message, also where the first of them was a command.
+        # Several texts are one message, even if the first was a command.
         if len(parts) > 1 and parts[0].startswith(("!", "#", "/")):
             parts[0] = f" {parts[0]}"
         self.prompt.area.put_sent(*parts)
 
     def give_draft(self, draft: Draft, *, to_history: bool = False) -> None:
-        """Put a draft into the prompt; into the history with `to_history`, or if the prompt is not empty: Up brings it."""
+        """Put a draft into the prompt; with `to_history`, or if the prompt is not empty, into the history, from which Up brings it."""
         if not draft.text:
             return
         if to_history or self.prompt.area.text:
@@ -373,7 +373,7 @@ class Workbench:
         """Put a message that a rewind or jump removed from the chat into the prompt. The draft there goes into the history.
 
         Args:
-            change: the event of the operation; None where there is none.
+            change: the event of the operation; None if there is none.
             text: the message.
         """
         self.add_to_history(self.prompt.area.message)
@@ -381,26 +381,26 @@ class Workbench:
         if change is not None:
             self.returned.gave(change, self.prompt.area.message)
 
-    # --- who has the keys
+    # --- focus
 
     def focus_prompt(self) -> None:
-        """Focus the prompt, or what is shown in its place: a question, or a world line that is read."""
+        """Focus the prompt, or the part in its place: a question, or a world line that is read."""
         if self.question is None and self.line is not None:
             self.screen.set_focus(self.line.transcript)
         else:
-            # At once: on its way the focus must not come by a neighbour.
+            # The focus is set directly, so that it does not go to a neighbour on its way.
             question = self.question
             self.screen.set_focus(self.prompt.area if question is None else question.key_target)
 
     def return_to_prompt(self) -> None:
-        """Focus the prompt; clear the timeline's selection, and close it where it floats."""
+        """Focus the prompt; clear the timeline's selection, and close the timeline if it floats."""
         if self.timeline_pane.has_keys:
             self.views.timeline.select(None)
         self.timeline_pane.close()
         self.focus_prompt()
 
     def focus_timeline(self) -> None:
-        """Open and focus the timeline; close it where it has the focus already."""
+        """Open and focus the timeline; close it if it has the focus already."""
         if self.timeline_pane.has_keys:
             self.return_to_prompt()
         elif self.views:
@@ -408,7 +408,7 @@ class Workbench:
             self.timeline_pane.open()
 
     def leave_timeline(self) -> None:
-        """Focus what had the focus before the timeline."""
+        """Focus the widget that had the focus before the timeline."""
         self._go_back(self._timeline_from)
 
     def focus_chat(self) -> None:
@@ -428,25 +428,25 @@ class Workbench:
             self.transcript.show_checkpoint(checkpoint_id)
 
     def leave_chat(self) -> None:
-        """Focus what had the focus before the chat."""
+        """Focus the widget that had the focus before the chat."""
         came_from, self._chat_from = self._chat_from, None
         self._go_back(came_from)
 
     def search(self, query: str) -> None:
-        """Search the transcript on view for a text; an empty one opens the search bar."""
+        """Search the visible transcript for a text; an empty one opens the search bar."""
         if not self.on_view.is_searched:
             self._search_from = self.screen.focused
         self.timeline_pane.close()
         self.on_view.begin_search(query)
 
     def end_search(self) -> bool:
-        """End the search of what is on view; False where there is none."""
+        """End the search in the visible transcript; return False if there is none."""
         is_searched = self.on_view.is_searched
         self.on_view.end_search()
         return is_searched
 
     def leave_search(self) -> None:
-        """Focus what had the focus before the search."""
+        """Focus the widget that had the focus before the search."""
         self._go_back(self._search_from)
 
     def _go_back(self, came_from: Widget | None) -> None:
@@ -460,13 +460,13 @@ class Workbench:
             self.return_to_prompt()
 
     def offer(self, parts: frozenset[PartName]) -> None:
-        """Offer only what an agent with these parts can do: its commands, and the keys that lists, help and footer name."""
+        """Offer only the features of an agent with these parts: its commands, and the keys that lists, help and footer name."""
         if parts < PARTS:
             self.commands.keep(parts)
             self.keys = self.transcript.keys = keys_with(self.keys, parts)
             self.transcript.hints = first_hints(self.keys, parts)
 
-    # --- what the keys do now
+    # --- footer and help
 
     def update_footer(self) -> None:
         """Update the footer with the keys of the focused part."""
@@ -481,7 +481,7 @@ class Workbench:
         mode = area.mode if place in ("prompt", area.offered) else None
         if mode is not None:
             name, meaning = MODES[mode]
-            # Esc, with which these end, is that of what is offered.
+            # Esc, with which these modes end, first closes the menu.
             has_esc = mode in ("insert", "replace") and place not in ("prompt", "usage")
             found = ((name, "" if has_esc else meaning), *found)
         if mode is not None and area.recording:
@@ -497,7 +497,7 @@ class Workbench:
         return HELP_TITLES.get(self._place(), "")
 
     def _place(self) -> Place:
-        """The part that has the keyboard focus."""
+        """Return the part that has the keyboard focus."""
         place: Place = self.timeline_pane.place if self.timeline_pane.has_keys else "prompt"
         if place == "prompt" and self.on_view.is_searched and not self.prompt.area.has_focus:
             place = "matches" if self.on_view.has_focus else "search"

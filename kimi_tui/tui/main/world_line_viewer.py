@@ -1,7 +1,7 @@
-"""Shows a state other than the live one: a world line in place of the chat, or in chat and gauge the prospect of a rewind.
+"""Shows a state other than the live one: a world line instead of the chat, or in chat and gauge the prospect of a rewind.
 
-A world line is read (it has the focus), or glanced at while one of its rows is selected on the timeline. The live line goes
-on meanwhile. The widget of a world line is imported when one is shown.
+A world line is read (it has the focus), or glanced at while one of its rows is selected on the timeline. The live line
+continues meanwhile. The widget of a world line is imported when one is shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from textual import events
     from textual.worker import Worker
 
-    from kimi_tui.projection.world_lines import LiveLineActivity, WorldLineMessage
+    from kimi_tui.projection.blocks import Block
+    from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.tui.world_line_view import WorldLineView
@@ -55,15 +56,15 @@ class WorldLineViewer:
         self._from_timeline = False
         self._reading: WorldLineView | None = None
         self._glance: Literal["", "coming", "whole"] = ""
-        """Whether the line is only glanced at: the timeline has the keys, and another row there takes its place."""
+        """Whether the line is only glanced at: the timeline has the focus, and selecting another row there replaces the line."""
         self._wanted = (0, -1)
-        """The world line and checkpoint that are glanced at."""
+        """The world line and checkpoint to glance at."""
         self._coming: Worker[None] | None = None
         self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
-        """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
+        """The task that reads the line to glance at, in a thread that continues even if nobody waits for it any more."""
         self._news: LiveLineActivity | None = None
         self._selected_prospect: Prospect | None = None
-        """What going to the selected row of the timeline would leave, as the timeline last posted it; None while no row is selected."""
+        """The prospect of going to the selected row of the timeline, as the timeline last posted it; None while no row is selected."""
         self._prospect: Prospect | None = None
         """The prospect on view; None for none."""
 
@@ -95,13 +96,13 @@ class WorldLineViewer:
         *,
         from_timeline: bool = False,
     ) -> None:
-        """Show a line, at one of its checkpoints where that is given.
+        """Show a line, at one of its checkpoints if one is given.
 
         Args:
             soul: the engine of the session.
             world_line: the number of the line.
             checkpoint_id: the checkpoint to scroll to; -1 for the end.
-            from_timeline: the timeline had the focus, and gets it again when reading ends.
+            from_timeline: whether the timeline had the focus, which it gets again when reading ends.
 
         Raises:
             KeyError: there is no such line; the text is for the user.
@@ -140,7 +141,7 @@ class WorldLineViewer:
 
     async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
         await asyncio.sleep(GLANCE_DELAY_S)
-        # One line is read at a time; of those that wait for it, all but the newest were cancelled.
+        # One line is read at a time; all waiting requests but the newest were cancelled.
         while self._looked_up is not None and not self._looked_up.done():
             await asyncio.wait([self._looked_up])
         self._looked_up = start_detached(self._look_up(soul, world_line))
@@ -148,20 +149,20 @@ class WorldLineViewer:
         try:
             info, records = self._looked_up.result()
         except KeyError:
-            return  # why it cannot be read is said to whoever opens it
+            return  # the user is told why it cannot be read when they open it
         if self._bench.reading or self._wanted[0] != world_line:
-            return  # one was opened meanwhile, or another is selected
+            return  # another line was opened meanwhile, or is selected
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
         reading.transcript.show_dropped(self._wanted[1])
 
     def end_glance(self) -> None:
-        """Show the chat again where a line was only glanced at."""
+        """Show the chat again if a line was only glanced at."""
         self._stop_coming()
         reading = self._reading
         if self._glance == "whole" and reading is not None and reading.transcript.has_focus:
-            # A click took the keys there.
+            # A click moved the focus there.
             self._from_timeline = True
             self._read(reading)
         elif self._glance:
@@ -193,7 +194,7 @@ class WorldLineViewer:
         from kimi_tui.tui.world_line_view import WorldLineView
 
         bench = self._bench
-        add_sheets(bench.screen, "world_line")
+        add_sheets(bench.screen, "rows", "world_line")
         self._take_away()
         self._glance = glance
         reading = self._reading = WorldLineView(info, bench.transcript.work_dir)
@@ -221,7 +222,7 @@ class WorldLineViewer:
         self._focus()
 
     def apply(self, records: Sequence[EventRecord]) -> None:
-        """Take in events of the live line while another line is shown."""
+        """Apply events of the live line while another line is shown."""
         if self._reading is not None and self._news is not None:
             from kimi_tui.projection.world_lines import news_after
 
@@ -282,25 +283,21 @@ class WorldLineViewer:
 
     @property
     def chosen_checkpoint(self) -> int | None:
-        """The checkpoint of the chosen message; None where none is chosen, or none that the line can be cut before."""
-        block = self._reading.transcript.chosen if self._reading is not None else None
+        """The checkpoint of the chosen message; None if none is chosen, or if the line cannot be cut before it."""
+        block = self.chosen
         return block.checkpoint if block is not None and block.live else None
 
     @property
-    def has_choice(self) -> bool:
-        """Whether a message of the line is chosen."""
-        return self._reading is not None and self._reading.transcript.chosen is not None
+    def chosen(self) -> Block | None:
+        """The chosen block of the line; None for none."""
+        return self._reading.transcript.chosen if self._reading is not None else None
 
-    def chosen_message(self, messages: Sequence[WorldLineMessage]) -> WorldLineMessage | None:
-        """The chosen one of the messages of this line; None where none is chosen, or it is none of them."""
-        if self._reading is None:
-            return None
-        from kimi_tui.tui.world_line_view import message_of
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The blocks of the line."""
+        return self._reading.transcript.blocks if self._reading is not None else ()
 
-        transcript = self._reading.transcript
-        return message_of(transcript.chosen, transcript.blocks, messages)
-
-    # --- what a rewind would leave
+    # --- the prospect of a rewind
 
     def show_selected_prospect(self, prospect: Prospect | None) -> None:
         """Show the state that going to the selected row of the timeline would leave; None returns to the present."""
@@ -314,10 +311,10 @@ class WorldLineViewer:
 
     @contextmanager
     def showing_prospect(self, prospect: Prospect) -> Generator[None]:
-        """Context in which chat and gauge show a prospect: what going to a checkpoint would drop and leave.
+        """Show a prospect in chat and gauge within this context: the effects of going to a checkpoint.
 
-        While the timeline has the keyboard focus they go on to follow its selected row, except for a D-Mail: the timeline
-        does not know what that would drop.
+        While the timeline has the focus, they continue to follow its selected row, except for a D-Mail, whose effects the
+        timeline does not know.
         """
         selected, on_timeline = self._selected_prospect, self._bench.timeline_pane.has_keys
         if on_timeline and not prospect.words_stay:
@@ -328,7 +325,7 @@ class WorldLineViewer:
         try:
             yield
         finally:
-            # The timeline may have let go of it meanwhile, and the screen may be gone.
+            # The timeline may have ended its prospect meanwhile, and the screen may be gone.
             if self._bench.frame.views is not None:
                 self.show_prospect(
                     selected if on_timeline and selected is self._selected_prospect else None

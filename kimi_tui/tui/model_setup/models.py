@@ -1,6 +1,6 @@
-"""The models that can be chosen: those of the configuration and of servers, and what a choice changes.
+"""The models that can be chosen: those of the configuration and of servers, and the effects of a choice.
 
-Knows no widget. What asks a server or writes the configuration imports what it needs when it is called.
+This module knows no widget. Functions that ask a server or write the configuration import other modules when they are called.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import Capability
 
 NAME_CHARS = 80
-"""How much of a name that was typed is repeated in a sentence."""
+"""The number of characters of a typed name that are repeated in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server by name. An empty `base_url` is asked for; `note` is shown before its key is asked for."""
+    """A server by name. If `base_url` is empty, the user is asked for it; `note` is shown before they are asked for its key."""
 
     name: str
     title: str
@@ -78,7 +78,7 @@ SERVERS: tuple[Server, ...] = (
 
 
 def server_of(base_url: str) -> int:
-    """Which of the servers a base URL is; the one whose URL is asked for, where it is none of them."""
+    """Return the index of the server with a base URL; the one whose URL is asked for if there is none."""
     known = [server.base_url for server in SERVERS]
     if base_url in known:
         return known.index(base_url)
@@ -88,7 +88,7 @@ def server_of(base_url: str) -> int:
 
 
 def where(server: LocalServer) -> str:
-    """The host and port of a server, for the list."""
+    """Return the host and port of a server, for the list."""
     return f"{server.name} on port {server.base_url.rsplit(':', 1)[-1].split('/')[0]}"
 
 
@@ -99,13 +99,13 @@ def model_facts(
     thinks: bool = False,
     shortly: bool = False,
 ) -> tuple[str, ...]:
-    """What stands beside a model: `262k`, `sees`, `thinks`, `$0.60 in, $2.50 out`; a window that is guessed bears a `~`.
+    """Return the facts beside a model: `262k`, `sees`, `thinks`, `$0.60 in, $2.50 out`; a guessed window has a `~`.
 
     Args:
-        model: as its server lists it.
-        price: what is configured; else the server's counts.
-        thinks: whether it is known to, where the server does not say.
-        shortly: the price as `$0.60/$2.50`.
+        model: the model as its server lists it.
+        price: the configured price; None to use the server's.
+        thinks: whether it is known to think, if the server does not say.
+        shortly: whether to write the price as `$0.60/$2.50`.
     """
     from kimi_tui.llm.models import known_to_see
 
@@ -129,8 +129,9 @@ def _price_words(price: ModelPrices, *, shortly: bool) -> str:
 
 
 class ModelEntry(NamedTuple):
-    """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing),
-    what can be set of thinking with it, and the facts in few cells."""
+    """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing), its
+    thinking settings, and the facts in few cells.
+    """
 
     name: str
     facts: tuple[str, ...]
@@ -140,7 +141,7 @@ class ModelEntry(NamedTuple):
 
 
 class ModelPick(NamedTuple):
-    """How to go on with another model, what was set of thinking with it (None: nothing), and whether in this folder alone."""
+    """The launch with another model, the thinking that was set for it (None: none), and whether both hold in this folder alone."""
 
     launch: Launch
     thinking: str | None = None
@@ -148,7 +149,7 @@ class ModelPick(NamedTuple):
 
 
 def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEntry]:
-    """The models of the configuration, then the others of those that the server in use lists."""
+    """Return the models of the configuration, then the other models that the server in use lists."""
     from kimi_tui.llm.models import FoundModel
 
     used = launch.choice
@@ -190,7 +191,7 @@ def _option(
     try:
         how = dialects.dialect_for(asked.base_url, asked.model, asked.dialect).thinking
     except LLMError:
-        how = dialects.Thinking()  # its dialect has no such name, which is said when it is used
+        how = dialects.Thinking()  # an unknown dialect is reported on use
     taken = () if how.not_with_tools else how.choices
     thinks = how.always or bool(taken)
     facts = model_facts(found, prices, thinks=thinks)
@@ -210,12 +211,14 @@ def _capabilities(words: Sequence[str]) -> frozenset[Capability]:
 
 
 def _kept_window(model: FoundModel, base_url: str) -> int | None:
-    """The window to keep with a choice. A server on this machine is asked each time: its window changes with how it is started."""
+    """Return the window to store with a choice. A server on this machine is asked each time, as its window depends on how it
+    is started.
+    """
     return None if is_loopback(host_of(base_url)) else model.window
 
 
 def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> ModelChoice:
-    """A listed model as what is saved and used."""
+    """Return a listed model in the form in which it is saved and used."""
     known = model.capabilities
     words = tuple(sorted(known - {"tools"})) if known is not None else None
     return ModelChoice(
@@ -229,7 +232,7 @@ def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") ->
 
 
 async def save(launch: Launch, choice: ModelChoice) -> Launch:
-    """Save the choice and say how to start with it; a disk that refuses becomes a notice."""
+    """Save the choice and return the launch with it; an error of the disk becomes a notice."""
     notices = launch.notices
     config: Config = launch.config
     try:
@@ -245,13 +248,13 @@ async def save(launch: Launch, choice: ModelChoice) -> Launch:
 
 
 def stored_key(launch: Launch, choice: ModelChoice) -> str:
-    """The key that the configuration has for the server already."""
+    """Return the key of the server in the configuration; empty if there is none."""
     stored = launch.config.providers.values()
     return next((one.api_key for one in stored if one.base_url == choice.base_url), "")
 
 
 def stored_headers(config: Config, base_url: str) -> Mapping[str, str]:
-    """The headers that the configuration has for the server; of its origin alone."""
+    """Return the headers of the server in the configuration, which must be of the same origin."""
     for one in config.providers.values():
         if origin_of(one.base_url) == origin_of(base_url):
             return one.headers
@@ -259,14 +262,14 @@ def stored_headers(config: Config, base_url: str) -> Mapping[str, str]:
 
 
 class ModelChange(NamedTuple):
-    """The launch with another model, and a sentence on for how long that holds."""
+    """The launch with another model, and a sentence about how long it holds."""
 
     launch: Launch
     holds: str = ""
 
 
 def _configured_model(launch: Launch, name: str) -> Launch | None:
-    """The launch with a model of the configuration; None where that name cannot be used."""
+    """Return the launch with a model of the configuration; None if that name cannot be used."""
     try:
         choice = choose_model(launch.config, Overrides(model=name), os.environ)
     except ConfigError:
@@ -279,7 +282,7 @@ def _configured_model(launch: Launch, name: str) -> Launch | None:
 
 
 def _listed_model(launch: Launch, model: FoundModel) -> Launch | None:
-    """The launch with another model of the server that is in use; None where none is."""
+    """Return the launch with another model of the server in use; None if no server is in use."""
     choice = launch.choice
     if not isinstance(choice, ModelChoice):
         return None
@@ -297,10 +300,10 @@ def _listed_model(launch: Launch, model: FoundModel) -> Launch | None:
 async def listed_models(
     base_url: str, api_key: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> ChatModels:
-    """The models of a server that can be talked to.
+    """Return the models of a server that can chat.
 
     Raises:
-        LLMError: it cannot be asked, or has no list.
+        LLMError: the server cannot be asked, or has no list.
     """
     await _import_discovery()
     from kimi_tui.config.keyring import real_key
@@ -315,7 +318,7 @@ async def listed_models(
 
 
 def has_no_list(error: LLMError) -> bool:
-    """Whether a server answered that it knows no list of models, so that a name has to be typed."""
+    """Return whether a server answered that it has no list of models, so that a name has to be typed."""
     from kimi_tui.llm.errors import APIStatusError
     from kimi_tui.llm.models import NO_LIST_STATUSES
 
@@ -323,7 +326,7 @@ def has_no_list(error: LLMError) -> bool:
 
 
 async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
-    """The servers found on this machine, and again whenever one of them has finished loading its model."""
+    """Yield the servers found on this machine, and again whenever one of them has finished loading its model."""
     await _import_discovery()
     from kimi_tui.llm.models import local_servers_until_ready
 
@@ -332,15 +335,15 @@ async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
 
 
 async def _import_discovery() -> None:
-    """Import `llm.models` in a thread: it takes half a second that no key should wait for."""
+    """Import `llm.models` in a thread, as it takes half a second for which no key should wait."""
     await asyncio.to_thread(import_module, "kimi_tui.llm.models")
 
 
 async def model_by_name(launch: Launch, name: str) -> Launch | str:
-    """The launch with the model of this name, or a sentence on why that cannot be.
+    """Return the launch with the model of this name, or a sentence that says why it is not possible.
 
-    A name of the configuration holds at once. Any other is looked for at the server, and taken as it is where the
-    server has no list.
+    A name of the configuration is used at once. Any other name is looked up at the server, and used unchanged if the server
+    has no list.
     """
     from difflib import get_close_matches
 
@@ -370,13 +373,13 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
 async def remember_model(
     before: Launch, pick: ModelPick, environ: Mapping[str, str]
 ) -> ModelChange:
-    """Save the new model for this folder, or as the default of the configuration where the one before it came from there.
+    """Save the new model for this folder, or as the default of the configuration if the former model came from there.
 
-    What the command line or the environment said holds for this session alone, and so does what replaces it.
+    A model from the command line or the environment holds for this session alone, and so does its replacement.
     """
     after, choice = pick.launch, pick.launch.choice
     if not isinstance(choice, ModelChoice) or before.config != after.config:
-        return ModelChange(after)  # another key or server has been saved on its own screen
+        return ModelChange(after)  # another key or server has been saved by its own screen
     if choice == before.choice and pick.thinking is None and not pick.here:
         return ModelChange(after)
     if pick.thinking is not None:
@@ -400,7 +403,7 @@ async def remember_model(
 
 
 def _plain(config: Config) -> ModelChoice | None:
-    """What the configuration alone says."""
+    """Return the choice of the configuration alone."""
     try:
         choice = choose_model(config, Overrides(), {})
     except ConfigError:
@@ -417,8 +420,9 @@ def _same(plain: ModelChoice, choice: object) -> bool:
 
 
 def _save_as_default(launch: Launch, choice: ModelChoice, thinking: str | None) -> Config | None:
-    """The configuration with this default; None where what was used did not come from it. What was kept for the folder is
-    forgotten."""
+    """Save this default and return the configuration; None if the former model did not come from it. The folder's own choice
+    is deleted.
+    """
     plain = _plain(in_folder(launch.config, read_folder_model(launch.work_dir)))
     if plain is None or not _same(plain, launch.choice):
         return None
@@ -428,14 +432,14 @@ def _save_as_default(launch: Launch, choice: ModelChoice, thinking: str | None) 
     if thinking is not None:
         config = save_setting(path, "default_thinking", thinking or None)
     here = read_folder_model(launch.work_dir)
-    # What `/thinking` set here holds with any model, until something else is set.
+    # Thinking that `/thinking` set for this folder holds with any model, until it is changed.
     stays = thinking is None and here is not None and not here.model
     keep_folder_model(launch.work_dir, here if stays else None)
     return config
 
 
 def _save_for_folder(launch: Launch, choice: ModelChoice, thinking: str | None) -> Config | None:
-    """The configuration, in which the model of the folder stands; None where its key does not."""
+    """Save the model for the folder and return the configuration that contains it; None if the configuration does not have its key."""
     config, name = launch.config, _configured_name(launch.config, choice)
     if name is None:
         stored = ((one.base_url, one.api_key) for one in config.providers.values())
@@ -451,7 +455,7 @@ def _save_for_folder(launch: Launch, choice: ModelChoice, thinking: str | None) 
 
 
 def _configured_name(config: Config, choice: ModelChoice) -> str | None:
-    """Under which name of the configuration the model stands."""
+    """Return the name of the model in the configuration."""
     for name, model in config.models.items():
         provider = config.providers.get(model.provider)
         if (

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kimi_tui.llm.models import FoundModel, LocalServer
 
 PASTED_CHARS = 8
-"""A field that grows by as many characters at once was pasted into."""
+"""The number of characters by which a field grows at once when text is pasted into it."""
 
 KEY_MOVED = "That looks like a key: it stands in Key now."
 URL_MOVED = "That is an address: it stands in Base URL now, and Key is still to be filled in."
@@ -73,18 +73,18 @@ ROWS = 12
 
 
 def can_be_taken(text: str) -> bool:
-    """Whether a pasted text is a key or an address, which have a field of their own."""
+    """Return whether a pasted text is a key or an address, each of which has a field of its own."""
     from kimi_tui.tools.credentials import is_key
 
     return is_web_address(text.strip()) or is_key(text)
 
 
 class KeyForm(NamedTuple):
-    """What stood in the fields of a `KeyScreen` that was left.
+    """The contents of the fields of a `KeyScreen` that was left.
 
     Attributes:
-        server: the place of the chosen one in `SERVERS`.
-        url: what was typed as base URL.
+        server: the index of the chosen server in `SERVERS`.
+        url: the text of the base URL.
         key: the API key.
     """
 
@@ -93,17 +93,17 @@ class KeyForm(NamedTuple):
     key: str
 
     def __repr__(self) -> str:
-        return "KeyForm"  # a report of a fault shows values, and this has a key
+        return "KeyForm"  # a bug report shows values, and this one contains a key
 
 
 class KeyScreen(AskingScreen[Launch | KeyForm]):
-    """Asks for a key and a model. Answers with how to start, or for going back with what was typed.
+    """Asks for a key and a model. Its result is the launch, or the typed texts if the user went back.
 
     Args:
-        launch: how the program was started; where that names this server with its key, only the model is asked for.
-        base_url: the server whose key is wanted; empty where the user chooses.
-        typed: what stood in the fields when they were left; None the first time.
-        pasted: a key or an address that was pasted before, and when; it is put into its field, and nothing is sent yet.
+        launch: the launch of the program; if it names this server with its key, only the model is asked for.
+        base_url: the server whose key is needed; empty if the user chooses.
+        typed: the contents of the fields when the screen was left; None the first time.
+        pasted: a key or an address that was pasted before, and the time; it is put into its field, and nothing is sent yet.
     """
 
     HELP_TITLE = "Lists: settings, models, servers"
@@ -140,18 +140,18 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
         self._status = Static(id="status", markup=False)
         self._models_list = PickList(self.seen, rows=6, widget_id="models")
-        self._name = _field("the model's name at this server", "name")
+        self._model_name = _field("the model's name at this server", "name")
         self._models: Sequence[FoundModel] = ()
         self._checked: tuple[str, str] | None = None
         self._length = len(key)
         self._is_key_refused = False
-        """Whether the note says that a second key was left out."""
+        """Whether the note says that a second key was ignored."""
         self._check_failed = False
         self._insisted = ""
-        """The name of a model that was given although the check failed, and that a second Enter uses."""
+        """The name of a model that was entered although the check failed, and that a second Enter uses."""
 
     def compose(self) -> ComposeResult:
-        """A row a field."""
+        """Compose one row per field."""
         path = short(self._launch.config_path)
         title, saved = "Paste a key", f"Saved in {path}, readable by you alone."
         if self._known is not None:
@@ -168,12 +168,12 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             yield Horizontal(
                 _label("Model"), self._models_list, classes="row picks", id="models-row"
             )
-            yield Horizontal(_label("Model"), self._name, classes="row", id="name-row")
+            yield Horizontal(_label("Model"), self._model_name, classes="row", id="name-row")
             yield Static(Content.styled(saved, "$ink-quiet"), classes="title")
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin with what is not known yet."""
+        """Focus the first unknown field."""
         glyphs = glyphs_of(self)
         self.query_one(Footer).hints = (
             ("Enter", "go on"),
@@ -191,7 +191,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         if self._pasted is not None:
             self.call_after_refresh(self._take, *self._pasted)
         elif self._key.value:
-            # The fields have told of what they hold before that.
+            # The fields have posted their contents before that.
             self.call_after_refresh(self._check)
 
     # --- the server
@@ -206,7 +206,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._note(server.note)
 
     def _note(self, words: str) -> None:
-        """Say something under the server and its URL; empty for nothing."""
+        """Show a text below the server and its URL; empty for nothing."""
         note = self.query_one("#note", Static)
         note.display = bool(words)
         note.update(Content.styled(words, "$warn"))
@@ -222,7 +222,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     @on(Input.Changed, "#url")
     def _url_changed(self) -> None:
-        """What was asked of another server is not true of this one."""
+        """Clear the results of the former server."""
         self._forget()
 
     @on(Input.Submitted, "#url")
@@ -234,13 +234,13 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     @on(LineField.KeyEntered)
     def _key_entered(self, event: LineField.KeyEntered) -> None:
-        """A key came into a field that shows what is written."""
+        """Handle a key that was entered into a field that shows its text."""
         with self.prevent(Input.Changed):
             event.field.take_out(event.key)
         self._move_key(event.key)
 
     def on_paste(self, event: events.Paste) -> None:
-        """What a list has no use for: a key or an address that is pasted there is meant for its field."""
+        """Handle a paste into a list, which is meant for the field of a key or an address."""
         if isinstance(self.focused, PickList) and can_be_taken(event.text):
             event.stop()
             self._take(event.text, event.time)
@@ -249,8 +249,8 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         """Put a pasted key or address into its field.
 
         Args:
-            text: the one or the other.
-            at: when it was pasted: a key is sent nowhere before its server was on the screen.
+            text: the key or the address.
+            at: the time of the paste: a key is not sent before its server was visible on the screen.
         """
         text = text.strip()
         if is_web_address(text):
@@ -260,7 +260,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._move_key(text)
 
     def _move_url(self, url: str) -> None:
-        """Ask a server that is none of the list, at this address; one that was written before is not overwritten."""
+        """Choose the server without a fixed URL, with this address; an address that was typed before is not overwritten."""
         own = next(at for at, server in enumerate(SERVERS) if not server.base_url)
         is_free = self._server.chosen != own or self._url.value.strip() in ("", url)
         if is_free:
@@ -278,7 +278,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._note(KEY_MOVED)
         field = self._key
         field.value = key
-        # The rest of a key that comes in pieces goes on with it: else the focus would select what stands there.
+        # The rest of a key that comes in pieces must be appended: otherwise the focus would select the present text.
         field.select_on_focus = False
         self.set_focus(field)
         field.cursor_position = len(key)
@@ -286,13 +286,13 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     @on(Input.Changed, "#key")
     def _key_changed(self, event: Input.Changed) -> None:
-        """A key that came in one piece was pasted: it is checked at once. An address is none, and would go to another server."""
+        """Check a key at once that was pasted, as it came in one piece. An address is no key, and must not be sent to a server as one."""
         grown = len(event.value) - self._length
         if grown >= PASTED_CHARS and self._takes_address(event.value):
             return
         self._length = len(event.value)
         if self._is_key_refused:
-            # Of the key that stands there now that is not true.
+            # The note about a second key does not apply to the present one.
             self._is_key_refused = False
             self._note(SERVERS[self._server.chosen].note)
         self._forget()
@@ -304,7 +304,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._check()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """Leaving the key checks it."""
+        """Check the key when its field is left."""
         if event.widget is self._key and self._key.value.strip():
             self._check()
 
@@ -317,7 +317,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self.query_one("#name-row").display = False
 
     def _takes_address(self, value: str) -> bool:
-        """Whether what stands in Key is an address, which is taken out."""
+        """Return whether the text in the key's field is an address, which is moved to its own field."""
         if not is_web_address(value.strip()):
             return False
         with self.prevent(Input.Changed):
@@ -340,7 +340,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             self._say("A key is needed here.", "" if known else advice, bad=True)
             return
         if self._key.key_at and not self.seen.accepts(self._key.key_at):
-            # Nobody has seen to which server it would go.
+            # The user has not seen to which server the key would be sent.
             self._say(NOT_ASKED.format(url=url), "", bad=False)
             return
         self._checked = (url, key)
@@ -349,7 +349,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self.run_worker(work, group="check", exclusive=True)
 
     def _is_sound(self, url: str) -> bool:
-        """Whether this can be a server's URL; else that is said, where it can be mended."""
+        """Return whether this can be a server's URL; if not, its field says so."""
         if is_url(url):
             return True
         self._say("The base URL must begin with https:// or http://.", "", bad=True)
@@ -373,10 +373,10 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
                 self._checked = None
             return
         if (url, key) != self._checked:
-            return  # another server or key stands there by now
+            return  # another server or key has been entered by now
         at = ""
         if not SERVERS[self._server.chosen].base_url and self._url.value != found.base_url:
-            # What was typed is put right, so that what is saved is what stands there.
+            # The field is corrected, so that it shows the URL that is saved.
             with self.prevent(Input.Changed):
                 self._url.value = found.base_url
             self._checked = (found.base_url, key)
@@ -402,13 +402,13 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         chosen = names.index(wanted) if wanted in names else 0
         self._models_list.show([_entry_of(model) for model in models], chosen)
         self.query_one("#models-row").display = True
-        # It takes the keys by itself: an Enter that was meant for the key chooses none of it.
+        # The list gets the focus without a key press, so an Enter that was meant for the key must not choose a model.
         self.seen.ask()
         self.set_focus(self._models_list)
 
     def _ask_for_name(self) -> None:
         self.query_one("#name-row").display = True
-        self.set_focus(self._name)
+        self.set_focus(self._model_name)
 
     def _say(self, words: str, advice: str, *, bad: bool) -> None:
         style = "$kind-error" if bad else "$ink"
@@ -418,7 +418,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._status.update(Content("\n").join(parts))
 
     def _failed(self, words: str) -> None:
-        """An unexpected error: Enter in the key asks again."""
+        """Report an unexpected error; Enter in the key's field asks again."""
         self._checked = None
         self._say(words, "", bad=True)
 
@@ -431,7 +431,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     @on(Input.Submitted, "#name")
     def _name_given(self) -> None:
-        name = self._name.value.strip()
+        name = self._model_name.value.strip()
         if name and self._check_failed and name != self._insisted:
             self._insisted = name
             words = f'"{name}" at {self._base_url} was not found: no models are listed there.'
@@ -453,7 +453,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         if known is None or (choice.base_url, choice.api_key) != (known.base_url, known.api_key):
             self.dismiss(await save(self._launch, choice))
             return
-        # A key of the environment stays there.
+        # A key of the environment is not saved.
         used = known._replace(
             model=choice.model,
             window=known.window or choice.window,
@@ -463,19 +463,19 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self.dismiss((await save(self._launch, kept))._replace(choice=used))
 
     def action_back(self) -> None:
-        """Back to where this was chosen, which keeps what was typed."""
+        """Go back to the screen where this was chosen, which keeps the typed texts."""
         self.dismiss(KeyForm(self._server.chosen, self._url.value, self._key.value))
 
 
 class LocalScreen(AskingScreen[Launch | None]):
-    """Asks for a model of a local server. Answers with how to start, or None for going back."""
+    """Asks for a model of a local server. Its result is the launch, or None for going back."""
 
     HELP_TITLE = "Local servers"
     IS_EXPECTED = True
     CSS_PATH = sheets("rows", "model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", SERVER_KEYS["escape"], show=False),
-        # Not a letter: with many models those narrow the list.
+        # The key is not a letter, as letters narrow the list if there are many models.
         Binding("ctrl+r", "look", SERVER_KEYS["ctrl+r"], show=False),
     ]
 
@@ -488,7 +488,7 @@ class LocalScreen(AskingScreen[Launch | None]):
         self._words = Static(id="status", markup=False)
 
     def compose(self) -> ComposeResult:
-        """One list of all models."""
+        """Compose one list of all models."""
         saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
@@ -499,7 +499,7 @@ class LocalScreen(AskingScreen[Launch | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Show what was found; look again where nothing was."""
+        """Show the found servers; search again if there are none."""
         self._list.focus()
         self._show()
         if not self._servers or any(server.loading for server in self._servers):
@@ -508,7 +508,7 @@ class LocalScreen(AskingScreen[Launch | None]):
     def _show(self) -> None:
         before = self._options[self._list.chosen] if self._options else None
         if before is None:
-            self.seen.ask(is_expected=self.IS_EXPECTED)  # nobody has seen what is to come
+            self.seen.ask(is_expected=self.IS_EXPECTED)  # nobody has seen the coming list
         self._options = [
             (server, index) for server in self._servers for index in range(len(server.models))
         ]
@@ -561,17 +561,17 @@ class LocalScreen(AskingScreen[Launch | None]):
         self._words.update(Content.styled(clean(words), "$kind-error"))
 
     def action_back(self) -> None:
-        """Back to the three ways."""
+        """Go back to the three ways."""
         self.dismiss(None)
 
 
 class ModelScreen(AskingScreen[ModelPick | None]):
-    """Asks for another model. Answers with how to go on, or None for leaving it as it is.
+    """Asks for another model. Its result is the pick, or None for no change.
 
     Args:
-        launch: how the program goes on now.
-        thinking: what is set of thinking; empty for nothing.
-        taken: what the model in use takes there.
+        launch: the present launch.
+        thinking: the present thinking setting; empty for none.
+        taken: the thinking settings of the model in use.
     """
 
     HELP_TITLE = "Models"
@@ -590,16 +590,16 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         self._now = thinking
         self._taken = taken
         self._wanted: dict[str, str] = {}
-        """What was set of thinking here, by the name in the list."""
+        """The thinking that was set on this screen, by the name in the list."""
         self._options: list[ModelEntry] = []
         self._typed: KeyForm | None = None
-        """What was typed of another key, which was not used."""
+        """The typed texts of another key that was not used."""
         self._list = PickList(self.seen, rows=ROWS, narrows=True)
         self._thinking = Static(markup=False, classes="title")
         self._words = Static(markup=False, classes="title")
 
     def _show(self, options: list[ModelEntry]) -> None:
-        """Offer these; who has chosen one stays on it."""
+        """Offer these models; a choice that the user made stays."""
         before, at = len(self._options), self._list.chosen
         chosen = self._options[at].name if at < before else ""
         self._options = options
@@ -617,7 +617,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         self._show_thinking()
 
     def _used(self) -> int:
-        """The place of the model that is asked now; -1 where it is not in the list."""
+        """Return the index of the model in use; -1 if it is not in the list."""
         now = self._launch.choice
         places = {
             (there.model, there.base_url): index
@@ -628,12 +628,12 @@ class ModelScreen(AskingScreen[ModelPick | None]):
 
     @property
     def _option(self) -> ModelEntry | None:
-        """The chosen model; None on the rows behind them."""
+        """The chosen model; None on the rows after the models."""
         chosen = self._list.chosen
         return self._options[chosen] if chosen < len(self._options) else None
 
     def compose(self) -> ComposeResult:
-        """One list."""
+        """Compose one list."""
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
             yield Static(
@@ -645,7 +645,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Give the list the keys, and ask the server what it has."""
+        """Focus the list, and ask the server for its models."""
         self._list.most = min(ROWS, app_of(self).size.height - 13)
         self._list.focus()
         self._show(model_options(self._launch, ()))
@@ -669,24 +669,24 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         except LLMError as error:
             self._say(f"The server lists none: {one_line(error.message)}")
             return
-        # What is known of thousands takes a while.
+        # Computing the facts of thousands of models takes a while.
         self._show(await asyncio.to_thread(model_options, self._launch, found.models))
         self._say()
 
     # --- thinking
 
     def _steps(self) -> tuple[str, ...]:
-        """What can be set of thinking with the chosen model, the least first; the first leaves it to the model."""
+        """Return the thinking settings of the chosen model, the least first; the first leaves it to the model."""
         option = self._option
         if option is None:
             return ()
         taken = option.thinking
         if self._list.chosen == self._used():
-            taken = self._taken or taken  # a local server has said more of itself by now
+            taken = self._taken or taken  # a local server may have reported more since
         return ("", *sorted(taken, key=lambda word: word != "off")) if taken else ()
 
     def _set(self) -> str:
-        """What is set for the chosen model."""
+        """Return the setting of the chosen model."""
         option = self._option
         word = self._wanted.get(option.name, self._now) if option is not None else ""
         return word if word in self._steps() else ""
@@ -704,7 +704,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
     def _show_thinking(self) -> None:
         glyphs = glyphs_of(self)
         steps, now = self._steps(), self._set()
-        # What is cut in a narrow list is whole here.
+        # The note shows the facts completely that a narrow list shortens.
         facts = option.facts if (option := self._option) is not None else ()
         whole = f" {glyphs.pending} ".join(filter(None, facts))
         parts = [(one_line(whole), "$ink"), ("\nThinking" if steps else "", "$ink-quiet")]
@@ -726,7 +726,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
     # --- choosing
 
     def on_key(self, event: events.Key) -> None:
-        """Let the key of `use_here` count only if the list could be seen, as Enter in that does."""
+        """Accept the key of `use_here` only if the list was visible long enough, as for Enter in the list."""
         if event.key == "ctrl+s" and not self.seen.accepts(event.time):
             event.stop()
             self._say(f"{TOO_EARLY.capitalize()}.")
@@ -758,12 +758,12 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             self.dismiss(ModelPick(answer))
 
     def action_back(self) -> None:
-        """Leave it as it is."""
+        """Leave the model unchanged."""
         self.dismiss(None)
 
 
 def _entry_of(model: FoundModel) -> Entry:
-    """A model as a row of the list."""
+    """Return a model as a row of the list."""
     return Entry(model.id, model_facts(model))
 
 

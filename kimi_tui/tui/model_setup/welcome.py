@@ -1,4 +1,4 @@
-"""The welcome screen, shown at the start where no model is configured: three ways to choose one."""
+"""The welcome screen, shown at the start if no model is configured: three ways to choose one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LOOK_DELAY_S = 0.15
 PASTED_OTHER = "What was pasted is neither a key nor an address."
 MOST_NOTICES = 3
-"""How many lines about the configuration there is room for."""
+"""The largest number of lines about the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class StartOption:
 
 
 def ways(servers: tuple[LocalServer, ...] | None) -> tuple[StartOption, ...]:
-    """The three ways; `servers` is None while they are looked for."""
+    """Return the three ways; `servers` is None while they are being searched."""
     if servers is None:
         local = "looking for Ollama, llama.cpp, LM Studio and vLLM"
     elif not servers:
         local = "none found of Ollama, llama.cpp, LM Studio, vLLM"
     elif loading := [server for server in servers if server.loading]:
         others = tuple(server for server in servers if not server.loading)
-        found = f"found: {_found(others)}; " if others else ""
+        found = f"found: {_found_words(others)}; " if others else ""
         local = f"{found}{where(loading[0])} is loading its model"
     else:
-        local = f"found: {_found(servers)}"
+        local = f"found: {_found_words(servers)}"
     return (
         StartOption("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter, others"),
         StartOption("Use a local server", local),
@@ -67,8 +67,8 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[StartOption, ...]:
     )
 
 
-def _found(servers: tuple[LocalServer, ...]) -> str:
-    """One server with its port; of several the names alone, so that all of them fit into the line."""
+def _found_words(servers: tuple[LocalServer, ...]) -> str:
+    """Describe one server with its port; several by their names alone, so that all of them fit into the line."""
     first, *others = servers
     names = ", ".join(server.name for server in servers) if others else where(first)
     count = sum(len(server.models) for server in servers)
@@ -82,11 +82,11 @@ class StartModel(RowModel):
         self.options = ways(None)
 
     def __len__(self) -> int:
-        """The number of ways."""
+        """Return the number of ways."""
         return len(self.options)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """Two rows a way, and a blank one between."""
+        """Return two rows for each way, with a blank one between."""
         return [self._way(index, look) for index in look.on_view]
 
     def _way(self, index: int, look: Look) -> list[Line]:
@@ -113,12 +113,12 @@ class StartOptions(RowList):
         super().__init__(StartModel(), most=len(ways(None)))
 
     def show(self, servers: tuple[LocalServer, ...]) -> None:
-        """Tell what was found on this machine."""
+        """Show the servers that were found on this machine."""
         self.model.options = ways(servers)
         self.refresh()
 
     def on_key(self, event: events.Key) -> None:
-        """A digit begins its way."""
+        """Choose a way by its digit."""
         index = row_of_digit(event.character or "", len(self.model))
         if index is not None:
             event.stop()
@@ -128,21 +128,21 @@ class StartOptions(RowList):
 
 
 class Greeting(Widget):
-    """Words above and below the list; without any, the drawing of a line through time."""
+    """Text above and below the list; without any, the drawing of a line through time."""
 
     def __init__(self, words: tuple[tuple[str, str], ...] = (), *, widget_id: str = "") -> None:
         super().__init__(id=widget_id or None)
         self._words = words
 
     def render(self) -> Content:
-        """The rows."""
+        """Return the rows."""
         lines = [Content.styled(text, style) for text, style in self._words]
         lines = lines or drawing(glyphs_of(self))
         return Content("\n").join(lines)
 
 
 def drawing(glyphs: Glyphs) -> list[Content]:
-    """A line through time with a fold in it."""
+    """Return the drawing: a line through time with a fold in it."""
     rule = (glyphs.rule * 3, "$line-strong")
     turn = (glyphs.turn, "$accent")
     upper = Content.assemble(turn, rule, turn, rule, (glyphs.dmail, "$kind-dmail"), rule, turn)
@@ -156,13 +156,13 @@ def drawing(glyphs: Glyphs) -> list[Content]:
 
 
 class WelcomeScreen(Screen[None]):
-    """Asks which model shall be used.
+    """Asks which model to use.
 
     Args:
-        launch: how the program was started.
-        words: why the server that was named cannot be asked, or nothing.
+        launch: the launch of the program.
+        words: the reason why the given server cannot be asked; empty for none.
 
-    Without `words` it says what of the configuration could not be used, which may be why it asks.
+    Without `words` it lists the parts of the configuration that could not be used, which may be the reason why it asks.
     """
 
     SHEETS = sheets("rows", "model_setup")
@@ -178,11 +178,11 @@ class WelcomeScreen(Screen[None]):
         self._trouble = words or "\n".join(launch.notices[:MOST_NOTICES])
         self._ways = StartOptions()
         self._typed: KeyForm | None = None
-        """What stood in the fields when the user came back from them."""
+        """The contents of the fields when the user came back from them."""
         self._servers: tuple[LocalServer, ...] | None = None
 
     def compose(self) -> ComposeResult:
-        """The greeting, the options, and where the choice is saved."""
+        """Compose the greeting, the options, and the place where the choice is saved."""
         saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
         yield Container(
             Greeting(widget_id="drawing"),
@@ -204,7 +204,7 @@ class WelcomeScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Look for servers on this machine, once the first picture stands."""
+        """Search for servers on this machine, once the first frame is drawn."""
         glyphs = glyphs_of(self)
         arrows = f"{glyphs.up}{glyphs.down}"
         footer = self.query_one(Footer)
@@ -221,12 +221,12 @@ class WelcomeScreen(Screen[None]):
 
     @property
     def _server_url(self) -> str:
-        """The server that was named, of which something is still missing."""
+        """The base URL of the server that was given and needs further input."""
         choice = self._launch.choice
         return choice.base_url if isinstance(choice, NeedsChoice) or not choice.model else ""
 
     def on_resize(self, event: events.Resize) -> None:
-        """Small screens do without the drawing."""
+        """Hide the drawing on small screens."""
         self._fit(event.size)
 
     def _fit(self, size: Size) -> None:
@@ -243,7 +243,7 @@ class WelcomeScreen(Screen[None]):
             self._ways.show(servers)
 
     def _unfound(self, words: str) -> None:
-        """Looking for them failed: the screen of local servers can look again."""
+        """Handle an error of the search: the screen of local servers can search again."""
         del words
         self._servers = ()
         self._ways.show(())
@@ -263,7 +263,7 @@ class WelcomeScreen(Screen[None]):
             )
 
     def on_paste(self, event: events.Paste) -> None:
-        """A key or an address goes to the screen that asks for it; anything else is said to be none."""
+        """Pass a pasted key or address to the screen that asks for it; say of anything else that it is neither."""
         from kimi_tui.tui.model_setup.screens import can_be_taken
 
         event.stop()

@@ -17,9 +17,10 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tool_cards import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
-from kimi_tui.tui.formatting import StyledText, cost_words, fitted, sides, spans_width
+from kimi_tui.tui.formatting import cost_words
 from kimi_tui.tui.frame import GAP, Hint, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.rows import Span, fitted, sides, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import DroppedMessage, FilePreview, FilesPreview, RewindPreview
@@ -158,9 +159,7 @@ class FilesState:
         return said + (f"; {stays} {'stays' if stays == 1 else 'stay'}" if stays else "")
 
 
-def _summary_rows(
-    state: FilesState, width: int, room: int, glyphs: Glyphs
-) -> list[list[StyledText]]:
+def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
     """`2 files changed since   +17 −1`, changes of other programs, and what no snapshot holds: in place of the list in small frames."""
     stays = [one for one in state.rows if state.files.goes_along and one.fate == "skip"]
     foreign = [one for one in state.rows if _is_foreign(one)]
@@ -184,7 +183,7 @@ def _summary_rows(
         elif unnamed:
             said += f", {formatting.grouped(unnamed)} not covered"
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
-        rows = [sides([(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
+        rows = [sides([Span(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
     return [*rows, *notes] if fits else rows
 
 
@@ -198,15 +197,15 @@ def _listed_rows(
     files = state.files
     if files.reason:
         lines = formatting.wrap_words(one_line(files.reason), width - 2)[:room]
-        return [Row([(f"  {line}", "quiet")]) for line in lines]
+        return [Row([Span(f"  {line}", "quiet")]) for line in lines]
     if state.whole:
         return [Row(spans) for spans in _whole(state, width, room, glyphs)]
     notes = [Row(spans) for spans in _notes(files, width, glyphs)]
     if state.focused and state.at_rest and notes:
-        notes[0] = Row([(text, "accent") for text, _ in notes[0].spans])
+        notes[0] = Row([span._replace(style="accent") for span in notes[0].spans])
     if not state.rows:
-        return [Row([("  No file changed since.", "quiet")]), *notes][:room]
-    heading: StyledText = (
+        return [Row([Span("  No file changed since.", "quiet")]), *notes][:room]
+    heading = Span(
         f"  {_ALONG if files.goes_along else _HEADING}",
         "accent" if state.focused else "quiet",
     )
@@ -218,7 +217,7 @@ def _listed_rows(
     left -= len(notes) + 1 if notes else 0
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
     more = _hidden_words(first, len(state.rows) - first - n_shown, glyphs)
-    rows = [Row(sides([heading], [(more, "quiet")], width) if more else [heading])]
+    rows = [Row(sides([heading], [Span(more, "quiet")], width) if more else [heading])]
     for place in range(first, first + n_shown):
         one = state.rows[place]
         rows.append(Row(_file_row(state, one, width, glyphs), file=place))
@@ -227,42 +226,42 @@ def _listed_rows(
     return [*rows, *([Row(), *notes] if notes else [])]
 
 
-def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[StyledText]:
+def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[Span]:
     is_current = state.focused and one is state.current
     is_chosen = one.path in state.chosen
-    sign: StyledText = (" ", "quiet")
+    sign = Span(" ", "quiet")
     if state.focused and is_chosen:
-        sign = (glyphs.done, "ok")
+        sign = Span(glyphs.done, "ok")
     elif one.reason:
-        sign = (glyphs.caution, "warn")
-    lead: list[StyledText] = [sign, (" ", "quiet")]
-    right: list[StyledText] = []
+        sign = Span(glyphs.caution, "warn")
+    lead: list[Span] = [sign, Span(" ", "quiet")]
+    right: list[Span] = []
     if one.fate == "skip" and one.is_gone:
-        right = [(one_line(one.reason), "quiet")]
+        right = [Span(one_line(one.reason), "quiet")]
     elif not is_chosen:
         reason = f"{one_line(one.reason)}; " if one.reason else ""
-        right = [(f"{reason}stays", "quiet")]
+        right = [Span(f"{reason}stays", "quiet")]
     else:
         if one.only_rights:
-            right = [("permissions", "quiet")]
+            right = [Span("permissions", "quiet")]
         elif one.is_folder:
-            right = [("empty folder", "quiet")]
+            right = [Span("empty folder", "quiet")]
         elif one.is_text:
             right = change_counts(one.added, one.removed, glyphs)
         else:
-            right = [("no text", "quiet")]
+            right = [Span("no text", "quiet")]
         mark = "new" if one.is_new else "gone" if one.is_gone else ""
         if mark:
-            right = [(mark, "quiet"), *([("  ", "quiet"), *right] if right else [])]
+            right = [Span(mark, "quiet"), *([Span("  ", "quiet"), *right] if right else [])]
         if one.reason:
             gap = "  " if right else ""
-            said: list[StyledText] = [(f"{one_line(one.reason)}{gap}", "quiet"), *right]
+            said: list[Span] = [Span(f"{one_line(one.reason)}{gap}", "quiet"), *right]
             right = said if width - spans_width(said) - 4 >= _SHORTEST_NAME else right
     room = width - 2 - spans_width(right) - 2
     if room < _SHORTEST_NAME:
         right, room = [], width - 2
-    name = _path(one.path, room, glyphs)
-    return sides([*lead, (name, "accent" if is_current else "ink")], right, width)
+    name = formatting.path(shown_name(one.path), room, glyphs.cut)
+    return sides([*lead, Span(name, "accent" if is_current else "ink")], right, width)
 
 
 def _order(one: FilePreview) -> int:
@@ -274,41 +273,31 @@ def _is_foreign(one: FilePreview) -> bool:
     return bool(one.reason) and one.fate != "skip"
 
 
-def _path(path: str, room: int, glyphs: Glyphs) -> str:
-    """A path in at most so many cells; its beginning is cut."""
-    text = shown_name(path)
-    if cell_len(text) <= room:
-        return text
-    while text and cell_len(text) > room - cell_len(glyphs.cut):
-        text = text[1:]
-    return glyphs.cut + text
-
-
-def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[StyledText]]:
+def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     if one.only_rights:
-        return [[("    only its permissions changed", "quiet")]]
+        return [[Span("    only its permissions changed", "quiet")]]
     if not one.is_text:
-        return [[("    no text to show", "quiet")]]
+        return [[Span("    no text to show", "quiet")]]
     return diff_rows(one.rows, width, glyphs, indent=2, banded=True)
 
 
-def _cut(rows: list[list[StyledText]], room: int, glyphs: Glyphs) -> list[list[StyledText]]:
+def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
     if len(rows) <= room:
         return rows
     more = f"    {formatting.grouped(len(rows) - room + 1)} more rows {glyphs.down}"
-    return [*rows[: room - 1], [(more, "quiet")]]
+    return [*rows[: room - 1], [Span(more, "quiet")]]
 
 
-def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[StyledText]]:
+def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
     one = state.current
     if one is not None:
         heading, rows = _file_row(state, one, width, glyphs), _diff(one, width, glyphs)
     else:
-        heading: list[StyledText] = [("  No snapshot holds these; they stay what they are.", "ink")]
+        heading: list[Span] = [Span("  No snapshot holds these; they stay what they are.", "ink")]
         rows = [
             sides(
-                [(f"    {_path(path, width - 24, glyphs)}", "quiet")],
-                [(one_line(why), "quiet")],
+                [Span(f"    {formatting.path(shown_name(path), width - 24, glyphs.cut)}", "quiet")],
+                [Span(one_line(why), "quiet")],
                 width,
             )
             for path, why in state.files.not_covered
@@ -318,7 +307,7 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     shown = rows[state.scroll : state.scroll + page]
     below = len(rows) - state.scroll - len(shown)
     more = f"  {_hidden_words(state.scroll, below, glyphs)}"
-    return [heading, *shown, [(more, "quiet")]][:room]
+    return [heading, *shown, [Span(more, "quiet")]][:room]
 
 
 def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
@@ -328,7 +317,7 @@ def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
     return "   ".join(parts)
 
 
-def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[StyledText]]:
+def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     """Rows on what cannot be restored."""
     sentences: list[str] = []
     if files.not_covered:
@@ -340,7 +329,7 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[StyledT
     if files.ran_commands:
         sentences.append("What commands did elsewhere stays done.")
     cut = [formatting.cut(sentence, width - 2, glyphs.cut) for sentence in sentences]
-    return [[(f"  {sentence}", "quiet")] for sentence in cut]
+    return [[Span(f"  {sentence}", "quiet")] for sentence in cut]
 
 
 def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
@@ -538,7 +527,7 @@ class Row(NamedTuple):
         is_selected: whether it has the background of the selection.
     """
 
-    spans: Sequence[StyledText] = ()
+    spans: Sequence[Span] = ()
     action: int | None = None
     file: int | None = None
     is_selected: bool = False
@@ -546,11 +535,11 @@ class Row(NamedTuple):
     @property
     def text(self) -> str:
         """Its text without styles."""
-        return "".join(text for text, _ in self.spans)
+        return "".join(span.text for span in self.spans)
 
     def indented(self, cells: int) -> Row:
         """The row, indented by so many more cells."""
-        return self._replace(spans=[(" " * cells, "quiet"), *self.spans])
+        return self._replace(spans=[Span(" " * cells, "quiet"), *self.spans])
 
 
 @dataclass(slots=True)
@@ -586,7 +575,7 @@ def rows_for(screen_height: int) -> int:
 def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyphs) -> PreviewRows:
     """The rows for a frame of `width` cells inside and at most `max_height` rows."""
     inner = width - 2 * AIR
-    top: list[list[StyledText]] = [
+    top: list[list[Span]] = [
         [],
         _question_row(state.preview, inner, glyphs.cut),
         *consequence_rows(state.preview, inner, glyphs, state.pending),
@@ -765,22 +754,22 @@ def _action_rows(
             spare -= 1
         group = action.group
         is_selected = index == state.selected
-        edge = (glyphs.edge if is_selected else " ", "quiet" if state.details else "accent")
-        spans: list[StyledText] = [
-            (" ", "quiet"),
+        edge = Span(glyphs.edge if is_selected else " ", "quiet" if state.details else "accent")
+        spans: list[Span] = [
+            Span(" ", "quiet"),
             edge,
-            (" ", "quiet"),
-            (f"{action.key}  ", "accent" if is_selected else "quiet"),
-            (action.title, "strong" if is_selected else "ink"),
+            Span(" ", "quiet"),
+            Span(f"{action.key}  ", "accent" if is_selected else "quiet"),
+            Span(action.title, "strong" if is_selected else "ink"),
         ]
         # Where there is no room for how many files stay, those are named below.
         hints = (action.hint, action.hint.partition(";")[0]) if not hint_below else ()
         gaps = ((hint, end - 2 - spans_width(spans) - cell_len(hint)) for hint in hints if hint)
         if (fitting := next(((hint, gap) for hint, gap in gaps if gap >= 2), None)) is not None:
-            spans += [(" " * fitting[1], "quiet"), (fitting[0], "quiet")]
+            spans += [Span(" " * fitting[1], "quiet"), Span(fitting[0], "quiet")]
         rows.append(Row(spans, action=index, is_selected=is_selected))
         if action.hint and hint_below:
-            rows.append(Row([(" " * 6, "quiet"), (action.hint, "quiet")], action=index))
+            rows.append(Row([Span(" " * 6, "quiet"), Span(action.hint, "quiet")], action=index))
     return rows
 
 
@@ -800,7 +789,7 @@ def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) ->
     made.rows += [Row(dropped_row(message, width, glyphs)) for message in shown]
     if made.can_scroll:
         above, below = state.scroll, len(dropped) - state.scroll - n_shown
-        made.rows.append(Row([(f"  {_hidden_words(above, below, glyphs)}", "quiet")]))
+        made.rows.append(Row([Span(f"  {_hidden_words(above, below, glyphs)}", "quiet")]))
     return made
 
 
@@ -816,17 +805,17 @@ def frame_title(state: PreviewState) -> str:
     return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"
 
 
-def _question_row(preview: RewindPreview, width: int, mark: str) -> list[StyledText]:
+def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
     """The message at the checkpoint, in one row."""
     target = preview.target
     name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
     words = one_line(preview.label) or name
-    return [(formatting.cut(words, width, mark), "strong")]
+    return [Span(formatting.cut(words, width, mark), "strong")]
 
 
 def consequence_rows(
     preview: RewindPreview, width: int, glyphs: Glyphs, pending: PreviewAction | None = None
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, with the window before and after where that fits.
 
     A jump leaves them, and the other line may be longer: `Leaves 1 step; adds 400 tokens`. A fork leaves them out.
@@ -835,7 +824,7 @@ def consequence_rows(
     if preview.is_there:
         begins = preview.target.is_end and not preview.target.world_line
         where = "goes on from here" if begins else "is there already"
-        return [[(f"The conversation {where}.", "quiet")]]
+        return [[Span(f"The conversation {where}.", "quiet")]]
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
         counts.insert(0, (preview.turns, "turn"))
@@ -856,48 +845,48 @@ def consequence_rows(
     left = next(fitting, _sizes(does, parts[-1:], freed))
     after = formatting.tokens(preview.tokens_after, estimated=preview.estimated)
     before = formatting.tokens(preview.tokens_before)
-    right: list[StyledText] = [(f"{before} {glyphs.to} ", "quiet"), (after, "strong")]
+    right: list[Span] = [Span(f"{before} {glyphs.to} ", "quiet"), Span(after, "strong")]
     if before == after.lstrip("~"):
-        right = [(after, "strong")]  # what changes is said at the left
+        right = [Span(after, "strong")]  # what changes is said at the left
     money = cost_words(preview.cost) if preview.cost is not None else ""
-    spent: list[StyledText] = [("; its calls cost ", "quiet"), (money, "ink")]
-    below: list[list[StyledText]] = []
+    spent: list[Span] = [Span("; its calls cost ", "quiet"), Span(money, "ink")]
+    below: list[list[Span]] = []
     if money and spans_width(left) + spans_width(spent) <= width:
         left += spent
     elif money:
-        below = [[("Its calls cost ", "quiet"), (money, "ink")]]
+        below = [[Span("Its calls cost ", "quiet"), Span(money, "ink")]]
     has_room = spans_width(left) + 3 + spans_width(right) <= width
     return [sides(left, right, width) if has_room else left, *below]
 
 
-def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[StyledText]:
+def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Span]:
     return [
-        (does[0], "quiet"),
-        (", ".join(parts) or "nothing", "ink"),
-        (does[1], "quiet"),
-        (change, "ink"),
+        Span(does[0], "quiet"),
+        Span(", ".join(parts) or "nothing", "ink"),
+        Span(does[1], "quiet"),
+        Span(change, "ink"),
     ]
 
 
-def _stopped_first_row(glyphs: Glyphs) -> list[StyledText]:
+def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
     """The row that says that a running turn is stopped first."""
     return [
-        (f"{glyphs.caution} ", "warn"),
-        ("The agent is working.", "ink"),
-        (" It is stopped first.", "quiet"),
+        Span(f"{glyphs.caution} ", "warn"),
+        Span("The agent is working.", "ink"),
+        Span(" It is stopped first.", "quiet"),
     ]
 
 
-def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[StyledText]:
+def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Span]:
     """`! In the background runs on: npm run dev`."""
     lead = "In the background runs on: " if len(commands) == 1 else "In the background run on: "
     names = formatting.cut(", ".join(map(one_line, commands)), width - 2 - len(lead), glyphs.cut)
-    return [(f"{glyphs.caution} ", "warn"), (lead, "quiet"), (names, "ink")]
+    return [Span(f"{glyphs.caution} ", "warn"), Span(lead, "quiet"), Span(names, "ink")]
 
 
 def _confirmation_row(
     files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+) -> list[Span]:
     """`! Also changed outside: notes.md   f again brings it back too`: the row that asks for a confirmation."""
     reasons = {one.reason.removesuffix(" before") for one in files}
     why = reasons.pop() if len(reasons) == 1 else "also changed by others"
@@ -909,25 +898,25 @@ def _confirmation_row(
         end += more
     names = formatting.cut(names, max(0, room), glyphs.cut)
     return [
-        (f"{glyphs.caution} ", "warn"),
-        (lead, "quiet"),
-        (names, "strong"),
-        (end, "ink"),
+        Span(f"{glyphs.caution} ", "warn"),
+        Span(lead, "quiet"),
+        Span(names, "strong"),
+        Span(end, "ink"),
     ]
 
 
-def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[StyledText]:
+def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
     """`! 2 files changed since. Do they come back as well?`, which the choices answer."""
     said = f"{formatting.counted(n_files, 'file')} changed since. "
     asked = f"{'Does it' if n_files == 1 else 'Do they'} come back as well?"
     if cell_len(said + asked) > width - 2:
         said, asked = "", "Do the files come back as well?"
-    return [(f"{glyphs.caution} ", "warn"), (said, "quiet"), (asked, "ink")]
+    return [Span(f"{glyphs.caution} ", "warn"), Span(said, "quiet"), Span(asked, "ink")]
 
 
 def _nothing_lost_rows(
     preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """The rows that say how to undo it; `line_name` is that of the world line that the dropped messages will be on."""
     said = _NOTHING_LOST
     if _is_fork(pending):
@@ -939,13 +928,13 @@ def _nothing_lost_rows(
         said = "Nothing is lost: u takes it back."
     elif preview.target.world_line:
         said = _NOTHING_LOST_BY_JUMP if preview.dropped else _NOTHING_LEFT
-    rows: list[list[StyledText]] = []
+    rows: list[list[Span]] = []
     place = 0
     for line in formatting.wrap_words(said, width):
-        row: list[StyledText] = []
+        row: list[Span] = []
         for word in line.split():
-            row += [(" ", "quiet")] if row else []
-            row.append((word, "ink" if place < 3 or word in ("u", "U") else "quiet"))
+            row += [Span(" ", "quiet")] if row else []
+            row.append(Span(word, "ink" if place < 3 or word in ("u", "U") else "quiet"))
             place += 1
         rows.append(row)
     return rows
@@ -957,59 +946,62 @@ def _is_fork(pending: PreviewAction | None) -> bool:
 
 def _dropped_heading(
     preview: RewindPreview, width: int, pending: PreviewAction | None = None
-) -> list[StyledText]:
+) -> list[Span]:
     """The heading of the list of messages that are dropped, or that a fork leaves out."""
     name = "Becomes a world line" if preview.target.world_line else "Goes"
     if _is_fork(pending):
         name = "Stays here, left out of the fork"
-    return sides([(name, "quiet")], [("tokens", "quiet")], width)
+    return sides([Span(name, "quiet")], [Span("tokens", "quiet")], width)
 
 
-def _nothing_dropped_row(preview: RewindPreview) -> list[StyledText]:
+def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
     """The row in place of an empty list of dropped messages."""
     if preview.target.world_line:
-        return [("Nothing goes: that line goes on from here.", "quiet")]
+        return [Span("Nothing goes: that line goes on from here.", "quiet")]
     if preview.messages and preview.prompt:
-        return [("Your message goes, back to the prompt.", "quiet")]
+        return [Span("Your message goes, back to the prompt.", "quiet")]
     if not preview.steps:
-        return [("Nothing of the conversation goes.", "quiet")]
-    return [("Nothing goes but the checkpoint itself.", "quiet")]
+        return [Span("Nothing of the conversation goes.", "quiet")]
+    return [Span("Nothing goes but the checkpoint itself.", "quiet")]
 
 
-def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[StyledText]:
+def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
     """The row of a dropped message: its sign, its text, and its tokens at the right."""
     cost = formatting.tokens(message.tokens) if message.tokens is not None else ""
     room = width - 2 - (cell_len(cost) + 2 if cost else 0)
     text = one_line(message.text)
     match message.kind:
         case "user":
-            left = [(f"{glyphs.turn} ", "accent"), (formatting.cut(text, room, glyphs.cut), "ink")]
+            left = [
+                Span(f"{glyphs.turn} ", "accent"),
+                Span(formatting.cut(text, room, glyphs.cut), "ink"),
+            ]
         case "tool":
-            sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
+            sign = Span(glyphs.failed, "error") if message.failed else Span(glyphs.done, "ok")
             if message.tokens is None:
-                sign = (glyphs.running, "quiet")
+                sign = Span(glyphs.running, "quiet")
             name = short_name(message.name, message.card).ljust(_NAME_WIDTH)
             room -= cell_len(name) + 1
             left = [
-                (f"{sign[0]} ", sign[1]),
-                (f"{name} ", "tool"),
-                (formatting.cut(text, room, glyphs.cut), "ink"),
+                sign._replace(text=f"{sign.text} "),
+                Span(f"{name} ", "tool"),
+                Span(formatting.cut(text, room, glyphs.cut), "ink"),
             ]
         case "dmail":
             words = formatting.cut(f"D-Mail  {text}".rstrip(), room, glyphs.cut)
-            left = [(f"{glyphs.dmail} ", "dmail"), (words, "dmail")]
+            left = [Span(f"{glyphs.dmail} ", "dmail"), Span(words, "dmail")]
         case "summary":
             words = formatting.cut(f"Summary  {text}".rstrip(), room, glyphs.cut)
-            left = [(f"{glyphs.compaction} ", "compaction"), (words, "compaction")]
+            left = [Span(f"{glyphs.compaction} ", "compaction"), Span(words, "compaction")]
         case _:
-            left = [("  ", "quiet"), (formatting.cut(text, room, glyphs.cut), "quiet")]
-    return sides(left, [(cost, "ink")], width)
+            left = [Span("  ", "quiet"), Span(formatting.cut(text, room, glyphs.cut), "quiet")]
+    return sides(left, [Span(cost, "ink")], width)
 
 
-def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[StyledText]:
+def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[Span]:
     """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
-    spans: list[StyledText] = []
+    spans: list[Span] = []
     for key, meaning in fit_hints(pairs, width):
-        spans += [(" " * GAP, "quiet")] if spans else []
-        spans += [(key, "ink"), (f" {meaning}", "quiet")]
+        spans += [Span(" " * GAP, "quiet")] if spans else []
+        spans += [Span(key, "ink"), Span(f" {meaning}", "quiet")]
     return spans

@@ -93,11 +93,10 @@ class PreviewSheet(PaintedRows):
         except Exception:
             # What can be done stays on view, and its keys work, whatever is wrong with what they would change.
             log_fault("laying out a preview")
-            marks = plain_rows("", width, glyphs)[:1]
-            rows = [[(span.text, span.style) for span in mark.spans] for mark in marks]
-            rows += [[(f"    {one.key}  {one.verb}", "ink")] for one in self.state.actions]
+            rows = [mark.spans for mark in plain_rows("", width, glyphs)[:1]]
+            rows += [(Span(f"    {one.key}  {one.verb}", "ink"),) for one in self.state.actions]
             self.sheet = layout.PreviewRows([layout.Row(spans) for spans in rows])
-        return [Line(tuple(Span(*span) for span in row.spans)) for row in self.sheet.rows]
+        return [Line(tuple(row.spans)) for row in self.sheet.rows]
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         """The width inside the frame."""

@@ -1,6 +1,6 @@
 """`PromptArea`, the text field of the prompt: sending, history, completion, chips for long pastes and images, vim keys.
 
-It knows nothing of the agent: it posts messages about what the user did, and the screen acts on them.
+It knows nothing of the agent: it posts messages about the user's actions, and the screen acts on them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
-from textual.widgets import TextArea
 
 from kimi_tui.tui.api_key_mask import ApiKeyMask
 from kimi_tui.tui.formatting import counted, grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.widgets import PatchedTextArea
 from kimi_tui.tui.transcript.transcript import copy_selection
 
 if TYPE_CHECKING:
-    from textual._text_area_theme import TextAreaTheme
-    from textual.document._document import Location
+    from textual.widgets.text_area import EditResult, Location, TextAreaTheme
 
     from kimi_tui.tui.prompt.completion import Offered, PromptCompletion, Written
     from kimi_tui.tui.prompt.history import PromptHistory
@@ -42,11 +41,11 @@ HELD_S = 0.7
 LONG_PASTE = 20
 """A paste of more lines than this is shown in the field as a chip."""
 _BEHIND_PATH = ("#", ":")
-"""What names the lines of a file, right behind its path."""
+"""Characters that begin the line numbers of a file, directly after its path."""
 WITH_PASTE_S = 0.05
-"""An Enter so close behind a paste came with it."""
+"""Seconds. An Enter that comes so soon after a paste was a part of it."""
 MOST_SENT = 50
-"""The most sent messages with chips whose full texts are remembered."""
+"""The largest number of sent messages with chips whose full texts are remembered."""
 LONGEST = 50_000
 """A longer text is put into the field as a chip: drawing a million characters would take many seconds."""
 NEWLINE_KEYS = (
@@ -67,7 +66,7 @@ def _line_count(text: str) -> int:
 
 
 def chip_of(text: str, number: int = 1) -> str:
-    """The chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
+    """Return the chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
     further = f", {number}" if number > 1 else ""
     return f"[Pasted {counted(_line_count(text), 'line')}{further}]"
 
@@ -76,13 +75,13 @@ READING = "[reading the clipboard]"
 """The placeholder in the field while the clipboard is being read."""
 IMAGE_ENDINGS = (
     *(".png", ".jpg", ".jpeg", ".gif", ".webp"),
-    *(".heic", ".heif", ".avif", ".tif", ".tiff", ".bmp"),  # which no model takes; that is said
+    *(".heic", ".heif", ".avif", ".tif", ".tiff", ".bmp"),  # no model takes these
 )
 _LONGEST_PATHS = 8_000
 
 
 def may_be_path(text: str) -> bool:
-    """Whether a text may be the path of an image, as terminals write it for a file that is dragged: what it holds decides."""
+    """Return whether a text may be the path of an image, as terminals write it for a dragged file; the file's contents decide."""
     if len(text) > _LONGEST_PATHS:
         return False
     from kimi_tui.foreign_text import without_invisible
@@ -97,7 +96,7 @@ def _tokens_of(pasted: str) -> int:
     return text_tokens(pasted)
 
 
-class PromptArea(TextArea):
+class PromptArea(PatchedTextArea):
     """The text field of the prompt.
 
     Args:
@@ -122,15 +121,15 @@ class PromptArea(TextArea):
         Binding("pageup", "page(-1)", "Scroll up", id="page-up", show=False),
         Binding("pagedown", "page(1)", "Scroll down", id="page-down", show=False),
         Binding("tab", "complete", "Complete", id="complete", show=False),
-        # Bound here and not by the screen alone: what is typed right behind it is what is looked for.
+        # The key is bound here and not only by the screen, because the text typed directly after it is the search text.
         Binding("ctrl+r", "screen.command('history')", "History", id="history", show=False),
         Binding("ctrl+d", "delete_or_leave", "Delete, or quit", id="delete-or-quit", show=False),
-        # A text area would undo with it; here it is what every other program does.
+        # A text area would undo with this key; here it suspends, as in every other program.
         Binding("ctrl+z", "screen.command('suspend')", "Suspend", id="suspend", show=False),
         Binding("ctrl+underscore,ctrl+minus,super+z", "undo", "Undo", id="undo-typing", show=False),
-        # A text area would delete a word with it.
+        # A text area would delete a word with this key.
         Binding("ctrl+f", "screen.command('search')", "Search", id="search", show=False),
-        # As readline has them: what they delete can be put elsewhere with Ctrl+Y, which a text area redoes with.
+        # These keys are as in readline: Ctrl+Y inserts the deleted text elsewhere; a text area would redo with it.
         Binding("ctrl+k", "kill_line_right", "Cut to the end of the line", show=False),
         Binding("ctrl+u,super+backspace", "kill_line_left", "Cut to its beginning", show=False),
         Binding(
@@ -151,9 +150,9 @@ class PromptArea(TextArea):
         """Enter was pressed, and the field has been emptied.
 
         `text` is what was in the field, maybe empty. `chosen` is the name of the command that was chosen in the menu; empty
-        for none. `pasted` is `lines` where it begins with a paste of several, `now` where it begins with one line that was
-        pasted so short a time before that the Enter came with it and was pressed by nobody. `at` is when the key was read, in
-        monotonic time.
+        for none. `pasted` is `lines` if the text begins with a paste of several lines, `now` if it begins with one line that
+        was pasted so recently that the Enter was part of the paste and not pressed by the user. `at` is the monotonic time at
+        which the key was read.
         """
 
         def __init__(
@@ -170,17 +169,17 @@ class PromptArea(TextArea):
             self.at = at
 
     class Paged(Message):
-        """A page of the chat was asked for: -1 up, 1 down."""
+        """A page of the chat was requested: -1 up, 1 down."""
 
         def __init__(self, direction: int) -> None:
             super().__init__()
             self.direction = direction
 
     class RecallPressed(Message):
-        """Up was pressed in the empty field: the last queued message is to come back, or the history."""
+        """Up was pressed in the empty field: it asks for the last queued message, or the history."""
 
     class ExitPressed(Message):
-        """Ctrl+C with nothing to copy, which also stops what runs; or Ctrl+D with nothing to delete."""
+        """Ctrl+C was pressed with nothing to copy, which also stops a running turn; or Ctrl+D with nothing to delete."""
 
         def __init__(self, key: str, *, stops: bool) -> None:
             super().__init__()
@@ -188,7 +187,7 @@ class PromptArea(TextArea):
             self.stops = stops
 
     class TabPressed(Message):
-        """Tab in the field, where it completes nothing."""
+        """Tab was pressed in the field, and there is nothing to complete."""
 
     class PathPasted(Message):
         """A text that may be the path of an image was pasted; `written` is what the field shows for it."""
@@ -223,18 +222,18 @@ class PromptArea(TextArea):
         """The completions or the hint above the field may have changed."""
 
     class ModeChanged(Message):
-        """The meaning of keys has changed: the mode of vim keys, or what is offered."""
+        """The meaning of keys has changed: by the mode of vim keys, or by the offers of the menu."""
 
     def __init__(
         self, *, placeholder: str = "", is_answer: bool = False, masks_keys: bool = False
     ) -> None:
         self._masks_keys = masks_keys
         self._is_answer = is_answer
-        # Textual asks for what is shown as soon as there is a text.
+        # Textual reads the mask as soon as there is a text.
         self._key_mask = ApiKeyMask(self)
         self._styled: TextAreaTheme | None = None
         """The theme whose styles were computed last."""
-        # Asked for as soon as there is any text, which a text area has from its beginning.
+        # Textual reads this as soon as there is any text, which a text area has from its beginning.
         self._room = 0
         """Cells that are left free at the end of every row."""
         super().__init__(
@@ -245,7 +244,7 @@ class PromptArea(TextArea):
             placeholder=placeholder,
             tab_behavior="focus",
         )
-        # A blinking cursor is the one thing that would wake an idle program twenty times a second.
+        # A blinking cursor alone would wake an idle program twenty times a second.
         self.cursor_blink = False
         self.key_at = 0.0
         self.past: PromptHistory | None = None
@@ -259,11 +258,11 @@ class PromptArea(TextArea):
         self._pastes: dict[str, str] = {}
         """The texts of pastes, by chip."""
         self._offered_end: Location | None = None
-        """Behind the space of a path that was chosen, until the next key."""
+        """The location after the space of a path that was chosen, until the next key."""
         self._pasted_head = ""
-        """The paste with which the text may begin; empty where nothing was pasted at its beginning."""
+        """The paste with which the text may begin; empty if nothing was pasted at its beginning."""
         self._pasted_at = 0.0
-        """When the newest paste was read, in monotonic time."""
+        """The monotonic time at which the newest paste was read."""
         self._sent: dict[str, Draft] = {}
         """The drafts of sent messages with long pastes, by message."""
         self._clippings: set[str] = set()
@@ -292,7 +291,7 @@ class PromptArea(TextArea):
         room = room if words else 0
         if room != self._room:
             self._room = room
-            self._rewrap_and_refresh_virtual_size()
+            self.rewrap()
         if words != self._beside:
             self._beside = words
             self.refresh(Region(0, 0, self.size.width, 1))
@@ -303,14 +302,15 @@ class PromptArea(TextArea):
         self._styled = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region. Styles are cached: Textual would compute them again for each frame and key."""
-        if self._styled is not self._theme:
-            self._theme.apply_css(self)
-            self._styled = self._theme
+        """Return the rows of a region. Styles are cached: Textual would compute them again for each frame and key."""
+        theme = self.styled_theme
+        if self._styled is not theme:
+            theme.apply_css(self)
+            self._styled = theme
         return Widget.render_lines(self, crop)
 
     def render_line(self, y: int) -> Strip:
-        """A row of the field."""
+        """Return a row of the field."""
         strip = super().render_line(y)
         if y or not self._beside:
             return strip
@@ -325,11 +325,11 @@ class PromptArea(TextArea):
         return self._masks_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
-        """A line of the text as it is drawn."""
+        """Return a line of the text as it is drawn."""
         line = super().get_line(line_index)
         if not self._hides_keys:
             return line
-        # The word of a command is none.
+        # The word of a command is not masked.
         words = 0 if self._masks_keys or line_index else line.plain.find(" ") + 1 or len(line)
         row, column = self.selection.end
         at = column if row == line_index else len(line)
@@ -342,11 +342,11 @@ class PromptArea(TextArea):
 
     @on(ApiKeyMask.Unmasked)
     def _unmasked(self) -> None:
-        self.notify_style_update()  # which forgets the rows that were drawn
+        self.notify_style_update()  # it also drops the cached rows
         self.refresh()
 
     def on_resize(self) -> None:
-        """Wrap the text for the new width; Textual does so only where that makes more rows or fewer."""
+        """Wrap the text for the new width; Textual does so only if the number of rows changes."""
         if self.text:
             self.refresh()
 
@@ -354,7 +354,7 @@ class PromptArea(TextArea):
         """Replace the text of the field, and move the cursor to its end."""
         from kimi_tui.foreign_text import clean
 
-        # What was pasted is kept: the draft that stands here now may come back, chips and all.
+        # The pastes are kept, as the present draft may come back with its chips.
         text = clean(text)
         if not self._is_answer and len(text) > LONGEST:
             text = self._new_chip(text)
@@ -378,7 +378,7 @@ class PromptArea(TextArea):
         if draft is None:
             return text
         shown = draft.text
-        # The draft that stands here now may come back: its chips go on to mean what they do.
+        # The present draft may come back, so its chips keep their meaning.
         taken = {
             chip for chip, kept in draft.pastes.items() if self._pastes.get(chip, kept) != kept
         }
@@ -415,7 +415,7 @@ class PromptArea(TextArea):
         self.mode_changed()
 
     def _takes_vim(self, event: events.Key) -> bool:
-        """Whether a key is a command of vim, and was carried out."""
+        """Return whether a key is a command of vim, and was carried out."""
         vim = self._vim
         if vim is None:
             return False
@@ -424,7 +424,7 @@ class PromptArea(TextArea):
             event, self.chips, is_choosing=is_choosing, is_searching=is_searching
         )
         if outcome == "write":
-            self.write("/")  # so that `:q` does what it does in vim, and resumes no turn
+            self.write("/")  # so that `:q` does what it does in vim, and does not resume a turn
         elif outcome == "earlier":
             self.action_earlier()
             vim.follow(self.chips)
@@ -467,17 +467,17 @@ class PromptArea(TextArea):
     def chip_tokens(self) -> int:
         """The estimated tokens of the pastes and images behind the chips in the field."""
         text = self.text
-        if "[" not in text:  # with which every chip begins
+        if "[" not in text:  # every chip begins with this character
             return 0
         found = [self._pastes[chip] for chip in self._pastes if chip in text]
-        # What stands for a message that was sent may hold images.
+        # The text of a sent message may have chips of images.
         images = self.images.tokens_in(self.message) if self.images is not None else 0
         return images + sum(map(_tokens_of, found))
 
     @property
     def message(self) -> str:
         """The text of the field, with chips of pastes replaced by their texts."""
-        # From one to the next: what was pasted may hold what looks like another chip.
+        # Chips are replaced from left to right, because a paste may contain text that looks like another chip.
         text, pieces, at = self.text, list[str](), 0
         while found := [
             (where, chip) for chip in self._pastes if (where := text.find(chip, at)) >= 0
@@ -510,7 +510,7 @@ class PromptArea(TextArea):
         """Empty the field and return its message."""
         text, draft = self.message, self.draft
         if draft.pastes and draft.text == self.text:
-            # By how the history keeps it.
+            # The key is the text as the history stores it.
             self._sent[text.strip()] = draft._replace(text=draft.text.strip())
             while len(self._sent) > MOST_SENT:
                 del self._sent[next(iter(self._sent))]
@@ -525,8 +525,9 @@ class PromptArea(TextArea):
             self.past.rewind()
         return text
 
-    async def _on_key(self, event: events.Key) -> None:
-        # Textual gives the letter of Alt+D as its character; it is not typed.
+    async def on_key(self, event: events.Key) -> None:
+        """Do what a key means here; Textual writes what is left."""
+        # Textual reports the letter of Alt+D as its character, but it is not typed.
         is_chord = event.key.startswith(CHORDS)
         writes = event.is_printable and not is_chord
         self.key_at = event.time
@@ -556,8 +557,8 @@ class PromptArea(TextArea):
             return
         bound = None if writes else self.screen.active_bindings.get(event.key)
         if bound is not None and (bound.node is self or self._ends_offers(event.key)):
-            # By itself a binding runs only after the key has bubbled up, so that letters typed right behind Enter
-            # or Ctrl+U would overtake it: into the message before, or away with what is deleted.
+            # Otherwise a binding runs only after the key has bubbled up, and letters typed directly after Enter or Ctrl+U
+            # would overtake it: they would become part of the sent message, or be deleted.
             event.stop()
             event.prevent_default()
             if bound.enabled:
@@ -570,27 +571,25 @@ class PromptArea(TextArea):
         from kimi_tui.foreign_text import JOINERS, joins_letters
 
         if event.character and event.character in JOINERS:
-            # No printable character to Textual; Persian and the scripts of India are spelled with it.
+            # Textual does not count this character as printable; Persian and the scripts of India are spelled with it.
             event.stop()
             event.prevent_default()
             row, column = self.selection.end
             if joins_letters(self.document.get_line(row)[:column][-1:]):
-                self._replace_via_keyboard(event.character, *self.selection)
-            return
-        await super()._on_key(event)
-        event.prevent_default()
+                self._type(event.character, *self.selection)
 
     def _ends_offers(self, key: str) -> bool:
-        """Whether a key that is bound by the screen ends the search or closes the menu."""
+        """Return whether a key that is bound by the screen ends the search or closes the menu."""
         return key == "escape" and (self.is_searching or self._is_choosing)
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    async def on_paste(self, event: events.Paste) -> None:
+        """Write a pasted text as it is read here: cleaned, a long one as a chip."""
         from kimi_tui.foreign_text import clean_pasted
 
         event.prevent_default()
         event.stop()
         if not event.text and not self._is_answer:
-            # Some terminals send so much of an image in the clipboard.
+            # Some terminals send an empty paste for an image in the clipboard.
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
@@ -601,10 +600,16 @@ class PromptArea(TextArea):
             self._pasted_head, self._pasted_at = text, event.time
         self._put_pasted(text)
 
+    def _type(self, text: str, start: Location, end: Location) -> EditResult | None:
+        """Replace a part of the text as keys do: the cursor goes behind it. None where the field is only read."""
+        if self.read_only:
+            return None
+        return self.replace(text, start, end, maintain_selection_offset=False)
+
     def _put_pasted(self, text: str) -> None:
         if not self._is_answer and _line_count(text) > LONG_PASTE:
             text = self._new_chip(text)
-        if result := self._replace_via_keyboard(text, *self.selection):
+        if result := self._type(text, *self.selection):
             self.move_cursor(result.end_location)
             self.focus()
 
@@ -653,7 +658,7 @@ class PromptArea(TextArea):
 
     def _chip_at(self, column: int) -> tuple[str, int, int] | None:
         line = self.document.get_line(self.selection.end[0])
-        if "[" not in line:  # with which every chip begins
+        if "[" not in line:  # every chip begins with this character
             return None
         for chip in self._pastes:
             start = line.find(chip)
@@ -662,36 +667,36 @@ class PromptArea(TextArea):
         return self.images.around(line, column) if self.images is not None else None
 
     def _takes_chip(self, key: str, *, writes: bool) -> bool:
-        """Whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
+        """Return whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
         row, column = self.selection.end
-        # What is deleted to the right begins where the cursor stands.
+        # Deleting to the right begins at the cursor.
         is_delete = key in ("delete", "ctrl+d")
         found = self._chip_at(column + is_delete)
         if found is None or self.selected_text:
             return False
         chip, start, end = found
         if key == "backspace" or (is_delete and column < end):
-            self._delete_via_keyboard((row, start), (row, end))
+            self._type("", (row, start), (row, end))
             return True
         if column < end and key in ("enter", "space") and chip not in self._pastes:
             self.post_message(self.ImageOpened(chip))
             return True
         if column < end and key in ("enter", "space"):
-            self._replace_via_keyboard(self._pastes[chip], (row, start), (row, end))
+            self._type(self._pastes[chip], (row, start), (row, end))
             return True
         if column < end and writes:
             self.move_cursor((row, end))
         return False
 
     def get_cursor_left_location(self) -> Location:
-        """Where the cursor is after a character to the left: one as it is seen, as an emoji with the colour of its skin."""
+        """Return the place of the cursor after moving left by one displayed character, such as an emoji with a skin colour."""
         row, column = self.cursor_location
         if column == 0:
             return super().get_cursor_left_location()
         return row, grapheme_before(self.document.get_line(row), column)
 
     def get_cursor_right_location(self) -> Location:
-        """Where the cursor is after a character to the right, as it is seen."""
+        """Return the place of the cursor after moving right by one displayed character."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if column >= len(line):
@@ -699,22 +704,22 @@ class PromptArea(TextArea):
         return row, grapheme_after(line, column)
 
     def action_send(self) -> None:
-        """Send the text, or take what is chosen in the menu."""
+        """Send the text, or insert the entry that is chosen in the menu."""
         if self._is_answer:
             self.post_message(self.Sent(self.text))
             return
         if self._take_offer() or self.is_searching:
             return
         pasted = self._pasted
-        # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
-        # closes the menu, so what that offered is asked before.
+        # The field is emptied here and not by the receiver: text that is typed until then must neither be sent nor be lost.
+        # Emptying it closes the menu, so the menu's command is read first.
         command = self.completion.command if self.completion is not None else None
         chosen = command.name if command is not None else ""
         self.post_message(self.Sent(self.take(), chosen, pasted, self.key_at))
 
     @property
     def _pasted(self) -> Literal["", "lines", "now"]:
-        """Whether the text begins with what was pasted: see `Sent`."""
+        """Whether the text begins with a paste: see `Sent`."""
         head, _, rest = self._pasted_head.partition("\n")
         if not head or not self.message.startswith(head):
             return ""
@@ -725,7 +730,7 @@ class PromptArea(TextArea):
     def action_newline(self) -> None:
         """Begin a new line."""
         start, end = self.selection
-        self._replace_via_keyboard("\n", start, end)
+        self._type("\n", start, end)
 
     def action_kill_word_left(self) -> None:
         """Cut the word before the cursor, with the blanks behind it; a chip as one."""
@@ -767,7 +772,7 @@ class PromptArea(TextArea):
     def action_paste_clipboard(self) -> None:
         """Paste the clipboard of the desktop."""
         if not self._is_answer:
-            # At once: what is typed behind it, Enter too, comes behind it.
+            # The placeholder is inserted at once, so that later keys, even Enter, come after it.
             written, number = READING, 1
             while written in self._clippings:
                 number += 1
@@ -780,7 +785,7 @@ class PromptArea(TextArea):
 
     def action_yank(self) -> None:
         """Insert the text that was cut last at the cursor."""
-        self._replace_via_keyboard(self._killed, *self.selection)
+        self._type(self._killed, *self.selection)
 
     def _kill(self, to: Location) -> None:
         """Cut from the cursor to a location, or the selection; successive cuts are yanked as one text."""
@@ -795,7 +800,7 @@ class PromptArea(TextArea):
             self._killed = self._killed + text if last != end else text + self._killed
         else:
             self._killed = text
-        self._delete_via_keyboard(first, last)
+        self._type("", first, last)
         self._killed_where = (self.text, self.selection.end)
 
     def action_earlier(self) -> None:
@@ -846,7 +851,7 @@ class PromptArea(TextArea):
         elif now - self._deleted_at > HELD_S:
             self.post_message(self.ExitPressed("Ctrl+D", stops=False))
         else:
-            # The key is still held down: what it deletes has run out, and that is not about leaving.
+            # The key is still held down: the text to delete has run out, which does not mean that the user wants to leave.
             self._deleted_at = now
 
     def action_page(self, direction: int) -> None:
@@ -863,7 +868,7 @@ class PromptArea(TextArea):
         else:
             self.post_message(self.TabPressed())
 
-    # --- what is offered
+    # --- completion
 
     @property
     def written(self) -> Written:
@@ -881,7 +886,7 @@ class PromptArea(TextArea):
 
     @property
     def offered(self) -> Offered:
-        """What Enter, Tab, Esc and the arrows act on while the completion menu is shown."""
+        """Return the menu's state, on which Enter, Tab, Esc and the arrows act while it is shown."""
         return self.completion.offered if self.completion is not None else ""
 
     @property
@@ -951,7 +956,7 @@ class PromptArea(TextArea):
         return ""
 
     def search_sent(self) -> bool:
-        """Begin a search of the history of this folder; during one, choose the message before and return False."""
+        """Begin a search of the history of this folder; during a search, choose the message before and return False."""
         if self.is_searching:
             self._choose(1)
             return False

@@ -31,7 +31,7 @@ IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
 WAY_BACK = " Esc returns to now."
 LEAST_NAME = 20
-"""Cells of a world line's name that take precedence over the words on the way back, which the line's banner has as well."""
+"""Cells of a world line's name that take precedence over the words about going back, which the line's banner has as well."""
 STEER_SHORTLY = "Type to steer"
 AFTER_OWN_WORDS = "What you type is sent after your command"
 AFTER_OWN_SHORTLY = "Type what comes next"
@@ -41,11 +41,11 @@ RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
 SHOWN_AFTER_S = 5.0
-"""Seconds after which it is said that nothing of an answer has come yet."""
+"""Seconds after which the row says that nothing of an answer has come yet."""
 
 
 def _activity_of(state: SessionState) -> tuple[object, ...]:
-    """The fields of a state that are drawn beside the field, as far as no clock draws them."""
+    """Return the fields of a state that are drawn beside the field, except those drawn by the clock."""
     return (
         state.running,
         state.step,
@@ -62,11 +62,11 @@ class PromptNotes(Widget):
     rows: reactive[tuple[str, ...]] = reactive((), layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def render(self) -> Content:
-        """The rows, each cut where it is too long."""
+        """Return the rows, each shortened if it is too long."""
         glyphs = glyphs_of(self)
         width = self.content_size.width
         return Content.styled(
@@ -104,7 +104,7 @@ class PromptBar(Widget):
         self._beat = 0
 
     def compose(self) -> ComposeResult:
-        """The field; sign and clock are drawn around it."""
+        """Return the field; sign and clock are drawn around it."""
         yield self.area
 
     def show_above(self, waiting: Sequence[str], writing: str = "") -> None:
@@ -186,7 +186,7 @@ class PromptBar(Widget):
         return max(WAITING_ROOM if waits else CLOCK_ROOM, CLOCK_ROOM + cell_len(words))
 
     def _waiting_words(self, now: float) -> str:
-        """What of the answer is waited for, where that takes more than a few seconds; else empty."""
+        """Return the part of the answer for which the agent waits, if that takes more than a few seconds; else empty."""
         state = self.state
         is_wide = self.size.width >= WIDE_FROM
         if 0 <= state.prompt_read < 1:
@@ -199,14 +199,14 @@ class PromptBar(Widget):
         return f"{what} {clock(waited_s)}"
 
     def _show_activity(self) -> None:
-        """Show the activity at the right end of the field's first row: a widget of its own would cost a layout of the screen."""
+        """Show the activity at the right end of the field's first row, as a widget of its own would need a layout of the screen."""
         self._choose_words()
         self.area.show_beside(self._activity(), self._room_beside)
         if self.reading:
             self.refresh()
 
     def render(self) -> Content:
-        """The sign; also the clock where the field is hidden."""
+        """Return the sign, and the clock if the field is hidden."""
         glyphs = glyphs_of(self)
         sign = Content.styled(glyphs.prompt, "$accent" if self.area.has_focus else "$ink-quiet")
         right = words = Content("")
@@ -219,7 +219,7 @@ class PromptBar(Widget):
         return Content.assemble(above, sign, words, " " * max(0, room), right)
 
     def _reading_words(self, width: int) -> str:
-        """The sentence about the world line on view, in at most `width` cells; its name is cut where it does not fit."""
+        """Return the sentence about the world line on view, in at most `width` cells; its name is shortened if it does not fit."""
         room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
         name = self.line_name if room > 1 else ""
         wanted = min(cell_len(name), LEAST_NAME)

@@ -1,4 +1,4 @@
-"""`Command` and `CommandTable`: matching commands to what is typed, and parsing a line into a command and its argument.
+"""`Command` and `CommandTable`: matches typed text with commands, and parses a line into a command and its argument.
 
 Matches are ranked by use, recently used commands first; fuzzy matches follow.
 """
@@ -12,7 +12,7 @@ from kimi_tui.agent_parts import PartName
 LIKENESS = 0.7
 """The least similarity (0 to 1, as difflib has it) of a mistyped word to the command that is suggested for it."""
 LONGEST_SLIP = 20
-"""The longest mistyped word that is compared: that costs the square of its length."""
+"""The longest mistyped word that is compared, as the time grows with the square of its length."""
 
 
 SHORTEST_FUZZY = 2
@@ -28,7 +28,7 @@ class Values(NamedTuple):
     Attributes:
         models: names of models, those of the configuration first.
         thinking: the thinking settings that the model supports; empty for none.
-        checkpoints: ids of the live line's checkpoints with what was said there, newest first.
+        checkpoints: ids of the live line's checkpoints with the user's messages there, newest first.
         world_lines: numbers of the lines that were left, with their names, newest first.
     """
 
@@ -83,21 +83,21 @@ class Command(NamedTuple):
         return f"/{self.name} {self.argument}".rstrip()
 
     def is_begun_by(self, text: str) -> bool:
-        """Whether a text in the prompt begins its word, or another word for it."""
+        """Return whether a text in the prompt begins its word, or another word for it."""
         word = text[1:].partition(" ")[0].lower()
         return any(one.startswith(word) for one in (self.name, *self.aliases))
 
     def is_named_by(self, text: str) -> bool:
-        """Whether a text in the prompt names this entry of the menu whole, or leaves its end open where that is harmless."""
+        """Return whether a text in the prompt names this entry of the menu whole, or leaves its end open where that is harmless."""
         typed = text.partition(" ")[2].strip().lower()
         return not self.exact or not typed or typed == self.name.partition(" ")[2].lower()
 
 
 class ParsedLine(NamedTuple):
-    """A parsed line of the prompt: a command with its argument where `command` is set, else a message.
+    """A parsed line of the prompt: a command with its argument if `command` is set, else a message.
 
-    Else it is a message where `meant` and `unknown` are empty. `unknown` is a word that is no command, `meant` the
-    command it is like.
+    Without a command it is a message if `meant` and `unknown` are empty. `unknown` is a word that is no command, `meant` the
+    most similar command.
     """
 
     command: Command | None = None
@@ -114,9 +114,9 @@ SIGNS = ("/", "!", "#")
 
 
 def sent_text(written: str) -> str:
-    """The text to send: without blanks around it, except for one blank before a sign of `SIGNS`.
+    """Return the text to send: without blanks around it, except for one blank before a sign of `SIGNS`.
 
-    That blank makes it a message, also when it is sent again from the history or after a rewind.
+    That blank makes it a message, even when it is sent again from the history or after a rewind.
     """
     text = written.strip()
     return f" {text}" if text.startswith(SIGNS) and written[:1].isspace() else text
@@ -154,18 +154,18 @@ class CommandTable:
         """Count the uses of commands in the history of sent texts, oldest first."""
         for text in sent:
             word = text[1:].partition(" ")[0] if text.startswith("/") else ""
-            if (command := self._named(word)) is not None:
+            if (command := self._command_named(word)) is not None:
                 self._uses[command.name] += 1
                 self._last_used = command.name
 
     def by_use(self, commands: Iterable[Command]) -> list[Command]:
-        """The commands in the order of use: the one used last, those used most often, the others in table order."""
+        """Return the commands in the order of use: the one used last, those used most often, the others in table order."""
         return sorted(commands, key=self._disuse)
 
     def _disuse(self, command: Command) -> tuple[bool, int]:
         return command.name != self._last_used, -self._uses[command.name]
 
-    def _named(self, word: str) -> Command | None:
+    def _command_named(self, word: str) -> Command | None:
         return self._by_name.get(word) or self._by_alias.get(word)
 
     def __iter__(self) -> Iterator[Command]:
@@ -178,8 +178,8 @@ class CommandTable:
         return self._by_name[name]
 
     def matching(self, prefix: str) -> tuple[Command, ...]:
-        """The commands whose word begins with a prefix: the one that is the prefix first, then in the order of use."""
-        named = self._named(prefix)
+        """Return the commands whose word begins with a prefix: the one that is the prefix first, then in the order of use."""
+        named = self._command_named(prefix)
 
         def rank(command: Command) -> tuple[bool, bool, tuple[bool, int]]:
             is_alias = not command.name.startswith(prefix)
@@ -189,7 +189,7 @@ class CommandTable:
         return tuple(sorted((one for one in self if one.is_begun_by(f"/{prefix}")), key=rank))
 
     def near(self, word: str) -> Command | None:
-        """The command that a mistyped word is most similar to; None where it is similar to none."""
+        """Return the command that a mistyped word is most similar to; None where it is similar to none."""
         from difflib import get_close_matches
 
         if len(word) > 1 and (found := self.matching(word)):
@@ -197,12 +197,12 @@ class CommandTable:
         if len(word) > LONGEST_SLIP:
             return None
         names = get_close_matches(word, self._by_name, cutoff=LIKENESS)
-        # Of several, the one in which only letters have changed places.
+        # Commands that differ only in the order of letters come first.
         names.sort(key=lambda name: sorted(name) != sorted(word))
         return self._by_name[names[0]] if names else None
 
     def offered(self, text: str) -> tuple[Command, ...]:
-        """The commands that match a text of the prompt, while it is one word after a slash.
+        """Return the commands that match a text of the prompt, while it is one word after a slash.
 
         First those that begin with it, then fuzzy matches, which Enter runs only after they were chosen with the arrows.
         """
@@ -221,15 +221,15 @@ class CommandTable:
         return (*found, *(one for points, one in others if points > 0))
 
     def with_values(self, text: str, known: Values) -> tuple[Command, ...]:
-        """The command whose argument is being typed, once for each value that matches; the exact match first.
+        """Return the command whose argument is being typed, once for each value that matches; the exact match first.
 
         Args:
             text: the text of the prompt.
             known: the values of the session.
 
         Returns:
-            commands whose names are the word, a blank and the value. While nothing is typed of the argument the command
-            without a value comes first. Empty where the values are no fixed set, or none matches.
+            commands whose names are the word, a blank and the value. Before the argument is begun, the command without a
+                value comes first. The result is empty if the values are no fixed set, or if none matches.
         """
         command = self.argument_of(text)
         if command is None or command.values is None:
@@ -245,22 +245,22 @@ class CommandTable:
         return entries if typed or not entries else (command, *entries)
 
     def argument_of(self, text: str) -> Command | None:
-        """The command whose argument is being typed; None where the text is none, or its command takes nothing."""
+        """Return the command whose argument is being typed; None if the text has none, or if its command takes no argument."""
         name, blank, _ = text[1:].partition(" ")
-        command = self._named(name.lower()) if blank and text.startswith("/") else None
+        command = self._command_named(name.lower()) if blank and text.startswith("/") else None
         return command if command is not None and command.argument else None
 
     def parse(self, text: str) -> ParsedLine:
         """Parse a line of the prompt into a command with its argument, or a message.
 
-        It is a message where a blank is before the slash, where the word cannot be a command's (a path), and where the word
-        is similar to no command and more words follow: `/tmp is full, clean it`.
+        It is a message if a blank is before the slash, if the word cannot be a command's (a path), or if the word is similar
+        to no command and more words follow: `/tmp is full, clean it`.
         """
         if not text.startswith("/"):
             return MESSAGE
         word, _, argument = text[1:].partition(" ")
         word, argument = word.strip().lower(), argument.strip()
-        if (command := self._named(word)) is not None:
+        if (command := self._command_named(word)) is not None:
             return ParsedLine(command, argument)
         is_word = all(part.replace("-", "").isalpha() for part in word.split(":"))
         if not is_word or not word.isascii():
@@ -270,13 +270,13 @@ class CommandTable:
 
 
 def number(text: str) -> int | None:
-    """The number of a checkpoint or world line as it is typed: `12` or `#12`; None where it is neither."""
+    """Return the number of a checkpoint or world line as it is typed: `12` or `#12`; None where it is neither."""
     digits = text.strip().removeprefix("#")
     return int(digits[:9]) if digits.isascii() and digits.isdigit() else None
 
 
 def line_and_number(text: str) -> tuple[int, int] | None:
-    """A world line and a checkpoint of it: `K:N`, or `N` on the live line, which is 0; None where it is neither."""
+    """Return a world line and a checkpoint of it: `K:N`, or `N` on the live line, which is 0; None where it is neither."""
     line, colon, checkpoint = text.rpartition(":")
     k, n = number(line) if colon else 0, number(checkpoint)
     return (k, n) if k is not None and n is not None else None

@@ -1,4 +1,4 @@
-"""Completion in the prompt: what the menu offers (commands, values, files, sent messages), and what keys do meanwhile.
+"""Completion in the prompt: the offers of the menu (commands, values, files, sent messages), and the effects of keys meanwhile.
 
 | key | commands, and values behind one | files behind an `@` | what was sent before (Ctrl+R) |
 |---|---|---|---|
@@ -7,8 +7,8 @@
 | Up, Down | choose | choose | choose, as Ctrl+R |
 | Esc | closes the menu, until other words stand there | as with commands | brings back what stood there |
 
-`CommandTable` matches the commands (fuzzy, recently used first). Where nothing is offered these keys belong to the field,
-`PromptArea`, and to the screen. The field passes its text as a `Written`, and inserts what is chosen.
+`CommandTable` matches the commands (fuzzy, recently used first). If nothing is offered, these keys belong to the field,
+`PromptArea`, and to the screen. The field passes its text as a `Written`, and inserts the chosen offer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Offered = Literal[
     "", "command", "unfinished", "commands", "usage", "file", "written", "sent", "unsent"
 ]
-"""What Enter, Tab, Esc and the arrows act on while something is offered; empty for nothing.
+"""The kind of offer on which Enter, Tab, Esc and the arrows act; empty if there is none.
 
 - `command`: one that Enter runs; `unfinished`: one that Enter writes out, as it needs an argument
 - `commands`: several of which none is chosen; `usage`: a command is typed, and its usage is shown with nothing to choose
@@ -48,14 +48,14 @@ Offered = Literal[
 MOST_OFFERED = 50
 _TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
 _LONGEST_LINE = 1000
-"""The most characters of the line before the cursor that are searched for an `@`: a pasted line may be huge."""
+"""The largest number of characters of the line before the cursor that are searched for an `@`, as a pasted line may be huge."""
 LISTED_S = 0.3
 """Seconds after which the menu says that files are being listed; sooner, it would flicker."""
 _PLAIN_PATH = re.compile(r"[^\s\"\\#]+")
 
 
 def typed_mention(before: str) -> tuple[int, str] | None:
-    """The path that is being typed behind an `@`: the index of the `@` in the line and the path; None for none.
+    """Return the path that is being typed after an `@`: the index of the `@` in the line and the path; None for none.
 
     Args:
         before: the line up to the cursor.
@@ -67,7 +67,7 @@ def typed_mention(before: str) -> tuple[int, str] | None:
 
 
 def mention(path: str) -> str:
-    """A path as it is written in the prompt; quoted where a blank or a sign in it would end it."""
+    """Return a path as it is written in the prompt; quoted where a blank or a sign in it would end it."""
     if _PLAIN_PATH.fullmatch(path):
         return f"@{path}"
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
@@ -75,9 +75,9 @@ def mention(path: str) -> str:
 
 
 def _is_meant(first: Command | MenuOffer, text: str) -> bool:
-    """Whether Enter is about the first row before the arrows have chosen.
+    """Return whether Enter acts on the first row before the arrows have chosen one.
 
-    Not where a slash stands alone: first is what was used last then, which may have ended or undone something.
+    It does not after a lone slash: the first row is then the command used last, which may have ended or undone something.
     """
     if not isinstance(first, Command) or not text:
         return True
@@ -131,14 +131,14 @@ class FolderFiles:
         self._scans = False
 
     def matching(self, query: str, count: int) -> list[str]:
-        """The best matches for a typed path; the folder is listed again in the background where it may have changed.
+        """Return the best matches for a typed path; the folder is listed again in the background where it may have changed.
 
         Args:
             query: the path so far.
             count: the most matches.
         """
         if self.folder is None:
-            return []  # what is needed for it is being imported
+            return []  # the modules for it are being imported
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
@@ -222,7 +222,7 @@ class PromptCompletion:
 
     @property
     def offered(self) -> Offered:
-        """What the keys act on for the field as it was when the menu was updated last."""
+        """The kind of offer on which the keys act, for the field as it was when the menu was updated last."""
         if self.followed is not None and self.followed.is_looked_for:
             return "sent" if self._finds else "unsent"
         menu = self.menu
@@ -242,7 +242,7 @@ class PromptCompletion:
         """
         self.followed, text = written, written.text
         if written.is_recalled and not written.is_looked_for:
-            # The arrows go on through what was sent.
+            # The arrows move on in the sent messages.
             self.close(text)
         if text == self._closed_for:
             return False
@@ -267,7 +267,7 @@ class PromptCompletion:
         return is_first
 
     def _commands_for(self, text: str) -> tuple[Sequence[Command], bool]:
-        """The commands to offer for a text; while an argument is typed, its command with the values.
+        """Return the commands to offer for a text; while an argument is typed, its command with the values.
 
         Returns:
             the commands, and whether they only show the usage of one, with nothing to choose.
@@ -279,9 +279,9 @@ class PromptCompletion:
         return entries or (begun,), not entries
 
     def offers(self, written: Written) -> Sequence[MenuOffer] | None:
-        """The files or sent messages that the menu offers; None where it offers commands."""
+        """Return the files or sent messages that the menu offers; None where it offers commands."""
         if written.is_looked_for:
-            found = self._found(written.text, written.sent)
+            found = self._matching_messages(written.text, written.sent)
             self._finds = bool(found)
             return found
         is_message = "@" in written.text and not written.text.startswith("!")
@@ -292,7 +292,7 @@ class PromptCompletion:
         from kimi_tui.tui.prompt.menu import MenuOffer
 
         if self._mention_at != mentioned[0]:
-            # What others have done to the files meanwhile is seen with the next path that is named.
+            # Changes of the files by others become visible with the next path that is typed.
             self._mention_at = mentioned[0]
             self.files.mark_stale()
         return [
@@ -338,7 +338,7 @@ class PromptCompletion:
         if self.menu is not None:
             self.menu.show(())
 
-    # --- the search of what was sent
+    # --- the search of sent messages
 
     def open(self) -> None:
         """Offer again for the text for which the menu was closed."""
@@ -349,14 +349,14 @@ class PromptCompletion:
         self._others = others
 
     def search_words(self, text: str) -> str:
-        """The row above the field while the history is searched for a text."""
+        """Return the row above the field while the history is searched for a text."""
         if self._finds:
             return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
         if text.strip():
             return "Nothing that was sent has these words; Esc goes back"
         return "Nothing was sent yet; Esc goes back"
 
-    def _found(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
+    def _matching_messages(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
         from kimi_tui.tui.prompt.menu import MenuOffer
 
         words = query.lower().strip()

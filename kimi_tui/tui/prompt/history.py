@@ -29,7 +29,7 @@ class PromptHistory:
         return self._position < len(self._entries)
 
     def shows(self, text: str) -> bool:
-        """Whether a text is the earlier message at the present position."""
+        """Return whether a text is the earlier message at the present position."""
         entries, position = self._entries, self._position
         return position < len(entries) and entries[position] == text
 

@@ -1,7 +1,7 @@
 """Chips: the text that stands for an image in the prompt, `[image shot.png 1280x800 ~1.4k]`, and the images behind them.
 
-A message carries chips in its text wherever that goes: into the queue, the history, an editor, another session's prompt.
-`ImageChips` looks their images up when the message is sent, so that nothing in between has to handle images.
+A message keeps the chips in its text everywhere: in the queue, the history, an editor, another session's prompt. `ImageChips`
+looks their images up when the message is sent, so that nothing in between has to handle images.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class ImageChips:
         self._known: dict[str, Chip] = {}
 
     def add(self, image: Image) -> str:
-        """The chip of an image; of one that is known already, the same one again."""
+        """Return the chip of an image; of one that is known already, the same one again."""
         from kimi_tui.tool_cards import ImageBlock
 
         facts = ImageBlock.of(image)
         chip = self._chip_of(facts)
-        # Anew: the newest are last, and the oldest are let go.
+        # The entry is inserted anew, so that the newest are last and the oldest are dropped.
         self._known.pop(chip, None)
         self._known[chip] = Chip(facts, image)
         held = 0
@@ -52,9 +52,9 @@ class ImageChips:
         return chip
 
     def restore(self, text: str, images: Mapping[str, Image]) -> str:
-        """Take in the images of a stored text, by chip; returns the text, with chips renamed that mean other images by now.
+        """Add the images of a stored text, by chip; return the text, in which chips that stand for other images by now are renamed.
 
-        A chip whose words do not fit its image is dropped: they are all that the user sees before the message is sent.
+        A chip whose words do not fit its image is dropped, because the user sees only the words before the message is sent.
         """
         from kimi_tui.tool_cards import ImageBlock
 
@@ -82,9 +82,9 @@ class ImageChips:
         return chip
 
     def with_chips(self, text: str, images: Sequence[ImageBlock]) -> str:
-        """A message of the session with a chip for each image that was pasted into it: those of its text, or new ones.
+        """Return a message of the session with a chip for each image that was pasted into it: those of its text, or new ones.
 
-        Images that another program wrote and that could not be stored have none: nothing could be sent for them.
+        Images that another program wrote and that could not be stored have no chip, as they cannot be sent.
         """
         chips, more = in_text(text) if images else [], list[str]()
         for facts in images:
@@ -101,21 +101,21 @@ class ImageChips:
         return "\n".join([text, *more] if text else more)
 
     def __getitem__(self, chip: str) -> Chip:
-        """The image of a chip."""
+        """Return the image of a chip."""
         return self._known[chip]
 
     def by_hash(self, sha256: str) -> Image | None:
-        """An image that is held here; None where only the session has it."""
+        """Return an image that is held here; None where only the session has it."""
         held = (one.image for one in self._known.values() if one.facts.sha256 == sha256)
         return next((image for image in held if image is not None), None)
 
     def of(self, text: str) -> dict[str, Chip]:
-        """The known chips in a text, in their order."""
+        """Return the known chips in a text, in their order."""
         found = in_text(text)
         return {chip: self._known[chip] for chip in found if chip in self._known}
 
     def tokens_in(self, text: str) -> int:
-        """The estimated tokens of the images in a text."""
+        """Return the estimated tokens of the images in a text."""
         chips = self.of(text)
         if not chips:
             return 0
@@ -124,11 +124,11 @@ class ImageChips:
         return sum(image_tokens(one.facts.width, one.facts.height) for one in chips.values())
 
     def lost(self, text: str) -> list[str]:
-        """The chips in a text whose image is unknown: they were written in another run, and never sent."""
+        """Return the chips in a text whose image is unknown: they were written in another run, and never sent."""
         return [chip for chip in in_text(text) if chip not in self._known]
 
     def around(self, line: str, column: int) -> tuple[str, int, int] | None:
-        """The chip in which or behind which a column of a line is, with where it begins and ends; None for none."""
+        """Return the chip that contains a column of a line or ends before it, with its begin and end in the line; None for none."""
         if CHIP_START not in line:
             return None
         for found in CHIP.finditer(line):
@@ -138,14 +138,14 @@ class ImageChips:
 
 
 def in_text(text: str) -> list[str]:
-    """The texts that have the form of a chip in a text, each once."""
+    """Return the texts that have the form of a chip in a text, each once."""
     return (
         list(dict.fromkeys(found[0] for found in CHIP.finditer(text))) if CHIP_START in text else []
     )
 
 
 def _begins(facts: ImageBlock) -> str:
-    """How the chip of an image begins."""
+    """Return the beginning of the chip of an image."""
     shown = one_line(facts.name).replace("[", "(").replace("]", ")").strip()
     name = f"{cut(shown, _NAME_CELLS)} " if shown else ""
     return f"{CHIP_START}{name}{facts.width}x{facts.height} "

@@ -1,6 +1,6 @@
 """A list to choose from with the arrows, and the command palette.
 
-Over the prompt it lists commands, values behind one, files, or what was sent before; `completion.py` says what, and when.
+Over the prompt it lists commands, values of one, files, or sent messages; `completion.py` decides which, and when.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from kimi_tui.tui.formatting import cut, path, spans_width
+from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.keyboard import LineField, key_of
 from kimi_tui.tui.prompt.command import Command, CommandTable
 from kimi_tui.tui.row_list import Look, RowList, RowModel
-from kimi_tui.tui.rows import Line, Span
+from kimi_tui.tui.rows import Line, Span, spans_width
 from kimi_tui.tui.screens import AnswersOnce, sheets
 
 NAME_CELLS = 25
@@ -33,7 +33,7 @@ class MenuOffer(NamedTuple):
         text: the text that it puts into the prompt.
         shown: the text of its row.
         note: a few words at the end of the row.
-        is_path: whether it is a path, of which the beginning is cut where it is too long.
+        is_path: whether it is a path, which is shortened at its beginning if it is too long.
     """
 
     text: str
@@ -59,7 +59,7 @@ class MenuModel(RowModel):
         return len(self.found)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """A row for each entry: what it puts into the prompt, and at the right its key, or a note."""
+        """A row for each entry: the text that it puts into the prompt, and at the right its key, or a note."""
         return [[self._row(self.found[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
 
     def _row(self, entry: Command | MenuOffer, look: Look, *, is_chosen: bool) -> Line:
@@ -80,7 +80,7 @@ class MenuModel(RowModel):
         return Line((*words, Span(f"{gap}{note}", "quiet")))
 
     def footing(self, look: Look) -> str:
-        """Which entries are on view, where those are not all."""
+        """The places of the visible entries, if not all are visible."""
         n_entries, on_view = len(self.found), look.on_view
         return (
             f"{on_view.start + 1} to {on_view.stop} of {n_entries:,}"
@@ -183,9 +183,9 @@ class CommandMenu(RowList, can_focus=False):
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
-    """The commands that hold every word in their name, title or help; those with it in the title, and used most, first.
+    """The commands that contain every word in their name, title or help; those with it in the title, and used most, come first.
 
-    Where there is none, those whose titles hold the letters in their order.
+    If there is none, those whose titles contain the letters in their order.
     """
     words = words.lstrip().removeprefix("/")
     parts = words.lower().split()

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from textual import events
-    from textual.document._document import Location
     from textual.widgets import TextArea
+    from textual.widgets.text_area import Location
 
 
 Mode = Literal["insert", "replace", "normal", "visual", "lines"]
 Outcome = Literal["", "earlier", "later", "escape"]
-"""What a key asks of the owner of the text: the message sent before or after, or what Esc does where no command is pending."""
+"""The request of a key to the owner of the text: the message sent before or after, or the effect of Esc if no command is pending."""
 Taken = Literal["", "done", "earlier", "later", "write"]
-"""What became of a key: no command; carried out; asks for the message sent before or after; a slash, to be inserted."""
+"""The effect of a key: none; carried out; asks for the message sent before or after; a slash, to be inserted."""
 _Keys = Generator[None, str, None]
 
 END_OF_LINE = 1 << 30
@@ -84,7 +84,7 @@ class _Change:
     in_lines: bool = False
 
     def more(self, times: int) -> str:
-        """The text that is inserted after the first time."""
+        """Return the text that is inserted after the first time."""
         return (("\n" if self.in_lines else "") + self.typed[1]) * (times - 1)
 
 
@@ -139,7 +139,7 @@ class Vim:
         self._keys = self._command()
         next(self._keys)
 
-    # --- from outside
+    # --- the interface
 
     @property
     def text(self) -> str:
@@ -151,7 +151,7 @@ class Vim:
         self._in.text = text
 
     def load(self, text: str, at: int) -> None:
-        """Take over the text of the field: in insert mode the field itself changes it, and in other modes other parts may."""
+        """Copy the text of the field: in insert mode the field itself changes it, and in other modes other parts may."""
         if text != self.text and not self._is_writing():
             self._undo.append((self.text, self.at))
             self._undone.clear()
@@ -180,12 +180,12 @@ class Vim:
         self._insert(_Change(lambda _: None, None))
 
     def press(self, key: str) -> Outcome:
-        """Take a key: a character, or the name of another one. One that plays a macro presses all of that."""
+        """Handle a key: a character, or the name of another one. A key that plays a macro presses all keys of it."""
         is_recorded, is_typed = bool(self.recording), self.mode == "insert"
         undone, before = [*self._undo], (self.text, self.at)
         self._work = MOST_WORK
         outcome = self._press(key)
-        # What is written in insert mode is recorded when that is left: the field takes its keys itself.
+        # Text of insert mode is recorded when the mode is left, as the field handles its keys itself.
         if is_recorded and self.recording and not is_typed:
             self._recorded.append(key)
         if not self._coming:
@@ -302,7 +302,7 @@ class Vim:
         self._stay_in_line()
 
     def _typed(self) -> tuple[int, str] | None:
-        """How much was deleted before the cursor, and what was typed, since insert mode began; None where other text changed."""
+        """The number of characters deleted before the cursor, and the text typed, since insert mode began; None if other text changed."""
         before, at = self._begun
         rest = before[at:]
         if not self.text.endswith(rest) or self.at != len(self.text) - len(rest):
@@ -362,7 +362,7 @@ class Vim:
     # --- motions
 
     def _vertical(self, count: int) -> int | None:
-        """The place so many lines below, or above; None where there is no such line."""
+        """Return the place so many lines below, or above; None where there is no such line."""
         line = self._in.line_of(self.at)
         last = self.text.count("\n")
         target = min(max(0, line + count), last)
@@ -396,7 +396,7 @@ class Vim:
         return key in "hljkwbeWBE0^$gGfFtT;,%{} " or key == "backspace"
 
     def _motion(self, key: str, more: str, count: int | None, op: str = "") -> TextRange | None:
-        """The target of a motion from the cursor; None where it fails.
+        """Return the target of a motion from the cursor; None where it fails.
 
         Args:
             key: the key of the motion.
@@ -465,7 +465,7 @@ class Vim:
                 return None
 
     def _space(self, count: int, op: str) -> TextRange | None:
-        """The place so many characters further, across lines."""
+        """Return the place so many characters further, across lines."""
         at = self.at
         for _ in range(count):
             if self._in.is_end(at) or (self._in.is_end(at + 1) and not op):
@@ -478,14 +478,14 @@ class Vim:
 
     def _word_motion(self, count: int, op: str, *, big: bool) -> TextRange | None:
         if op == "c" and self._in.class_of(self.at, big=big):
-            # What is changed of a word is never the blanks behind it.
+            # A change of a word never includes the blanks after it.
             to, reached = self._in.word_end(self.at, count, big=big, stop=True)
             return self._ended(to, reached, op, "inclusive")
         to, reached = self._in.word_on(self.at, count, big=big, to_end=bool(op))
         return self._ended(to, reached, op, "exclusive")
 
     def _ended(self, to: int, reached: bool, op: str, kind: Kind) -> TextRange | None:
-        """The range of a word motion; one that ends behind the last character of a line includes that character instead."""
+        """Return the range of a word motion; one that ends behind the last character of a line includes that character instead."""
         is_visual = self.mode in ("visual", "lines")
         if to > self.at and not is_visual and self._in.is_end(to) and to > self._in.start_of(to):
             return TextRange(to - 1, "inclusive")
@@ -507,7 +507,7 @@ class Vim:
     # --- operators
 
     def _region(self, move: TextRange, op: str) -> _Region:
-        """The region of an operator with a motion."""
+        """Return the region of an operator with a motion."""
         origin = self.at if move.start is None else move.start
         start, end = sorted((origin, move.to))
         if move.kind == "lines":
@@ -746,7 +746,7 @@ class Vim:
         return self.mode in ("insert", "replace")
 
     def _at_most(self, change: _Change) -> int:
-        """The number of repetitions of inserted text, limited so that the text does not grow beyond `MOST`."""
+        """Return the number of repetitions of inserted text, limited so that the text does not grow beyond `MOST`."""
         return min(change.count or 1, MOST // (len(change.typed[1]) + 1))
 
     def _write(self, text: str) -> None:
@@ -770,7 +770,7 @@ class Vim:
             self._remember()
 
     def _counted(self, key: str) -> Generator[None, str, tuple[int | None, str]]:
-        """A count, if one begins here, and the key behind it."""
+        """Yield a count, if one begins here, and the key behind it."""
         digits = ""
         while key.isascii() and key.isdigit() and (digits or key != "0"):
             digits += key
@@ -833,7 +833,7 @@ class Vim:
                 self._operator(key, key if target == key[-1] else target, more, total)
             return
         if key in _WITH_NAME:
-            # Of registers, marks and folds there are none; the name is no command of its own.
+            # Registers, marks and folds do not exist; their name is not a command of its own.
             yield
             return
         if key in ("D", "C", "x", "X", "s", "S", "Y"):
@@ -1050,7 +1050,7 @@ _WITH_NAME = ('"', "'", "`", "m", "z", "Z")
 
 
 def _swapped(text: str) -> str:
-    """A text with the other case of each letter that has one of the same length."""
+    """Return a text with the other case of each letter that has one of the same length."""
     return "".join(other if len(other := char.swapcase()) == 1 else char for char in text)
 
 
@@ -1118,11 +1118,11 @@ class VimKeys:
             is_searching: whether the text is a search of the history.
 
         Returns:
-            what became of it.
+            the effect of the key.
         """
         field, vim, key = self._field, self._vim, event.key
         if self.mode in ("insert", "replace"):
-            # Most terminals send Esc and a letter right behind it as that letter with Alt.
+            # Most terminals send Esc followed by a letter as that letter with Alt.
             letter = event.character if key.startswith("alt+") and event.is_printable else None
             if is_choosing or is_searching or not (letter or key == "escape"):
                 return self._type_over(event, chips) if self.mode == "replace" else ""
@@ -1149,7 +1149,7 @@ class VimKeys:
         field, key = self._field, event.key
         typed = event.character if event.is_printable and not key.startswith(CHORDS) else None
         if not (typed or key == "backspace") or (typed in WRITTEN and not field.text):
-            return ""  # a new line takes no character's place: the field begins it
+            return ""  # a new line replaces no character, so the field inserts it
         if self._shown != (field.text, field.selection):
             self._take_over(chips)
         return self._act(typed or key)
@@ -1165,7 +1165,7 @@ class VimKeys:
         return "done"
 
     def follow(self, chips: Collection[str]) -> None:
-        """Take over the text that the field has after a command asked for another one."""
+        """Copy the text that the field has after a command asked for another one."""
         self._take_over(chips)
         self._show()
 
@@ -1193,7 +1193,7 @@ class VimKeys:
         return text
 
     def _written(self, text: str) -> str:
-        """The text of the editor with its chips."""
+        """Return the text of the editor with its chips."""
         for chip, char in self._wholes.items():
             text = text.replace(char, chip)
         return text
@@ -1206,7 +1206,7 @@ class VimKeys:
         at = len(self._written(vim.text[: vim.at]))
         first = last = at
         if vim.mode in ("visual", "lines"):
-            # The character under the cursor belongs to it, too, and the cursor shows it.
+            # The character under the cursor belongs to the selection, and the cursor shows it.
             start, end = (len(self._written(vim.text[:one])) for one in vim.selected)
             if vim.mode == "lines":
                 first, last = (start, end) if vim.at >= vim.anchor else (end, start)

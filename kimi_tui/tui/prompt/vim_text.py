@@ -1,4 +1,4 @@
-"""Places in a text as vim finds them: lines, words, paragraphs, brackets, and the objects that they make. No cursor here.
+"""Places in a text as vim finds them: lines, words, paragraphs, brackets, and the objects that they make. This module has no cursor.
 
 A place is an index into the text; a line feed, and the end of the text, is the place behind the last character of its
 line. Where the rules look odd they are vim's.
@@ -39,16 +39,16 @@ class VimText:
         self.text = text
 
     def start_of(self, at: int) -> int:
-        """The begin of the line of a place."""
+        """Return the begin of the line of a place."""
         return self.text.rfind("\n", 0, at) + 1
 
     def end_of(self, at: int) -> int:
-        """The end of the line of a place."""
+        """Return the end of the line of a place."""
         found = self.text.find("\n", at)
         return len(self.text) if found < 0 else found
 
     def cells_before(self, at: int) -> int:
-        """The number of cells before a place in its line."""
+        """Return the number of cells before a place in its line."""
         return cell_len(self.text[self.start_of(at) : at])
 
     def in_cell(self, start: int, cell: int) -> int:
@@ -62,7 +62,7 @@ class VimText:
         return end
 
     def line_start(self, line: int) -> int:
-        """The begin of a line, by its number from 0."""
+        """Return the begin of a line, by its number from 0."""
         at = 0
         for _ in range(line):
             at = self.end_of(at) + 1
@@ -72,7 +72,7 @@ class VimText:
         return self.text.count("\n", 0, at)
 
     def inked(self, at: int) -> int:
-        """The first character of a line that is no blank, or its last one."""
+        """Return the first character of a line that is no blank, or its last one."""
         start, end = self.start_of(at), self.end_of(at)
         while start < end and self.text[start] in " \t":
             start += 1
@@ -88,7 +88,7 @@ class VimText:
         return self.is_end(at) and self.start_of(at) == at
 
     def class_of(self, at: int, *, big: bool) -> int:
-        """The class of the character at a place: 0 for blanks and the end of a line; letters and signs have different ones."""
+        """Return the class of the character at a place: 0 for blanks and the end of a line; letters and signs have different ones."""
         if self.is_end(at):
             return 0
         char = self.text[at]
@@ -105,7 +105,7 @@ class VimText:
         return 2 if char == "_" or char.isalnum() else 1
 
     def step_on(self, at: int) -> tuple[int, int]:
-        """The next place, and its kind: 0 in the same line, 2 behind its last character, 1 in the next line, -1 for none."""
+        """Return the next place, and its kind: 0 in the same line, 2 behind its last character, 1 in the next line, -1 for none."""
         if self.is_end(at):
             return (at, -1) if at >= len(self.text) else (at + 1, 1)
         return at + 1, 2 if self.is_end(at + 1) else 0
@@ -194,7 +194,7 @@ class VimText:
         return at, True
 
     def after_paragraphs(self, at: int, count: int, step: int) -> TextRange | None:
-        """The empty line after so many paragraphs, or before them."""
+        """Return the empty line after so many paragraphs, or before them."""
         lines = self.text.split("\n")
         line = self.line_of(at)
         for left in range(count - 1, -1, -1):
@@ -216,7 +216,7 @@ class VimText:
         return TextRange(at)
 
     def matching(self, at: int) -> int | None:
-        """The counterpart of the next bracket of the line."""
+        """Return the counterpart of the next bracket of the line."""
         end = self.end_of(at)
         while at < end and self.text[at] not in "()[]{}":
             at += 1
@@ -241,7 +241,7 @@ class VimText:
         return None
 
     def found_object(self, at: int, around: bool, key: str, count: int) -> TextRange | None:
-        """The range of a text object, such as `iw` or `a"`."""
+        """Return the range of a text object, such as `iw` or `a"`."""
         if key in "wW":
             return self._word_object(at, around, count, big=key == "W")
         if key in "\"'`":
@@ -297,7 +297,7 @@ class VimText:
         return TextRange(at, kind_of_end, start)
 
     def _on_over(self, at: int) -> tuple[int, int]:
-        """The next place, but not the one behind the last character of a line."""
+        """Return the next place, but not the one behind the last character of a line."""
         at, step = self.step_on(at)
         if step >= 1 and self.is_end(at) and at > self.start_of(at):
             return self.step_on(at)

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 FRAME_S = 1 / 30
 SLICE_S = 0.002
 NEAR = 400
-"""The most records ahead that are applied to the shown state; for a position farther away a new state is made."""
+"""The largest number of records ahead that are applied to the shown state; for a position farther away a new state is made."""
 MOST_FILES = 5
 MOST_FILES_IF_SHORT = 2
-"""The same in a low screen, where the checkpoints need the room."""
+"""The largest number of files in a low screen, where the checkpoints need the room."""
 
 
 class ReplayFiles(Widget):
@@ -78,7 +78,7 @@ class ReplayFiles(Widget):
 def _since(file: ChangedFile, glyphs: Glyphs) -> str:
     if file.id < 0:
         return "as before"
-    # Numbers begin anew after a compaction, and those of a line that was left are given again.
+    # Numbers start anew after a compaction, and those of a line that was left are used again.
     sign = glyphs.compaction if file.is_compacted else glyphs.lost if file.is_left else ""
     return f"as at #{file.id} {sign}".rstrip()
 
@@ -119,7 +119,7 @@ class Player:
         self.recording = replay.recording
         self.clock = clock
         self._files: ChangedFiles | None = None
-        """The files of the moment that is shown; None where what is shown is not to be relied on."""
+        """The files at the shown moment; None if the shown state cannot be relied on."""
         self._shown: tuple[ReplayState, Flow] | None = None
         self._position = 0
         """The number of shown records, and of shown characters of the next one."""
@@ -130,7 +130,7 @@ class Player:
         self._settled = asyncio.Event()
         self._settled.set()
 
-    # --- what is shown
+    # --- the shown state
 
     @property
     def is_playing(self) -> bool:
@@ -164,7 +164,7 @@ class Player:
     # --- seeking
 
     def seek(self, position: int | None) -> None:
-        """Seek to a position; of several requests in a row, as in a drag, only the newest counts."""
+        """Seek to a position; of several requests in a row, as in a drag, only the newest is carried out."""
         if position is None:
             return
         self.clock.go_to(position)
@@ -174,7 +174,7 @@ class Player:
             self._owner.run_worker(reported(self._owner, self._seek_target), name="seek")
 
     async def settled(self) -> None:
-        """Wait until the position is shown that was sought last."""
+        """Wait until the newest requested position is shown."""
         await self._settled.wait()
 
     async def _seek_target(self) -> None:
@@ -205,7 +205,7 @@ class Player:
         self._files = moment.files
         self._position, self._n_chars = position, 0
         self._show_position()
-        # To let go of a long conversation takes milliseconds, which would come on top of those for showing this one.
+        # Freeing a long conversation takes milliseconds, which should not add to those for showing this one.
         await asyncio.sleep(0)
         del before
 
@@ -272,7 +272,8 @@ class Player:
             self._show_clock()
         except Exception as error:
             report_of(self._owner)(error)
-            # Half of it may be shown: the same moment is shown anew, and nobody is told thirty times a second.
+            # The state may be half applied, so the same moment is shown anew, and the error is not reported thirty times a
+            # second.
             self._files = None
             self.pause()
             self.seek(self.clock.position)

@@ -1,4 +1,4 @@
-"""The screen that replays a stored session: it looks like the main screen, with the scrubber in place of the prompt.
+"""The screen that replays a stored session: it looks like the main screen, with the scrubber instead of the prompt.
 
 It is read-only: it takes no lock, writes nothing and asks no model. A fork continues the session from a position.
 """
@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
 
+from kimi_tui import FAILED, USAGE
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
@@ -54,7 +55,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     """Replays a session. Its result is the launch of the fork that the user continues in, or None.
 
     Args:
-        launch: how the app was started; for the fork.
+        launch: the launch of the app, for the fork.
         size: the size of the terminal in cells.
         session: the session; None for the one that the command line names.
         write: called with text typed here that is meant for the prompt of the screen below.
@@ -88,7 +89,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._scrubber: Scrubber | None = None
         self._forking = self._is_over = False
         self._early: list[str] | None = []
-        """The keys that were pressed while the session was read; None once it was."""
+        """The keys that were pressed while the session was read; None after that."""
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
         self.transcript = Transcript(work_dir=str(launch.work_dir))
         self.footer = Footer()
@@ -106,16 +107,16 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
     def _open(self) -> None:
-        self.run_worker(reported(self, self._read), name="read the session")
+        self.run_worker(reported(self, self._read_session), name="read the session")
 
-    async def _read(self) -> None:
+    async def _read_session(self) -> None:
         try:
             recorded = await asyncio.to_thread(load_session, self._launch, self._session)
         except Exception as error:
             if not is_user_facing(error) and not isinstance(error, OSError):
                 raise
             if self._session is None:
-                code = 2 if type(error).__name__ == "SessionNotFound" else 1
+                code = USAGE if type(error).__name__ == "SessionNotFound" else FAILED
                 self.post_message(OpeningFailed(str(error), code))
             else:
                 self._tell(str(error))
@@ -166,16 +167,16 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
-        """Continue with what is shown: the line is older than the record, so that a rebuild is not possible."""
+        """Keep the shown state: the line is older than the record, so a rebuild is not possible."""
 
     # --- the player and the scrubber; their classes are imported later, so their messages are named by their handlers
 
     def on_player_playing_changed(self) -> None:
-        """Name what the Space key does now in the footer."""
+        """Name the present effect of the Space key in the footer."""
         self._update_footer()
 
     def on_scrubber_playhead_moved(self, event: Scrubber.PlayheadMoved) -> None:
-        """Show that moment."""
+        """Show the moment at the playhead."""
         self._seek(event.position)
 
     def on_scrubber_play_toggled(self) -> None:
@@ -184,7 +185,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._player.toggle()
 
     def on_scrubber_speed_changed(self, event: Scrubber.SpeedChanged) -> None:
-        """Faster or slower."""
+        """Play faster or slower."""
         if self._player is not None:
             self._player.change_speed(event.steps)
 
@@ -232,7 +233,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._scrubber.focus()
 
     def action_timeline(self) -> None:
-        """Open the timeline and give it the keys; or close it where it has them."""
+        """Open and focus the timeline; or close it if it has the focus."""
         if self._timeline_pane.has_keys:
             self.on_timeline_left()
         else:
@@ -246,7 +247,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         early, self._early = self._early, None
         app = app_of(self)
         for key in early or ():
-            # Sent by this screen they would go no higher than here, and bindings are looked up in the app.
+            # A key sent by this screen would go no higher than here, and the app looks up bindings.
             app.call_later(app.simulate_key, key)
 
     async def on_key(self, event: events.Key) -> None:
@@ -288,7 +289,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     async def _continue(self, recorded: RecordedSession, player: Player) -> None:
         try:
-            # The moment that is meant may have been asked for a moment ago.
+            # The requested moment may not be shown yet.
             await player.settled()
             launch = await self._fork(recorded, player)
         except Exception as error:
@@ -336,11 +337,11 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
 
 def load_session(launch: Launch, session: Session | None) -> RecordedSession:
-    """Read a session (None: the one that the command line names). Imports the engine, which the first paint must not wait
-    for: call it in a thread.
+    """Read a session (None: the one that the command line names). It imports the engine, so call it in a thread, after the
+    first paint.
 
     Raises:
-        SessionNotFound: there is none.
+        SessionNotFound: there is no such session.
     """
     from kimi_tui.tui.replay.source import find, read
 
@@ -350,7 +351,7 @@ def load_session(launch: Launch, session: Session | None) -> RecordedSession:
 def _replay_hints(
     glyphs: Glyphs, *, playing: bool, on_timeline: bool, is_narrow: bool
 ) -> tuple[Hint, ...]:
-    """The keys, most used first; in a narrow screen the last ones find no room."""
+    """The keys, the most used first; in a narrow screen the last ones do not fit."""
     turn = ("[ ]", "turn")
     if on_timeline:
         return (f"{glyphs.up}{glyphs.down}", "move"), ("Enter", "go there"), turn, ("Esc", "close")

@@ -19,9 +19,9 @@ from textual.widget import Widget
 from kimi_tui.projection.replay import Marker, PlaybackClock, Recording
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import StyledText, joined, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.rows import Span, joined, spans_width
 
 _RANK = {"turn": 0, "rewind": 1, "compaction": 2, "dmail": 3}
 _MARKER_STYLES = {"turn": "user", "rewind": "lost", "compaction": "compaction", "dmail": "dmail"}
@@ -42,14 +42,14 @@ _STYLES = (
 
 
 def column_of(recording: Recording, time_s: float, width: int) -> int:
-    """The column of a playing time in seconds."""
+    """Return the column of a playing time in seconds."""
     if recording.length_s <= 0 or width <= 1:
         return 0
     return max(0, min(width - 1, round(time_s / recording.length_s * (width - 1))))
 
 
 def time_at(recording: Recording, column: int, width: int) -> float:
-    """The playing time in seconds of a column; the outermost columns are the beginning and the end."""
+    """Return the playing time in seconds of a column; the outermost columns are the beginning and the end."""
     if width <= 1:
         return 0.0
     return max(0.0, min(1.0, column / (width - 1))) * recording.length_s
@@ -57,14 +57,14 @@ def time_at(recording: Recording, column: int, width: int) -> float:
 
 def track_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the line with the playhead and the markers."""
     if width <= 0:
-        # While it goes away, or in a screen that is being resized.
+        # The widget has no width while it is removed, or while its screen is being resized.
         return []
     head = column_of(recording, clock.time_s, width)
-    cells: list[StyledText] = [
-        (glyphs.used, "played") if column < head else (glyphs.rule, "ahead")
+    cells: list[Span] = [
+        Span(glyphs.used, "played") if column < head else Span(glyphs.rule, "ahead")
         for column in range(width)
     ]
     cut = recording.next_cut(clock.position)
@@ -72,43 +72,48 @@ def track_spans(
         was = marker.position <= clock.position
         coloured = was or marker is cut
         style = _MARKER_STYLES[marker.kind] if coloured else "later"
-        cells[column] = (_glyph(marker, glyphs), style)
+        cells[column] = Span(_glyph(marker, glyphs), style)
     if cut is not None:
         # Among later events in the same cell the next cut is the one that is waited for.
         column = column_of(recording, cut.time_s, width)
-        cells[column] = (_glyph(cut, glyphs), _MARKER_STYLES[cut.kind])
-    cells[head] = (glyphs.levels[-1], "head")
+        cells[column] = Span(_glyph(cut, glyphs), _MARKER_STYLES[cut.kind])
+    cells[head] = Span(glyphs.levels[-1], "head")
     return joined(cells)
 
 
 def label_spans(
     recording: Recording, clock: PlaybackClock, width: int, checkpoint: int | None
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the row above: the checkpoint and the recorded time, over the playhead."""
     at = recording.clock_at(clock.position)
     number = f"#{checkpoint}" if checkpoint is not None else ""
     time_of_day = _time_of_day(at) if at else ""
     gap = "  " if number and time_of_day else ""
     head = column_of(recording, clock.time_s, width)
-    # The number stands to the left of the playhead, the time of day to its right, where there is room.
+    # The number stands to the left of the playhead, the time of day to its right, if there is room.
     size = cell_len(number + gap + time_of_day)
     start = max(0, min(head - cell_len(number), width - size))
-    return [(" " * start, "quiet"), (number, "strong"), (gap, "quiet"), (time_of_day, "quiet")]
+    return [
+        Span(" " * start, "quiet"),
+        Span(number, "strong"),
+        Span(gap, "quiet"),
+        Span(time_of_day, "quiet"),
+    ]
 
 
 def state_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+) -> list[Span]:
     """The spans of the row below: whether it plays, the speed, the playing time, and at the right the next marker."""
     at_end = clock.position == recording.end
     word = "playing" if clock.is_playing else "at the end" if at_end else "paused"
-    left: list[StyledText] = [
-        (word, "ink"),
-        ("  ", "quiet"),
-        (f"{clock.speed}x", "accent"),
-        ("    ", "quiet"),
-        (_time(clock.time_s), "ink"),
-        (f" of {_time(recording.length_s)}", "quiet"),
+    left: list[Span] = [
+        Span(word, "ink"),
+        Span("  ", "quiet"),
+        Span(f"{clock.speed}x", "accent"),
+        Span("    ", "quiet"),
+        Span(_time(clock.time_s), "ink"),
+        Span(f" of {_time(recording.length_s)}", "quiet"),
     ]
     used = spans_width(left)
     cut = recording.next_cut(clock.position)
@@ -118,7 +123,7 @@ def state_spans(
     for words in _next_words(cut, clock.seconds_to(cut.time_s), glyphs):
         gap = width - used - cell_len(words)
         if gap >= 3:
-            return [*left, (" " * gap, "quiet"), (words, style)]
+            return [*left, Span(" " * gap, "quiet"), Span(words, style)]
     return left
 
 
@@ -135,7 +140,7 @@ def _next_words(marker: Marker, seconds: float, glyphs: Glyphs) -> tuple[str, ..
 
 
 def _markers_by_column(recording: Recording, width: int) -> dict[int, Marker]:
-    """The marker of each column: of several the one with the highest rank, of equal ones the last."""
+    """Return the marker of each column: the one with the highest rank, and of equal ones the last."""
     shown: dict[int, Marker] = {}
     for marker in recording.markers:
         column = column_of(recording, marker.time_s, width)
@@ -208,7 +213,7 @@ class Scrubber(Widget, can_focus=True):
         self._clock: PlaybackClock | None = None
         self._checkpoint: int | None = None
         self._aim: int | None = None
-        """The position that was sought and is not shown yet, from which the next key seeks; None for none."""
+        """The position that was sought and is not shown yet; the next key seeks from here. None: no seek is under way."""
         self._dragging = False
         self._painter = Painter(self, "scrubber")
 
@@ -244,7 +249,7 @@ class Scrubber(Widget, can_focus=True):
             self._seek(self._recording.end if side > 0 else 0)
 
     def action_speed(self, steps: int) -> None:
-        """Faster or slower."""
+        """Post that the speed is to be one step faster or slower."""
         self.post_message(self.SpeedChanged(steps))
 
     def _from(self, clock: PlaybackClock) -> int:
@@ -281,7 +286,7 @@ class Scrubber(Widget, can_focus=True):
         column = event.x - self.styles.padding.left
         width = self.content_size.width
         time_s = time_at(recording, column, width)
-        # At the edges whole: half a step of what is there would be shown else.
+        # The outermost columns lead to the very beginning and end. Elsewhere their time could be in the middle of a step.
         position = recording.end if column >= width - 1 else recording.position_at(time_s)
         self._seek(0 if column <= 0 else position)
 
@@ -293,7 +298,7 @@ class Scrubber(Widget, can_focus=True):
         self._painter.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows within their padding."""
+        """Return the rows within their padding."""
         try:
             return self._painted(crop)
         except Exception:
@@ -303,7 +308,7 @@ class Scrubber(Widget, can_focus=True):
         padding = self.styles.padding
         width = self.content_size.width
         rows = self._rows(width, self.content_size.height)
-        edge = (" " * padding.left, "quiet")
+        edge = Span(" " * padding.left, "quiet")
         strips: list[Strip] = []
         for y in range(crop.y, crop.bottom):
             index = y - padding.top
@@ -312,7 +317,7 @@ class Scrubber(Widget, can_focus=True):
             strips.append(self._painter.strip(shown, self.outer_size.width))
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
-    def _rows(self, width: int, height: int) -> list[list[StyledText]]:
+    def _rows(self, width: int, height: int) -> list[list[Span]]:
         recording, clock = self._recording, self._clock
         if recording is None or clock is None:
             return []

@@ -1,6 +1,6 @@
 """Reads a session for a replay without opening it, and forks it at a checkpoint.
 
-Imports the session and the engine's history, so it is imported in a thread.
+The module imports the session and the engine's history, so it is imported in a thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kimi_tui.workspace.git_branch import branch_of
 
 
 class RecordedSession(NamedTuple):
-    """A session that can be played."""
+    """A session that can be played back."""
 
     session: Session
     replay: Replay
@@ -48,15 +48,15 @@ class RecordedSession(NamedTuple):
     branch: str
 
     def image(self, facts: ImageBlock) -> Image | None:
-        """An image of it; None where it is not there. Blocks."""
+        """Return an image of the session; None if it is missing. Blocks."""
         return self.session.images.get(reference_of(facts.sha256, facts.media_type))
 
 
 def find(launch: Launch) -> Session:
-    """The session that the command line names. Takes no lock and writes nothing.
+    """Return the session that the command line names. Takes no lock and writes nothing.
 
     Raises:
-        SessionNotFound: there is none; the text says what to do.
+        SessionNotFound: there is no such session; the text says what to do.
     """
     store = SessionStore(data_dir())
     if launch.resume not in (None, NEWEST):
@@ -68,7 +68,7 @@ def find(launch: Launch) -> Session:
 
 
 def read(session: Session) -> RecordedSession:
-    """Read a session, also one that another process has open. Blocks for long: call it in a thread."""
+    """Read a session, even one that another process has open. It blocks for long, so call it in a thread."""
     records: Sequence[EventRecord] = read_records(session)
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
@@ -84,7 +84,7 @@ def read(session: Session) -> RecordedSession:
 
 
 def _is_whole(records: Sequence[EventRecord]) -> bool:
-    """Whether the record begins where the conversation does, as that of another program, or a damaged one, does not."""
+    """Return whether the record begins where the conversation does; that of another program, or a damaged one, does not."""
     if any(record.foreign for record in records):
         return False
     for record in records:
@@ -99,7 +99,7 @@ def _is_whole(records: Sequence[EventRecord]) -> bool:
 
 
 def _is_true(records: Sequence[EventRecord], session: Session) -> bool:
-    """Whether the record ends where the conversation does: else its end is lost, or a part of it.
+    """Return whether the record ends where the conversation does; if not, its end or a part of it is lost.
 
     While another process works on it, one of the two may be a step ahead of the other.
     """
@@ -111,13 +111,13 @@ def _is_true(records: Sequence[EventRecord], session: Session) -> bool:
 
 
 async def _records_of_context(session: Session) -> Sequence[EventRecord]:
-    """The history from the conversation itself. Reading it may repair it, so a copy is read: the session is not ours."""
+    """Return the history from the conversation itself. Reading it may repair it, so a copy is read, as the session is not ours."""
     async with read_only_copy(session) as copied:
         return session_history(copied)
 
 
 def _with_sizes(records: Sequence[EventRecord]) -> Sequence[EventRecord]:
-    """The records with window sizes added from the checkpoints, where the record itself has none."""
+    """Return the records with window sizes added from the checkpoints, if the record itself has none."""
     if any(isinstance(record.event, StatusUpdate) for record in records):
         return records
     sized: list[EventRecord] = []
@@ -138,12 +138,12 @@ def _title(session: Session, records: Sequence[EventRecord]) -> str:
 
 
 async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:
-    """A new session that holds everything up to a checkpoint.
+    """Fork a session so that the copy has everything up to a checkpoint.
 
     Args:
-        session: the one that is played; another process may have it open.
+        session: the session that is played; another process may have it open.
         uid: the checkpoint.
-        whole: with what happened there; else up to before it.
+        whole: whether to include the step of the checkpoint; else the copy ends before it.
 
     Raises:
         UnknownWorldLine: no line of the session has that checkpoint any more.
@@ -154,8 +154,7 @@ async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:
 
 
 def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int, int | None]:
-    """The first checkpoint that does not come along (None: all does), the line to copy, and the last that comes along
-    where it is meant."""
+    """The first checkpoint that is not copied (None: all are), the line to copy, and the last copied checkpoint if that was requested."""
     for n in (0, *stored_world_lines(session.dir)):
         try:
             points = scan_world_line(session.storage, session.dir, n).checkpoints
@@ -172,7 +171,7 @@ def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int,
 
 
 def _said_at(records: Iterable[EventRecord], uid: str) -> str:
-    """The user's words that a checkpoint began with; empty where it began with none."""
+    """Return the user's text with which a checkpoint began; empty if it began with none."""
     said = ""
     for record in records:
         match record.event:
@@ -188,13 +187,13 @@ def _said_at(records: Iterable[EventRecord], uid: str) -> str:
 
 
 async def forked(launch: Launch, recorded: RecordedSession, uid: str, *, whole: bool) -> Launch:
-    """Fork the session at a checkpoint; returns how to open the fork.
+    """Fork the session at a checkpoint; return how to open the fork.
 
     Args:
-        launch: how the app was started.
+        launch: the launch of the app.
         recorded: the session that is played.
         uid: the checkpoint.
-        whole: with what happened there; else up to before it.
+        whole: whether to include the step of the checkpoint; else the copy ends before it.
 
     Raises:
         UnknownWorldLine: no line of the session has that checkpoint any more.

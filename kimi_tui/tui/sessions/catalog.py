@@ -1,6 +1,6 @@
-"""`SessionCatalog`: what the sessions screen reads and changes on the disk. All of it blocks: call it in threads.
+"""`SessionCatalog`: reads and changes sessions on the disk for the sessions screen. All of it blocks, so call it in threads.
 
-It imports the `session` package, and so is imported after the first paint.
+It imports the `session` package, so it is imported after the first paint.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SessionRow:
         work_dir: its work folder, absolute; may not exist any more.
         place: the work folder for display.
         age: the time since it was written to, in words.
-        messages: the number of messages, in words; empty where only reading the whole session would tell.
+        messages: the number of messages, in words; empty if only reading the whole session would tell.
         facts: further facts, for the preview.
         forked_from: the id of the session that it is a fork of; empty for none.
         archived: whether it is archived.
@@ -74,13 +74,13 @@ class SessionCatalog:
         self._store = SessionStore(root)
         self._work_dir = work_dir
         self._own_id = own_id
-        # The folders that are gone and may be the work folder: whether they are it.
+        # The missing folders that may be the work folder under a former name, and whether they certainly are.
         self._former: dict[str, bool] = {}
 
     def folders(self, *, everywhere: bool) -> list[Path]:
-        """The folders of the sessions, the newest first: of all of them, or of those of the work folder.
+        """Return the folders of the sessions, the newest first: of all of them, or of those of the work folder.
 
-        Behind the latter come those of a folder that is gone and may be the work folder under a former name.
+        The latter are followed by those of a missing folder that may be the work folder under a former name.
         """
         if everywhere:
             return self._store.newest_first()
@@ -92,7 +92,7 @@ class SessionCatalog:
         ]
 
     def described(self, folders: Sequence[Path]) -> list[SessionRow]:
-        """A row for each session in these folders that is not empty."""
+        """Return a row for each session in these folders that is not empty."""
         return [row for folder in folders if (row := self._row(folder)) is not None]
 
     def _row(self, folder: Path) -> SessionRow | None:
@@ -107,7 +107,7 @@ class SessionCatalog:
             *([self._gone_words(work_dir)] if is_gone else []),
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
-            # How many have something of their own only the timeline tells.
+            # Only the timeline shows how many world lines have something of their own.
             *([f"world lines {size_words(info.world_lines_bytes)}"] if info.world_lines else []),
         ]
         return SessionRow(
@@ -135,7 +135,7 @@ class SessionCatalog:
 
     @staticmethod
     def search(rows: Sequence[SessionRow], parts: Sequence[str]) -> list[SessionRow]:
-        """The rows that contain each of these words, in lower case, in their name or in the user's messages."""
+        """Return the rows that contain each of these words, in lower case, in their name or in the user's messages."""
         found: list[SessionRow] = []
         for row in rows:
             if row.words is None:
@@ -146,12 +146,12 @@ class SessionCatalog:
 
     @staticmethod
     def last_said(row: SessionRow) -> list[PreviewMessage]:
-        """The last messages of a session."""
+        """Return the last messages of a session."""
         return last_said(row.folder, PREVIEWED)
 
     @staticmethod
     def holder(row: SessionRow) -> str:
-        """The process that has a session open now; empty for none."""
+        """Return the process that has a session open now; empty for none."""
         return holder_of(row.folder) or ""
 
     def rename(self, row: SessionRow, title: str) -> None:

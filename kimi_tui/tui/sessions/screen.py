@@ -85,21 +85,21 @@ class SessionModel(RowModel):
         self.empty_words = ""
 
     def __len__(self) -> int:
-        """The number of sessions that match."""
+        """Return the number of sessions that match."""
         return len(self.shown)
 
     def heading(self, look: Look) -> str:
-        """The names of the columns."""
+        """Return the names of the columns."""
         head = self._facts(look, "age", "messages", "folder")
         return " " * max(0, look.width - 2 - cell_len(head)) + head if self.shown else ""
 
     def empty(self, look: Look) -> Sequence[Line]:
-        """Why there is none, below the names of the columns."""
+        """Return the reason why there are no sessions, below the names of the columns."""
         words = wrap_words(self.empty_words, max(16, look.width - 6))
         return [BLANK, *(plain(f"    {row}", "quiet") for row in words)]
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """A row for each session: its sign and title, and its facts in columns."""
+        """Return a row for each session: its sign and title, and its facts in columns."""
         return [[self._row(self.shown[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
 
     def _facts(self, look: Look, age: str, messages: str, folder: str) -> str:
@@ -155,7 +155,7 @@ class SessionList(RowList, KeyList):
         self.rows: list[SessionRow] = []
         self.parts: tuple[str, ...] = ()
         self._found: set[SessionRow] = set()
-        """Those that hold the words in what was said."""
+        """The sessions whose messages contain the words of the search."""
         self._shows_archived = False
 
     @property
@@ -252,7 +252,7 @@ class SessionPreview(PaintedRows):
         said: list[Line] = []
         for one in reversed(self._said or ()):
             rows = self._message(one, width)
-            # The beginning of the newest message is shown however little room there is.
+            # The beginning of the newest message is shown even if there is little room.
             if said and len(said) + len(rows) > room:
                 break
             said = [*rows, *said][: max(1, room)]
@@ -297,7 +297,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         Binding("f", "fork", "Fork", id="sessions.fork", show=False),
         Binding("d,delete", "delete", "Delete", id="sessions.delete", show=False),
         Binding("escape,q", "leave", "Back", id="sessions.leave", show=False),
-        # The y that confirms a deletion is not configurable.
+        # The `y` that confirms a deletion is not configurable.
     ]
 
     def __init__(
@@ -317,9 +317,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._everywhere = self._archived = False
         self._field: Field = ""
         self._found = words
-        """What is searched for."""
+        """The words of the search."""
         self._doomed: SessionRow | None = None
-        """Of which it is asked whether it goes into the trash."""
+        """The session that is about to be moved to the trash, while the user is asked."""
         self._n_here = self._n_all = 0
         self._previewing: Timer | None = None
         self._said: Timer | None = None
@@ -335,7 +335,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def compose(self) -> ComposeResult:
         """Field, list and preview between the header and the keys."""
-        # Before they are styled, so that it need not be done twice.
+        # The classes are set before the widgets are styled, so that this happens only once.
         self._set_classes(app_of(self).size, is_shown=False)
         yield self._header
         yield Horizontal(self._sign, self._input, id="find")
@@ -367,9 +367,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
     # --- reading
 
     def _list(self) -> None:
-        self.run_worker(reported(self, self._read), group="read", exclusive=True)
+        self.run_worker(reported(self, self._read_sessions), group="read", exclusive=True)
 
-    async def _read(self) -> None:
+    async def _read_sessions(self) -> None:
         """List the sessions in batches, the newest first."""
         catalog = await self._opened()
         here = await asyncio.to_thread(catalog.folders, everywhere=False)
@@ -471,7 +471,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._sign.update("/" if is_find else "Rename")
         self._input.placeholder = FIND_WORDS if is_find else RENAME_WORDS
         self._input.value = self._found if is_find or row is None else row.title
-        # At once: what is typed next is meant for it.
+        # The focus is set at once, as the next typed text is meant for the field.
         self.set_focus(self._input)
         self._update()
 
@@ -517,7 +517,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
                 self._ask_to_delete(row, f"{TOO_EARLY.capitalize()}.")
             return
         if event.key == "n" and self._keep():
-            # It is a no here, and no wish to rename.
+            # In the question this key means no, and not renaming.
             self._update()
             event.stop()
             event.prevent_default()
@@ -537,13 +537,13 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self._close_field()
         self._update()
 
-    # --- what is done with a session
+    # --- changing a session
 
     def _change(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.run_worker(reported(self, partial(self._guarded, work)), group="change")
 
     async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Change a session; where it cannot be changed, a notice says why."""
+        """Change a session; if that fails, a notice says why."""
         from kimi_tui.session.errors import SessionError, StorageTrouble
 
         try:
@@ -568,7 +568,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self._leave_for(row, row.id)
 
     async def _is_free(self, row: SessionRow) -> bool:
-        """Whether no process has a session open now; else a notice names the one that has."""
+        """Return whether no process has a session open now; else a notice names the one that has."""
         catalog = await self._opened()
         row.held = await asyncio.to_thread(catalog.holder, row)
         if row.held:
@@ -666,7 +666,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._say(Content.assemble((question, "bold $ink-strong"), (f"  {words}", "$ink")))
 
     def _keep(self) -> bool:
-        """Withdraw the question about a deletion; False where nothing was asked."""
+        """Withdraw the question about a deletion; False if none was asked."""
         was_asked = self._doomed is not None
         self._doomed = None
         if was_asked:
@@ -701,7 +701,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         else:
             self.dismiss(None)
 
-    # --- what is said
+    # --- notices
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice above the footer for a few seconds."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from math import ceil, log10
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
@@ -22,9 +22,9 @@ from kimi_tui.projection.timeline_tree import (
     WorldLineNode,
 )
 from kimi_tui.tui import formatting as numbers
-from kimi_tui.tui.formatting import StyledText, fitted, joined, sides, spans_width
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.rows import Span, fitted, in_rows, joined, sides, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_LANES = 3
 _LEAST_NAME = 8
 _NAME_BY_AGE = 12
-"""The least cells of a world line's name for its age to be shown beside it."""
+"""Minimum cells of a world line's name for its age to be shown beside it."""
 _FIGURE_WIDTH = 6
 _STEPS = (1, 1.5, 2, 3, 4, 6, 8, 10)
 """The round numbers for the scale of bar and curve, to be multiplied by a power of ten."""
@@ -55,11 +55,11 @@ class Columns:
 
     @classmethod
     def of(cls, width: int, *, digits: int = 2, margin: int = 2) -> Columns:
-        """The columns for a width.
+        """Return the columns for a width.
 
         Args:
             width: all cells of the row.
-            digits: of the largest checkpoint id.
+            digits: the number of digits of the largest checkpoint id.
             margin: empty cells at the right end of a wide row.
         """
         number_width = max(3, digits + 1)
@@ -72,28 +72,30 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class RowSurroundings:
-    """What the drawing of a row depends on besides the row itself."""
+    """The surroundings of a row that its drawing depends on."""
 
     scale: int = 0
     """Tokens of a whole bar."""
     is_head: bool = False
-    """The newest checkpoint, while the agent works on it."""
+    """Whether the row is the newest checkpoint and the agent works on it."""
     has_arc: bool = False
-    """The world line below (of a D-Mail's row and of what was carried over) or the D-Mail above (of a line's row) is joined by the
-    arc."""
+    """Whether an arc joins the row to a neighbour.
+
+    It joins a D-Mail (or what was carried over) to the world line below, and a world line to the D-Mail above.
+    """
     is_grey: bool = False
     """Whether a rewind to the selected row would drop it."""
     used: int = 0
     estimated: bool = False
     name: str = ""
-    """The name of the world line; empty where it has none."""
+    """The name of the world line; empty if it has none."""
     age: str = ""
-    """How long ago the world line was left."""
+    """The time since the world line was left, in words."""
 
 
 def row_spans(
     row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings
-) -> list[StyledText]:
+) -> list[Span]:
     """The whole row, from column 1 on (column 0 is the selection's)."""
     lanes = _lanes(row, columns, glyphs, look)
     if row.kind == "gap":
@@ -107,85 +109,85 @@ def row_spans(
     return fitted(spans, columns.width - 1)
 
 
-def now_spans(columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[StyledText]:
+def now_spans(columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
     """The row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
     is_told = look.scale > 0 or look.used > 0
     label_at = label_at if is_told else columns.number - 1
     figure = numbers.tokens(look.used, estimated=look.estimated) if is_told else ""
-    spans: list[StyledText] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
+    spans: list[Span] = [Span(glyphs.turn, "accent"), Span(" " * (label_at - 2), "quiet")]
     style = "quiet" if look.is_grey else "strong"
-    spans += sides([("now", style)], [(figure, style)], columns.figure_end - label_at)
+    spans += sides([Span("now", style)], [Span(figure, style)], columns.figure_end - label_at)
     spans += _level_spans(look.used, columns, glyphs, look, is_now=True)
     return fitted(spans, columns.width - 1)
 
 
-def _lanes(
-    row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings
-) -> list[StyledText]:
+def _lanes(row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
     """The lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
         spans = (
             own[:1]
             if row.kind in ("checkpoint", "said", "gap", "more")
-            else [(glyphs.lost, "lost")]
+            else [Span(glyphs.lost, "lost")]
         )
-        return [*spans, (" ", "line")]
-    outer: list[StyledText] = []
+        return [*spans, Span(" ", "line")]
+    outer: list[Span] = []
     for lane in row.lanes[1 - MAX_LANES :] if row.lanes else "":
         is_base = lane == "b"
         outer.append(
-            (glyphs.before if is_base else glyphs.step, "compaction" if is_base else "line")
+            Span(glyphs.before if is_base else glyphs.step, "compaction" if is_base else "line")
         )
-        outer.append((" ", "line"))
+        outer.append(Span(" ", "line"))
     return outer + own
 
 
-def _own_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[StyledText]:
+def _own_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
     line = row.line
     match row.kind:
         case "gap":
-            return [(glyphs.step, "line")]
+            return [Span(glyphs.step, "line")]
         case "more":
-            return [(glyphs.lost, "lost") if row.is_tip else (glyphs.step, "lost")]
+            return [Span(glyphs.lost, "lost") if row.is_tip else Span(glyphs.step, "lost")]
         case "line" | "foot":
             corner = glyphs.corner_bottom if line is not None and line.at_root else glyphs.fork
             if row.kind == "foot":
-                return [(corner, "line"), (glyphs.rule + glyphs.foot, "lost")]
+                return [Span(corner, "line"), Span(glyphs.rule + glyphs.foot, "lost")]
             rule = "dmail" if look.has_arc else "line"
-            return [(corner, "line"), (glyphs.rule, rule), (glyphs.lost, "lost")]
+            return [Span(corner, "line"), Span(glyphs.rule, rule), Span(glyphs.lost, "lost")]
         case "said":
-            spans: list[StyledText] = [(glyphs.turn, "lost" if line is not None else "user")]
-            return [*spans, (" ", "line"), (glyphs.step, "dmail")] if look.has_arc else spans
+            spans: list[Span] = [Span(glyphs.turn, "lost" if line is not None else "user")]
+            return (
+                [*spans, Span(" ", "line"), Span(glyphs.step, "dmail")] if look.has_arc else spans
+            )
         case "base":
-            return [(glyphs.before, "compaction"), (" ", "line"), (glyphs.lost, "lost")]
+            return [Span(glyphs.before, "compaction"), Span(" ", "line"), Span(glyphs.lost, "lost")]
         case _:
             return _checkpoint_lane(row, glyphs, look)
 
 
-def _checkpoint_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[StyledText]:
+def _checkpoint_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
     checkpoint = row.checkpoint
     assert checkpoint is not None
     in_line = row.line is not None
     if look.is_head and not in_line:
-        return [(glyphs.turn, "accent")]
+        return [Span(glyphs.turn, "accent")]
     if checkpoint.kind == "dmail":
-        mark = [(glyphs.dmail, "lost" if in_line else "dmail")]
+        mark = [Span(glyphs.dmail, "lost" if in_line else "dmail")]
         if look.has_arc and not in_line:
-            mark.append((glyphs.rule + glyphs.arc, "dmail"))
+            mark.append(Span(glyphs.rule + glyphs.arc, "dmail"))
         return mark
     if checkpoint.is_summary:
-        return [(glyphs.compaction, "lost" if in_line else "compaction")]
+        return [Span(glyphs.compaction, "lost" if in_line else "compaction")]
     if row.is_tip:
-        return [(glyphs.lost, "lost")]
+        return [Span(glyphs.lost, "lost")]
     if checkpoint.is_heading:
-        return [(glyphs.turn, "lost" if in_line else "user")]
+        return [Span(glyphs.turn, "lost" if in_line else "user")]
     if checkpoint.state == "failed":
-        return [(glyphs.failed, "lost" if in_line else "error")]
+        return [Span(glyphs.failed, "lost" if in_line else "error")]
     if checkpoint.state == "stopped":
-        return [(glyphs.stopped, "lost" if in_line else "ink")]
-    return [(glyphs.step, "lost" if in_line else "line")]
+        return [Span(glyphs.stopped, "lost" if in_line else "ink")]
+    return [Span(glyphs.step, "lost" if in_line else "line")]
 
 
 def _checkpoint_spans(
@@ -194,8 +196,8 @@ def _checkpoint_spans(
     columns: Columns,
     glyphs: Glyphs,
     look: RowSurroundings,
-    lanes: list[StyledText],
-) -> list[StyledText]:
+    lanes: list[Span],
+) -> list[Span]:
     quiet = look.is_grey or row.line is not None
     is_said = row.kind == "said"
     is_now = look.is_head and not (is_said or checkpoint.calls or checkpoint.is_heading)
@@ -205,29 +207,30 @@ def _checkpoint_spans(
     if is_said:
         # A number is on one row only: that of its checkpoint.
         number = " " * len(number)
-    spans: list[StyledText] = [
+    spans: list[Span] = [
         *lanes,
-        (" " * max(0, number_at - spans_width(lanes) - 1), "line"),
-        (number + " ", "quiet"),
+        Span(" " * max(0, number_at - spans_width(lanes) - 1), "line"),
+        Span(number + " ", "quiet"),
     ]
     label_at = number_at + len(number) + 1
     # A message that has no checkpoint of its own has no figure either.
-    text, style = ("", "quiet") if is_said else figure_of(checkpoint, glyphs)
+    shown = Span("", "quiet") if is_said else figure_of(checkpoint, glyphs)
     if is_now:
-        text, style = numbers.tokens(look.used, estimated=look.estimated), "strong"
-    shown = (text, "quiet" if quiet else style)
+        shown = Span(numbers.tokens(look.used, estimated=look.estimated), "strong")
+    if quiet:
+        shown = shown._replace(style="quiet")
     suffix = f"+{row.hidden}" if row.hidden else ""
     if not suffix and not is_said and checkpoint.files and columns.level >= 0:
         suffix = f"{glyphs.files}{checkpoint.files}"
-    width = max(0, columns.figure_end - max(_FIGURE_WIDTH, cell_len(text)) - 1 - label_at)
+    width = max(0, columns.figure_end - max(_FIGURE_WIDTH, cell_len(shown.text)) - 1 - label_at)
     room = width - (len(suffix) + 1 if suffix else 0)
-    words = [("now", "strong")] if is_now else label_of(checkpoint, room, glyphs)
+    words = [Span("now", "strong")] if is_now else label_of(checkpoint, room, glyphs)
     if is_said:
-        words = [(numbers.cut(checkpoint.said[row.said], room, glyphs.cut), "strong")]
+        words = [Span(numbers.cut(checkpoint.said[row.said], room, glyphs.cut), "strong")]
     if quiet:
-        words = [(word, "quiet") for word, _ in words]
+        words = [word._replace(style="quiet") for word in words]
     if suffix:
-        words = sides(words, [(suffix, "quiet")], width)
+        words = sides(words, [Span(suffix, "quiet")], width)
     spans += sides(words, [shown], columns.figure_end - label_at)
     if row.line is None:
         tokens = look.used if is_now else max(checkpoint.tokens, checkpoint.tokens_end)
@@ -253,17 +256,17 @@ def _line(
     columns: Columns,
     glyphs: Glyphs,
     look: RowSurroundings,
-    lanes: list[StyledText],
-) -> list[StyledText]:
+    lanes: list[Span],
+) -> list[Span]:
     at = _text_column(lanes, columns)
-    spans: list[StyledText] = [*lanes, (" " * max(0, at - spans_width(lanes) - 1), "line")]
+    spans: list[Span] = [*lanes, Span(" " * max(0, at - spans_width(lanes) - 1), "line")]
     if row.kind == "more":
         words = f"+{numbers.counted(row.hidden, 'step')}"
         indent = max(0, columns.number + columns.number_width + 1 - at)
-        return [*spans, (" " * indent, "line"), (words, "lost")]
+        return [*spans, Span(" " * indent, "line"), Span(words, "lost")]
     is_open = row.kind == "foot" or (row.kind == "base" and line.is_open)
     figure = numbers.counted(len(line.checkpoints), "step")
-    # An arc or the mark of a compaction already says why these were left.
+    # The arc or the mark of a compaction already says why such a line was left.
     reason = "" if line.is_base else _REASONS.get(line.reason, "")
     number = f"{line.n} ".ljust(columns.number_width + 1 if columns.lanes > 1 else 0)
     room = columns.figure_end - at - len(number) - len(figure) - 1
@@ -276,51 +279,51 @@ def _line(
     if not rest and look.age and room - 2 - len(look.age) >= _NAME_BY_AGE:
         rest = look.age
     name = numbers.cut(name, max(0, room - (len(rest) + 2 if rest else 0)), glyphs.cut)
-    label: list[StyledText] = [
-        (number, "lost"),
-        (name, "quiet" if look.is_grey else "ink" if is_open else "lost"),
+    label: list[Span] = [
+        Span(number, "lost"),
+        Span(name, "quiet" if look.is_grey else "ink" if is_open else "lost"),
     ]
     if rest:
-        label.append((f"  {rest}", "lost"))
-    return spans + sides(label, [(figure, "lost")], columns.figure_end - at)
+        label.append(Span(f"  {rest}", "lost"))
+    return spans + sides(label, [Span(figure, "lost")], columns.figure_end - at)
 
 
-def _text_column(lanes: list[StyledText], columns: Columns) -> int:
-    """Where the text begins: at the number's column, or two cells after each lane beyond the second."""
+def _text_column(lanes: list[Span], columns: Columns) -> int:
+    """Return the column of the text: that of the number, or two cells further for each lane beyond the second."""
     return max(columns.number, spans_width(lanes) + 2) if columns.lanes > 1 else columns.number
 
 
 def _level_spans(
     tokens: int, columns: Columns, glyphs: Glyphs, look: RowSurroundings, *, is_now: bool
-) -> list[StyledText]:
+) -> list[Span]:
     """The one-cell bar: how full the window was."""
     if columns.level < 0:
         return []
     bar = " "
     if look.scale > 0 and tokens > 0:
         bar = glyphs.levels[min(8, ceil(8 * tokens / look.scale)) - 1]
-    return [(" ", "quiet"), (bar, "curve" if is_now else "past")]
+    return [Span(" ", "quiet"), Span(bar, "curve" if is_now else "past")]
 
 
-def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[StyledText]:
+def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     """The label of a checkpoint, which says what happened there, in at most `room` cells."""
-    mark: list[StyledText] = []
+    mark: list[Span] = []
     if checkpoint.pinned:
-        mark = [(f"{glyphs.pinned} ", "accent")]
+        mark = [Span(f"{glyphs.pinned} ", "accent")]
         room -= 2
     if checkpoint.bookmark:
-        mark = [*mark, (f"{glyphs.bookmark} ", "accent")]
+        mark = [*mark, Span(f"{glyphs.bookmark} ", "accent")]
         room -= 2
-        return [*mark, (numbers.cut(checkpoint.bookmark, room, glyphs.cut), "ink")]
+        return [*mark, Span(numbers.cut(checkpoint.bookmark, room, glyphs.cut), "ink")]
     if checkpoint.kind == "dmail":
-        return [*mark, (numbers.cut(_dmail_words(checkpoint), room, glyphs.cut), "dmail")]
+        return [*mark, Span(numbers.cut(_dmail_words(checkpoint), room, glyphs.cut), "dmail")]
     if checkpoint.is_summary:
-        return [*mark, (numbers.cut("Compacted", room, glyphs.cut), "compaction")]
+        return [*mark, Span(numbers.cut("Compacted", room, glyphs.cut), "compaction")]
     if checkpoint.is_heading:
-        return [*mark, (numbers.cut(checkpoint.words or "Go on", room, glyphs.cut), "strong")]
+        return [*mark, Span(numbers.cut(checkpoint.words or "Go on", room, glyphs.cut), "strong")]
     if not checkpoint.calls:
         words = checkpoint.words or _STATE_WORDS[checkpoint.state]
-        return [*mark, (numbers.cut(words, room, glyphs.cut), "ink")]
+        return [*mark, Span(numbers.cut(words, room, glyphs.cut), "ink")]
     return mark + _call_label(checkpoint, room, glyphs)
 
 
@@ -333,7 +336,7 @@ _STATE_WORDS = {
 
 
 def _main_call(calls: list[CallNode]) -> CallNode:
-    """The tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
+    """Return the tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
     return (
         next((call for call in calls if call.card.is_letter), None)
         or next((call for call in calls if call.failed), None)
@@ -341,7 +344,7 @@ def _main_call(calls: list[CallNode]) -> CallNode:
     )
 
 
-def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[StyledText]:
+def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     assert checkpoint.calls
     call = _main_call(checkpoint.calls)
     more = f" +{len(checkpoint.calls) - 1}" if len(checkpoint.calls) > 1 else ""
@@ -357,28 +360,28 @@ def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[S
         if target.startswith(NOT_SENT) and cell_len(target) > left:
             target = NOT_SENT
         target = numbers.cut(target, left, glyphs.cut)
-    spans: list[StyledText] = [(name, style)]
+    spans: list[Span] = [Span(name, style)]
     if target and left > 0:
-        spans.append((f" {target}", "dmail" if style == "dmail" else "ink"))
+        spans.append(Span(f" {target}", "dmail" if style == "dmail" else "ink"))
     if more:
-        spans.append((more, "quiet"))
+        spans.append(Span(more, "quiet"))
     return spans
 
 
-def figure_of(checkpoint: CheckpointNode, glyphs: Glyphs) -> StyledText:
+def figure_of(checkpoint: CheckpointNode, glyphs: Glyphs) -> Span:
     """The tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
         after = checkpoint.before + (checkpoint.saved or 0)
         is_guess = not checkpoint.saved_measured
         sizes = numbers.both_sizes(checkpoint.before, after, glyphs.to, estimated=is_guess)
-        return sizes.replace(numbers.MINUS, glyphs.minus), "compaction"
+        return Span(sizes.replace(numbers.MINUS, glyphs.minus), "compaction")
     if checkpoint.is_heading:
-        return numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink"
+        return Span(numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink")
     if checkpoint.change == 0 and not checkpoint.change_measured:
-        return "", "quiet"
+        return Span("", "quiet")
     style = "dmail" if checkpoint.kind == "dmail" else "quiet"
     change = numbers.change(checkpoint.change, estimated=not checkpoint.change_measured)
-    return change.replace(numbers.MINUS, glyphs.minus), style
+    return Span(change.replace(numbers.MINUS, glyphs.minus), style)
 
 
 # --- the curve
@@ -401,7 +404,7 @@ def columns_of(
     width: int,
     future: Future | None = None,
 ) -> list[Column]:
-    """At most `width` columns. The live line has one a checkpoint as long as a third is left for the past.
+    """Return at most `width` columns. The live line has one a checkpoint as long as a third is left for the past.
 
     Where a session is played back, what is to come follows; without room for all, both have their share.
     """
@@ -477,13 +480,13 @@ def _mark(checkpoint: CheckpointNode) -> str:
 
 
 def scale_of(largest: int, limit: int, rows: int = 3) -> int:
-    """The number of tokens at the top of the curve: the whole window, or a round number that leaves the uppermost row free.
+    """Return the number of tokens at the top of the curve: the whole window, or a round number that leaves the uppermost row free.
 
     It changes by steps, so that not every token moves all that is drawn.
 
     Args:
         largest: the most tokens that are drawn.
-        limit: its size, 0 where that is not known.
+        limit: the size of the window in tokens; 0 if unknown.
         rows: the rows of the curve.
     """
     least = largest * rows / max(1, rows - 1)
@@ -502,7 +505,7 @@ def curve_spans(
     limit: int,
     trigger: int,
     glyphs: Glyphs,
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """The rows of the curve from the top, and under them the row of marks.
 
     The broken line is where the window is compacted; where little of it is used it is the size of the window, which lies
@@ -515,49 +518,49 @@ def curve_spans(
     mark_row = 0 if above else -1
     if is_whole and trigger > 0:
         mark_row = rows - 1 - min(rows - 1, int(trigger / limit * rows))
-    lines: list[list[StyledText]] = []
+    lines: list[list[Span]] = []
     for row in range(rows):
         below = 8 * (rows - 1 - row)
-        empty = (glyphs.freed, "mark-dim") if row == mark_row else (" ", "quiet")
-        cells: list[StyledText] = []
+        empty = Span(glyphs.freed, "mark-dim") if row == mark_row else Span(" ", "quiet")
+        cells: list[Span] = []
         for height, column in zip(heights, columns, strict=True):
             eighths = min(8, height - below)
             style = "ahead" if column.is_ahead else "past" if column.is_past else "curve"
-            cells.append((glyphs.levels[eighths - 1], style) if eighths > 0 else empty)
+            cells.append(Span(glyphs.levels[eighths - 1], style) if eighths > 0 else empty)
         cells.extend([empty] * (width - len(cells)))
         if above and row == 0 and len(above) < width:
-            cells[-len(above) :] = [(above, "quiet")]
+            cells[-len(above) :] = [Span(above, "quiet")]
         lines.append(joined(cells))
     marks = {
-        "compaction": (glyphs.compaction, "compaction"),
-        "dmail": (glyphs.dmail, "dmail"),
-        "now": (glyphs.turn, "accent"),
-        "playhead": (glyphs.playhead, "strong"),
-        "compaction-later": (glyphs.compaction, "quiet"),
-        "dmail-later": (glyphs.dmail, "quiet"),
-        "end": (glyphs.turn, "quiet"),
+        "compaction": Span(glyphs.compaction, "compaction"),
+        "dmail": Span(glyphs.dmail, "dmail"),
+        "now": Span(glyphs.turn, "accent"),
+        "playhead": Span(glyphs.playhead, "strong"),
+        "compaction-later": Span(glyphs.compaction, "quiet"),
+        "dmail-later": Span(glyphs.dmail, "quiet"),
+        "end": Span(glyphs.turn, "quiet"),
     }
-    foot = [marks.get(column.mark, (" ", "quiet")) for column in columns]
-    foot.extend([(" ", "quiet")] * (width - len(foot)))
+    foot = [marks.get(column.mark, Span(" ", "quiet")) for column in columns]
+    foot.extend([Span(" ", "quiet")] * (width - len(foot)))
     return [*lines, joined(foot)]
 
 
 def with_forecast(
-    marks: list[StyledText], words: str, n_columns: int, width: int, glyphs: Glyphs
-) -> list[StyledText]:
+    marks: list[Span], words: str, n_columns: int, width: int, glyphs: Glyphs
+) -> list[Span]:
     """The row of marks with the forecast as the gauge has it, where there is room right of the curve."""
     room = width - len(words) - 2
     if not words or n_columns + 2 > room:
         return marks
-    fitted: list[StyledText] = []
-    for text, style in marks:
-        fitted.append((text[:room], style))
-        room -= len(text[:room])
-    return [*fitted, (glyphs.compaction, "compaction"), (f" {words}", "quiet")]
+    fitted: list[Span] = []
+    for mark in marks:
+        fitted.append(mark._replace(text=mark.text[:room]))
+        room -= len(fitted[-1].text)
+    return [*fitted, Span(glyphs.compaction, "compaction"), Span(f" {words}", "quiet")]
 
 
 def _height(tokens: int, scale: int, rows: int) -> int:
-    """The height of tokens in eighths of a row; at least one where there are any."""
+    """Return the height of tokens in eighths of a row; at least one if there are any."""
     if tokens <= 0 or scale <= 0:
         return 0
     return max(1, min(8 * rows, round(8 * rows * tokens / scale)))
@@ -572,10 +575,10 @@ EMPTY = "Each step of the agent will stand here. Choose one to go back to it."
 NOTHING_FOUND = "No step, tool or file holds that. Esc shows all steps again."
 
 
-def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[StyledText]:
+def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[Span]:
     """`Timeline   16 steps · 3 world lines`, shorter where there is less room."""
     if n_steps == 0 and n_lines == 0:
-        return [("Timeline", "quiet")]
+        return [Span("Timeline", "quiet")]
     steps = numbers.counted(n_steps, "step")
     forms = [steps]
     if n_lines:
@@ -587,32 +590,32 @@ def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[
     for form in forms:
         gap = width - len("Timeline") - cell_len(form)
         if gap >= 2:
-            return [("Timeline" + " " * gap + form, "quiet")]
-    return [(numbers.cut(f"Timeline  {steps}", width, glyphs.cut), "quiet")]
+            return [Span("Timeline" + " " * gap + form, "quiet")]
+    return [Span(numbers.cut(f"Timeline  {steps}", width, glyphs.cut), "quiet")]
 
 
-def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[StyledText]:
+def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[Span]:
     """The title row with these words at its right end."""
     gap = max(2, width - len("Timeline") - cell_len(words))
-    return [(numbers.cut("Timeline" + " " * gap + words, width, glyphs.cut), "quiet")]
+    return [Span(numbers.cut("Timeline" + " " * gap + words, width, glyphs.cut), "quiet")]
 
 
 def filter_spans(
     needle: str, n_found: int, width: int, glyphs: Glyphs, *, is_open: bool
-) -> list[StyledText]:
+) -> list[Span]:
     """The title row while the list is filtered."""
     found = f"{numbers.grouped(n_found)} found"
     room = width - len(found) - 5
-    # The end of what is typed is what the user looks at.
+    # The user looks at the end of the typed text.
     shown = needle if cell_len(needle) <= room else needle[-room:]
     cursor = glyphs.edge if is_open else " "
     gap = width - 2 - cell_len(shown) - 1 - len(found)
     return [
-        ("/ ", "accent"),
-        (shown, "strong"),
-        (cursor, "accent"),
-        (" " * max(1, gap), "quiet"),
-        (found, "quiet"),
+        Span("/ ", "accent"),
+        Span(shown, "strong"),
+        Span(cursor, "accent"),
+        Span(" " * max(1, gap), "quiet"),
+        Span(found, "quiet"),
     ]
 
 
@@ -625,56 +628,56 @@ def checkpoint_details(
     rows: int,
     glyphs: Glyphs,
     said: int = -1,
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """The details of a checkpoint: time and duration, its whole label in at most `rows` rows, and what a rewind frees."""
-    first: list[StyledText] = [(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
+    first: list[Span] = [Span(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
     if said >= 0:
         words = "Carried over with the D-Mail" if said < checkpoint.n_carried else "Said meanwhile"
-        first = [(words, "quiet")]
+        first = [Span(words, "quiet")]
     else:
         first += _circumstances(model, checkpoint)
     facts = [first]
     label = whole_label(checkpoint) if said < 0 else checkpoint.said[said]
-    facts += [[(text, "quiet")] for text in _wrapped(label, width, rows, glyphs.cut)]
+    facts += [[Span(text, "quiet")] for text in in_rows(label, width, rows, glyphs.cut)]
     if line is not None:
         where = numbers.line_words(line.n, model.tree.name_of(line), width - 18)
-        facts.append([(f"On {where}", "quiet")])
+        facts.append([Span(f"On {where}", "quiet")])
     elif checkpoint.before:
         after = checkpoint.before + (checkpoint.saved or 0)
         facts.append(
             [
-                ("Compacted ", "quiet"),
-                (numbers.tokens(checkpoint.before), "ink"),
-                (" to ", "quiet"),
-                (numbers.tokens(after, estimated=not checkpoint.saved_measured), "ink"),
+                Span("Compacted ", "quiet"),
+                Span(numbers.tokens(checkpoint.before), "ink"),
+                Span(" to ", "quiet"),
+                Span(numbers.tokens(after, estimated=not checkpoint.saved_measured), "ink"),
             ]
         )
     elif not checkpoint.is_summary:
         freed = numbers.tokens(
             model.frees(checkpoint), estimated=model.estimated or not checkpoint.measured
         )
-        facts.append([("Rewinding here frees ", "quiet"), (freed, "ink")])
+        facts.append([Span("Rewinding here frees ", "quiet"), Span(freed, "ink")])
     return facts
 
 
-def _circumstances(model: TimelineModel, checkpoint: CheckpointNode) -> list[StyledText]:
-    """Where a D-Mail came from, how long it took, and how it ended."""
-    facts: list[StyledText] = []
+def _circumstances(model: TimelineModel, checkpoint: CheckpointNode) -> list[Span]:
+    """Return spans that tell where a D-Mail came from, how long it took, and how it ended."""
+    facts: list[Span] = []
     if checkpoint.kind == "dmail" and checkpoint.from_id >= 0:
-        facts.append((f"  sent from #{checkpoint.from_id}", "quiet"))
+        facts.append(Span(f"  sent from #{checkpoint.from_id}", "quiet"))
     if checkpoint.ended_at > checkpoint.at:
-        facts.append((f"  {numbers.duration(checkpoint.ended_at - checkpoint.at)}", "quiet"))
+        facts.append(Span(f"  {numbers.duration(checkpoint.ended_at - checkpoint.at)}", "quiet"))
     elif model.running and checkpoint is model.tree.head:
-        facts.append(("  still running", "quiet"))
+        facts.append(Span("  still running", "quiet"))
     if checkpoint.state == "stopped":
-        facts.append(("  stopped", "quiet"))
+        facts.append(Span("  stopped", "quiet"))
     if checkpoint.folded:
-        facts.append(("  folded", "quiet"))
+        facts.append(Span("  folded", "quiet"))
     return facts
 
 
 def whole_label(checkpoint: CheckpointNode) -> str:
-    """Everything that happened at a checkpoint; of several tools, what each result cost."""
+    """Return everything that happened at a checkpoint; of several tools, what each result cost."""
     name = f"{checkpoint.bookmark}: " if checkpoint.bookmark else ""
     if checkpoint.kind == "dmail":
         return name + _dmail_words(checkpoint)
@@ -685,7 +688,7 @@ def whole_label(checkpoint: CheckpointNode) -> str:
     calls = checkpoint.calls
     total = sum(call.size_chars for call in calls)
     parts: list[str] = []
-    # What cost most comes first: the room may not be enough for all.
+    # The calls that cost most come first: the room may not be enough for all.
     for call in sorted(calls, key=lambda call: -call.size_chars):
         text = f"{call.name} {call.target}".rstrip()
         if len(calls) > 1 and total and checkpoint.change > 0:
@@ -726,13 +729,13 @@ _LEFT_BY = {
 
 
 def left_by(reason: str) -> str:
-    """The reason why a line was left, in words for the user: `your rewind`."""
+    """Return the reason why a line was left, in words for the user: `your rewind`."""
     return _LEFT_BY.get(reason, "a change of line")
 
 
 def line_details(
     line: WorldLineNode, now: float, name: str, width: int, glyphs: Glyphs
-) -> list[list[StyledText]]:
+) -> list[list[Span]]:
     """The details of a world line: its name, and why and when it was left."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
@@ -745,56 +748,35 @@ def line_details(
         where = f" to #{line.to_id}"
     steps = numbers.counted(len(line.checkpoints), "step")
     if line.tokens_before:
-        # As the gauge has it, which cannot know what of it the server would count.
+        # The figure is shown as an estimate, like in the gauge, which cannot know how the server would count the line.
         steps += f", {numbers.tokens(line.tokens_before, estimated=True)} tokens"
     return [
-        *([(row, "ink")] for row in _wrapped(name, width, 2, glyphs.cut)),
-        [(f"World line {line.n}", "ink"), (f"  {numbers.ago(age)}", "quiet")],
-        [(f"left by {why}{where}", "quiet")],
-        [(steps, "quiet")],
+        *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
+        [Span(f"World line {line.n}", "ink"), Span(f"  {numbers.ago(age)}", "quiet")],
+        [Span(f"left by {why}{where}", "quiet")],
+        [Span(steps, "quiet")],
     ]
 
 
-def now_details(model: TimelineModel) -> list[list[StyledText]]:
+def now_details(model: TimelineModel) -> list[list[Span]]:
     """The details of now: how full the window is, and when it is compacted."""
     if model.limit <= 0:
-        return [[(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
+        return [[Span(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
     words = forecast(model.used, model.trigger, model.per_step)
     return [
         [
-            (numbers.tokens(model.used, estimated=model.estimated), "ink"),
-            (f" of {numbers.tokens(model.limit)} tokens", "quiet"),
+            Span(numbers.tokens(model.used, estimated=model.estimated), "ink"),
+            Span(f" of {numbers.tokens(model.limit)} tokens", "quiet"),
         ],
-        [(f"Compacts {words.replace('next', 'before the next')}", "quiet")] if words else [],
+        [Span(f"Compacts {words.replace('next', 'before the next')}", "quiet")] if words else [],
     ]
 
 
-def key_spans(glyphs: Glyphs) -> list[list[StyledText]]:
+def key_spans(glyphs: Glyphs) -> list[list[Span]]:
     """The keys and their meanings, a row each."""
     keys = ((f"{glyphs.up} {glyphs.down}", "move"), *_KEYS)
     widest = max((cell_len(key) for key, _ in keys), default=0)
-    return [[(key.ljust(widest + 2), "ink"), (meaning, "quiet")] for key, meaning in keys]
-
-
-def _wrapped(text: str, width: int, rows: int, mark: str) -> list[str]:
-    """A text wrapped into at most `rows` rows, at blanks where possible; a cut end is marked."""
-    lines: list[str] = []
-    rest = text
-    while rest and len(lines) < rows:
-        if cell_len(rest) <= width:
-            lines.append(rest)
-            rest = ""
-        elif len(lines) == rows - 1:
-            lines.append(numbers.cut(rest, width, mark))
-            rest = ""
-        else:
-            head = set_cell_size(rest, width)
-            blank = head.rfind(" ")
-            # A blank far to the left would waste most of the row.
-            stop = blank if blank > width // 2 else len(head.rstrip())
-            lines.append(rest[:stop])
-            rest = rest[stop:].lstrip()
-    return lines
+    return [[Span(key.ljust(widest + 2), "ink"), Span(meaning, "quiet")] for key, meaning in keys]
 
 
 def _local(seconds: float) -> datetime:

@@ -1,6 +1,6 @@
 """The timeline widget: the checkpoints of a session and the world lines that were left, newest at the top.
 
-The widget selects, scrolls, filters and folds rows, and posts messages about what the user chose. The rows come from
+The widget selects, scrolls, filters and folds rows, and posts messages about the user's choices. The rows come from
 `projection.timeline`; `viewport` places and paints them. It is imported after the first paint.
 """
 
@@ -25,7 +25,6 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key
-from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.painter import INKS, Painter
@@ -33,6 +32,7 @@ from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import in_slices, run_until
 from kimi_tui.tui.state import Prospect
+from kimi_tui.tui.textual_patches.compositor import runs
 from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 DMAIL_MOTION_S = 0.9
 REVERT_MOTION_S = 0.3
 FILTER_CHARS = 200
-"""The most characters of a paste that go into the filter."""
+"""The largest number of characters of a paste that go into the filter."""
 _SLICE_S = 0.002
 _AT_ONCE = 150
 """Checkpoints that a filter searches in one step, before keys are handled: most sessions have no more."""
@@ -52,11 +52,11 @@ _STYLES = (
     *INKS,
     "user",
     "lost",
-    # Grounds.
+    # These are backgrounds.
     "page",
     "band",
     "select",
-    # Of the curve and beside it.
+    # These are colours of the curve, and of texts beside it.
     "line",
     "past",
     "curve",
@@ -107,7 +107,7 @@ class Timeline(ScrollView, can_focus=True):
         Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
         Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
         Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
-        # Commands of the main screen; a replay has none, and there these keys do nothing.
+        # These are commands of the main screen; a replay has none, so these keys do nothing there.
         Binding("u", "screen.command('undo')", "Undo", id="timeline.undo", show=False),
         Binding("U", "screen.command('redo')", "Redo", id="timeline.redo", show=False),
         Binding("b", "act('bookmark')", "Bookmark", id="timeline.bookmark", show=False),
@@ -115,7 +115,7 @@ class Timeline(ScrollView, can_focus=True):
         Binding("w", "act('read')", "Read", id="timeline.read", show=False),
         Binding("p", "screen.command('replay')", "Replay", id="timeline.replay", show=False),
         Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
-        # Else it would change the mode, from a place where it is meant to lead back.
+        # The key would otherwise change the mode, although from here it should lead back.
         Binding(
             "shift+tab",
             "screen.go_round(-1)",
@@ -187,11 +187,11 @@ class Timeline(ScrollView, can_focus=True):
         """The lines as they are on the screen."""
         self._revert_serial = 0
         self._seen_rows = 0
-        # Where the list was scrolled to, and the size it had: other sizes show other rows, and going back shows these.
+        # The scroll position of the list, and its size at that time: other sizes show other rows, and going back restores these.
         self._kept_y = 0
         self._kept_size: Size | None = None
         self._before_filter: Key | None = None
-        """What was selected when the filter was begun."""
+        """The row that was selected when the filter was begun."""
         self._searching: Worker[None] | None = None
         self._settling: Worker[None] | None = None
 
@@ -271,12 +271,12 @@ class Timeline(ScrollView, can_focus=True):
             for rows in runs([y for y, strip in strips if self._drawn.get(y) != strip]):
                 self.refresh(Region(0, rows.start, self.size.width, len(rows)))
             if self._view.selected is not None and self._view.selected_position() is None:
-                # It went with what was taken away. Looking for it at every frame would take long.
+                # The selected row was removed. Searching it at every frame would take long.
                 self.select(None)
 
     @contextmanager
     def _faults_reported(self) -> Generator[None]:
-        """Report exceptions: rows that could not be built are left out."""
+        """Report exceptions within this context: rows that could not be built are left out."""
         try:
             yield
         except Exception as error:
@@ -289,7 +289,7 @@ class Timeline(ScrollView, can_focus=True):
         filtering = self._view.filtering
         self.show_model(model)
         self._view.filtering = filtering
-        # The newest is at the top: what is new to the screen is below.
+        # The newest row is at the top, so rows that are new to the screen are below.
         self.scroll_to(y=top, animate=False)
         if row is None:
             return
@@ -298,7 +298,7 @@ class Timeline(ScrollView, can_focus=True):
         elif (index := model.find(row.checkpoint.uid, row.checkpoint.id)) is not None:
             self.select_checkpoint(model.tree.live[index])
 
-    # --- the motion of a revert: what it takes away goes row by row; the model is in its final state all the time
+    # --- the animation of a revert: dropped rows disappear one by one; the model is in its final state all the time
 
     def _move_reverted(self, *, motion: bool) -> None:
         model = self.model
@@ -347,10 +347,10 @@ class Timeline(ScrollView, can_focus=True):
     def _measure(self) -> None:
         """Set the sizes and the state of the widget in the viewport."""
         view = self._view
-        # `size` has the scrollbar's cell in it.
+        # `size` includes the scrollbar's cell.
         width = self.scrollable_content_region.width
         if width != view.width:
-            # It comes and goes with the number of rows, without a resize.
+            # The scrollbar comes and goes with the number of rows, without a resize.
             self._view.clear()
         view.width, view.height = width, self.size.height
         view.full_width = self.size.width
@@ -385,7 +385,7 @@ class Timeline(ScrollView, can_focus=True):
         self.on_resize()
 
     def on_resize(self) -> None:
-        """Lay out columns and areas for the new size. What was in view stays, as far as there is room for it."""
+        """Lay out columns and areas for the new size. The visible rows stay visible, as far as there is room."""
         self._kept_size = None
         self._view.clear()
         self._fit()
@@ -393,14 +393,14 @@ class Timeline(ScrollView, can_focus=True):
         view.scroll_y = min(self._kept_y, self.max_scroll_y)
         position = view.selected_position()
         if position is not None:
-            # What is selected stays in sight: the keys act on it.
+            # The selected row stays visible, as the keys act on it.
             view.scroll_y = view.scroll_to_show(position)
         self.scroll_to(y=view.scroll_y, animate=False)
         self._kept_size = self.size
         self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Keep the place, unless it is another one only because there is less room for the moment."""
+        """Store the scroll position, unless it differs only because there is less room for the moment."""
         super().watch_scroll_y(old_value, new_value)
         if self.size == self._kept_size:
             self._kept_y = round(new_value)
@@ -432,7 +432,7 @@ class Timeline(ScrollView, can_focus=True):
     # --- selecting
 
     def on_focus(self) -> None:
-        """Select a row where none is selected: the keys need one."""
+        """Select a row if none is selected, as the keys need one."""
         self._measure()
         if self._view.selected is None:
             self.action_move(0)
@@ -516,7 +516,7 @@ class Timeline(ScrollView, can_focus=True):
         if found is not None:
             self.select(listing.near(found, step))
 
-    # --- what is done with the selected row
+    # --- actions on the selected row
 
     def action_choose(self) -> None:
         """Preview a rewind to the selected checkpoint, read the selected world line, or leave at the row for the present."""
@@ -567,7 +567,7 @@ class Timeline(ScrollView, can_focus=True):
                 self._show_unfolded(row)
 
     def _show_unfolded(self, row: TimelineRow) -> None:
-        """Scroll to the first step of a compacted line: its steps stand below its name."""
+        """Scroll to the first step of a compacted line, whose steps are below its name."""
         view = self._view
         position = view.selected_position()
         if row.kind != "base" or position is None:
@@ -577,7 +577,7 @@ class Timeline(ScrollView, can_focus=True):
         self.scroll_to(y=min(y, position), animate=False)
 
     def action_keys(self) -> None:
-        """Show the keys in place of the list."""
+        """Show the keys instead of the list."""
         self._view.shows_keys = True
         self.refresh()
 
@@ -589,7 +589,7 @@ class Timeline(ScrollView, can_focus=True):
         self.select(None)
         self.post_message(self.Left())
 
-    # --- filtering
+    # --- the filter
 
     def end_filter(self) -> None:
         """Show all rows again."""
@@ -612,7 +612,7 @@ class Timeline(ScrollView, can_focus=True):
 
     @property
     def takes_any_letter(self) -> bool:
-        """Whether a filter is typed, or the keys are shown until one is pressed."""
+        """Return whether a filter is being typed, or the keys are shown until one is pressed."""
         return self._view.filtering or self._view.shows_keys
 
     def action_filter(self) -> None:
@@ -627,23 +627,23 @@ class Timeline(ScrollView, can_focus=True):
     def _end_filter(self, needle: str) -> None:
         view = self._view
         if not needle and (view.filtering or view.selected is None):
-            # What was only found on the way is not what was looked at.
+            # A row that was only found on the way was not the user's choice.
             view.selected = self._before_filter
         view.filtering = False
         self._set_filter(needle)
         self.post_message(self.FilterChanged())
 
     def _begins_filter(self, key: str) -> bool:
-        """Whether the key begins a filter.
+        """Return whether the key begins a filter.
 
-        Textual runs the bindings when the key has gone up to the app; what was typed in the same moment is here by
-        then, and would go past the filter.
+        Textual runs the bindings when the key has gone up to the app; keys that were typed in the same moment are here by
+        then, and would not reach the filter.
         """
         found = self.screen.active_bindings.get(key)
         return found is not None and found.node is self and found.binding.action == "filter"
 
     def _set_filter(self, needle: str) -> None:
-        """Show only rows that hold the text. A long session is searched in slices, so that no key has to wait for it."""
+        """Show only rows that contain the text. A long session is searched in slices, so that no key has to wait for it."""
         model = self.model
         if self._searching is not None:
             self._searching.cancel()
@@ -676,14 +676,14 @@ class Timeline(ScrollView, can_focus=True):
             self.post_message(self.FilterChanged())
 
     def _filter_key(self, event: events.Key, needle: str) -> bool:
-        """Take a key while a filter is typed; whether it is one of the filter's."""
+        """Handle a key while a filter is typed; return whether it is one of the filter's."""
         if event.key == "escape":
             self._end_filter("")
         elif event.key in ("enter", "up", "down"):
             if self.filter_state != "missed":
                 self._end_filter(needle)
             elif event.key == "enter":
-                # Nothing to go to: behind its slash it may be a command; else the text is what can be changed.
+                # There is no row to go to: after a slash the text may be a command; otherwise it can be edited.
                 self.post_message(self.MissedChosen(needle))
         elif event.key == "backspace":
             self._set_filter(needle[:-1])
@@ -698,7 +698,7 @@ class Timeline(ScrollView, can_focus=True):
     # --- keys and mouse
 
     def on_key(self, event: events.Key) -> None:
-        """Keys of the filter; any key ends what is shown only for a moment."""
+        """Handle keys of the filter; any key ends a temporary display."""
         view = self._view
         self.skip_motion()
         if view.shows_keys:
@@ -721,7 +721,7 @@ class Timeline(ScrollView, can_focus=True):
             self._set_filter(self.model.rows.typed + one_line(event.text)[:FILTER_CHARS])
 
     def on_click(self, event: events.Click) -> None:
-        """Open the row that was clicked; on the curve select there, on a turn's mark fold the turn."""
+        """Open the clicked row; on the curve select the checkpoint, on a turn's mark fold the turn."""
         self.skip_motion()
         self._measure()
         view = self._view
@@ -776,16 +776,16 @@ class Timeline(ScrollView, can_focus=True):
         if key == view.hovered:
             return
         view.hovered = key
-        # Where the foot has no room for the details, or tells those of the selected row, they float at the pointer.
+        # If the foot has no room for the details, or shows those of the selected row, they float at the pointer.
         is_told = bool(view.areas.footer) and view.selected in (None, key)
         lines = [] if key is None or is_told else self._view.details(key)
-        words = ["".join(text for text, _ in line) for line in lines]
+        words = ["".join(span.text for span in line) for line in lines]
         self.tooltip = Content("\n".join(words)) if words else None
         self.refresh()
 
 
 def _target_of(row: TimelineRow | None) -> Target:
-    """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line, or is that of now (None)."""
+    """The row's checkpoint for the engine, with the id -1 if the row stands for a whole line, or for now (None)."""
     from kimi_tui.soul.rewind_values import Target
 
     if row is None:
@@ -799,7 +799,7 @@ def _target_of(row: TimelineRow | None) -> Target:
 
 
 def _prospect_of(row: TimelineRow | None, model: TimelineModel) -> Prospect:
-    """What a rewind to this row, or to its line, would leave, as the preview has it; nothing else than now for None."""
+    """The prospect of a rewind to this row, or to its line, as the preview computes it; for None the present state."""
     target = _target_of(row)
     if row is None:
         return Prospect(target)

@@ -16,9 +16,9 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, WorldLineNode
 from kimi_tui.tui import formatting as numbers
-from kimi_tui.tui.formatting import StyledText
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline.layout import (
     EMPTY,
     NOTHING_FOUND,
@@ -66,12 +66,12 @@ class TimelineAreas:
         filtering: bool,
         selecting: bool,
     ) -> TimelineAreas:
-        """The areas for a screen and a widget of these heights.
+        """Return the areas for a screen and a widget of these heights.
 
         Args:
             screen_height: the height of the screen, which limits the curve and the details.
             height: the height of the widget.
-            n_rows: the rows of the list; 0 where nothing has happened yet.
+            n_rows: the rows of the list; 0 before anything has happened.
             overlay: whether the title is in the frame around the widget.
             filtering: whether the title row is the filter's.
             selecting: whether a row is selected, so that its details have a place; else they have one only where no row is
@@ -102,14 +102,14 @@ class Listing:
         return sum(self._extent())
 
     def _extent(self) -> tuple[int, int]:
-        """The number of rows above those of the model, and the number of the model's."""
+        """Return the number of rows above those of the model, and the number of the model's."""
         model, scene, rows = self.model, self.scene, self.model.rows
         if scene is None:
-            # While a turn runs its newest checkpoint is now itself.
+            # While a turn runs, its newest checkpoint stands for now.
             is_now = (model.running and model.tree.live) or rows.needle
             has_now = (model.tree.live or model.tree.lines) and not is_now
             return (1 if has_now else 0), len(rows)
-        # While it is taken away, what came after is not there yet, nor is the row of the new world line.
+        # During the animation the rows of later checkpoints, and of the new world line, are not there yet.
         first = scene.checkpoints[0].index if scene.checkpoints else 0
         at = rows.index_of_order(2 * first - 1)
         while at < len(rows) and rows[at].order == 2 * first - 1 and rows[at].line is not scene:
@@ -117,7 +117,7 @@ class Listing:
         return len(scene.checkpoints), at
 
     def rows(self, start: int, end: int) -> list[TimelineRow | None]:
-        """The rows between two positions from the top (the second exclusive), as far as there are any; None for now."""
+        """Return the rows between two positions from the top (the second exclusive), as far as there are any; None stands for now."""
         above, count = self._extent()
         found: list[TimelineRow | None] = []
         for position in range(max(0, start), min(end, above + count)):
@@ -131,11 +131,11 @@ class Listing:
         return found
 
     def row(self, position: int) -> TimelineRow | None:
-        """The row at a position from the top; None for now, and outside of the list."""
+        """Return the row at a position from the top; None for now, and outside of the list."""
         return next(iter(self.rows(position, position + 1)), None)
 
     def key(self, position: int) -> Key | None:
-        """The key of the row at a position; None for a gap, and outside of the list."""
+        """Return the key of the row at a position; None for a gap, and outside of the list."""
         if not 0 <= position < len(self):
             return None
         row = self.row(position)
@@ -144,7 +144,7 @@ class Listing:
         return None if row.kind == "gap" else row.key
 
     def position(self, key: Key | None) -> int | None:
-        """The position of the row with a key; None where there is none."""
+        """Return the position of the row with a key; None if there is none."""
         if key is None:
             return None
         if key == NOW:
@@ -153,7 +153,7 @@ class Listing:
         return None if index is None else len(self) - 1 - index
 
     def position_of(self, checkpoint: CheckpointNode) -> int | None:
-        """The position of a checkpoint of the live line, or of its turn where that is folded; None where neither has a row."""
+        """Return the position of a checkpoint of the live line, or of its folded turn; None if neither has a row."""
         rows = self.model.rows
         index = rows.index_of_checkpoint(checkpoint)
         if index is None:
@@ -162,7 +162,7 @@ class Listing:
         return None if index is None else len(self) - 1 - index
 
     def heading_below(self, position: int) -> tuple[int, TimelineRow] | None:
-        """The position and the row of the message that begins the turn of the row at a position; None where there is none."""
+        """Return the position and the row of the message that begins the turn of the row at a position; None if there is none."""
         row = self.row(position)
         if row is None:
             return None
@@ -173,33 +173,33 @@ class Listing:
         at = self.position_of(heading) if heading is not None else None
         if at is None or heading is None:
             return None
-        # What was said before a D-Mail stands below it.
+        # The messages that were carried before a D-Mail stand below it.
         at += 1 if heading.n_carried and self.model.rows.needle == "" else 0
         found = self.row(at)
         return (at, found) if found is not None else None
 
     def turn(self, position: int, step: int) -> int | None:
-        """The position of the next message of the user above (`step` -1) or below (1) a position."""
+        """Return the position of the next message of the user above (`step` -1) or below (1) a position."""
         above, count = self._extent()
         newest = above + count - 1
         found = self.model.rows.words_near(min(newest - position, count), -step)
         return None if found is None else newest - found
 
     def branch(self, position: int, step: int) -> int | None:
-        """The position of the next row above (`step` -1) or below (1) that shows a world line's name; None where there is none."""
+        """Return the position of the next row above (`step` -1) or below (1) that shows a world line's name; None if there is none."""
         end = len(self) if step > 0 else -1
         rows = ((at, self.row(at)) for at in range(position + step, end, step))
         return next((at for at, row in rows if row is not None and row.names_line), None)
 
     def near(self, position: int, step: int) -> Key | None:
-        """The key of the nearest row that can be selected: from a position in the direction of `step`, then in the other one."""
+        """Return the key of the nearest row that can be selected: from a position in the direction of `step`, then in the other one."""
         start = max(0, min(position, len(self) - 1))
         for direction in (step, -step):
             at = start
             while 0 <= at < len(self):
                 key = self.key(at)
                 if key is not None:
-                    # It will be looked for next.
+                    # The caller will look for this row next.
                     self.model.rows.expect(len(self) - 1 - at)
                     return key
                 at += direction
@@ -230,7 +230,7 @@ class TimelineViewport:
         curve: the columns of the token curve as painted last.
     """
 
-    def __init__(self, strip: Callable[[list[StyledText], int, str], Strip]) -> None:
+    def __init__(self, strip: Callable[[list[Span], int, str], Strip]) -> None:
         self.listing = Listing(TimelineModel())
         self.selected: Key | None = None
         self.hovered: Key | None = None
@@ -245,7 +245,7 @@ class TimelineViewport:
         self.curve: Sequence[Column] = ()
         self._paint = strip
         self._strips: dict[object, Strip] = {}
-        self._curve_spans: list[list[StyledText]] = []
+        self._curve_spans: list[list[Span]] = []
         self._curve_made_for: tuple[object, ...] = ()
         self._past: list[CheckpointNode] = []
         self._past_of: CheckpointNode | None = None
@@ -265,7 +265,7 @@ class TimelineViewport:
 
     @property
     def areas(self) -> TimelineAreas:
-        """The heights of the areas above and below the list."""
+        """Return the heights of the areas above and below the list."""
         return TimelineAreas.of(
             self.screen_height,
             self.height,
@@ -277,7 +277,7 @@ class TimelineViewport:
 
     @property
     def columns(self) -> Columns:
-        """The columns of a row for the present width."""
+        """Return the columns of a row for the present width."""
         head = self.listing.model.tree.head
         digits = len(str(head.id)) if head is not None else 2
         # The scrollbar stands in the margin of a wide row; a narrow one has to make room.
@@ -295,7 +295,7 @@ class TimelineViewport:
         return found if found is not None and found[0] > last else None
 
     def position_at(self, y: int) -> int | None:
-        """The position of the row on a line of the widget."""
+        """Return the position of the row on a line of the widget; None if there is none."""
         areas = self.areas
         height = areas.list_height
         line = y - areas.header
@@ -308,19 +308,19 @@ class TimelineViewport:
         return position if position < len(self.listing) else None
 
     def selected_position(self) -> int | None:
-        """The position of the selected row; None where nothing is selected, or the row was removed."""
+        """Return the position of the selected row; None if no row is selected, or it was removed."""
         return self.listing.position(self.selected)
 
     def selected_row(self) -> TimelineRow | None:
-        """The selected row; None where there is none, and for now."""
+        """Return the selected row; None if there is none, and for now."""
         position = self.selected_position()
         return self.listing.row(position) if position is not None else None
 
     def scroll_to_show(self, position: int) -> int:
-        """The scroll offset, nearest to the present one, at which a row is visible."""
+        """Return the scroll offset, nearest to the present one, at which a row is visible."""
         areas = self.areas
         height = max(1, areas.list_height)
-        # The lowest line may be taken by a heading that is held there.
+        # A heading that is held at the lowest line may cover it.
         last = self.scroll_y + height - (2 if self.sticky(areas) is not None else 1)
         if position < self.scroll_y:
             return position
@@ -333,7 +333,7 @@ class TimelineViewport:
         self._strips.clear()
 
     def lines(self, start: int, end: int) -> list[Strip]:
-        """The strips of the lines of the widget from `start` to `end` (exclusive)."""
+        """Return the strips of the lines of the widget from `start` to `end` (exclusive)."""
         areas, columns = self.areas, self.columns
         first, last = areas.header, areas.header + areas.list_height
         if areas.curve and start < first:
@@ -347,14 +347,14 @@ class TimelineViewport:
             strips += self._row_lines(in_list, areas, columns)
         if end > last:
             told = self.details(self.selected if self.selected is not None else self.hovered)
-            # They stand at the lower edge, with an empty line under them.
+            # The details stand at the lower edge, with an empty line under them.
             top = last + areas.footer - 1 - len(told)
             for y in range(max(start, last), end):
                 is_told = 0 <= y - top < len(told)
-                strips.append(self._line([("  ", "quiet"), *told[y - top]] if is_told else []))
+                strips.append(self._line([Span("  ", "quiet"), *told[y - top]] if is_told else []))
         return strips
 
-    def _line(self, spans: list[StyledText], ground: str = "page", key: object = None) -> Strip:
+    def _line(self, spans: list[Span], ground: str = "page", key: object = None) -> Strip:
         """The strip of spans, as wide as the widget; cached under a key, else under the spans themselves."""
         key = key or (ground, *spans)
         strip = self._strips.get(key)
@@ -366,13 +366,13 @@ class TimelineViewport:
         return strip
 
     def _row_lines(self, lines: range, areas: TimelineAreas, columns: Columns) -> list[Strip]:
-        """The strips of lines of the list, counted from its first line."""
+        """Return the strips of lines of the list, counted from its first line."""
         listing, model = self.listing, self.listing.model
         sticky, selected = self.sticky(areas), self.selected_position()
         chosen = None
         if self.looking and selected is not None and listing.scene is None:
             chosen = listing.row(selected)
-        # As in a curve of the live line.
+        # The bars have the scale of a curve of the live line.
         scale = scale_of(model.most_tokens(), model.limit)
         start = self.scroll_y + lines.start
         shown = list(enumerate(listing.rows(start, self.scroll_y + lines.stop), start))
@@ -404,7 +404,7 @@ class TimelineViewport:
         elif key == self.hovered:
             ground = "band"
         scene = self.listing.scene
-        # A D-Mail on its way: from the newest row down as far as the motion has come.
+        # The arc of a D-Mail on its way goes from the newest row down as far as the animation has come.
         has_arc = (
             scene is not None
             and scene.reason == "dmail"
@@ -428,7 +428,7 @@ class TimelineViewport:
             spans = row_spans(row, columns, self.glyphs, look)
         if has_arc:
             spans = self._with_arc(spans, is_head=position == 0)
-        mark = (self.glyphs.edge if edge else " ", edge or "quiet")
+        mark = Span(self.glyphs.edge if edge else " ", edge or "quiet")
         return self._line([mark, *spans], ground, cache_key)
 
     def _look(
@@ -444,7 +444,7 @@ class TimelineViewport:
         if row is not None and row.line is not None and row.names_line:
             name = model.tree.name_of(row.line)
             age = numbers.short_age(time.time() - row.line.at)
-            # "world line 1 now" would say that it is the one that is live.
+            # "world line 1 now" would say that this line is the live one.
             age = "<1 min" if age == "now" else age
         return RowSurroundings(
             scale=scale,
@@ -458,7 +458,7 @@ class TimelineViewport:
         )
 
     def _has_arc(self, row: TimelineRow) -> bool:
-        """Whether a row is that of a D-Mail or of the line that it left, and the other one is next to it: an arc joins the two."""
+        """Return whether an arc joins the row to its neighbour: one is a D-Mail, the other the line that it left."""
         model = self.listing.model
         tree = model.tree
         if row.line is not None:
@@ -475,34 +475,34 @@ class TimelineViewport:
         forks = tree.forks(tree.key_below(checkpoint.index))
         return bool(forks) and forks[-1].n == checkpoint.from_line
 
-    def _with_arc(self, spans: list[StyledText], *, is_head: bool) -> list[StyledText]:
+    def _with_arc(self, spans: list[Span], *, is_head: bool) -> list[Span]:
         """The spans of a row with the arc of a D-Mail while its revert is animated: the arc's head, or a part of its shaft."""
         if len(spans) < 2:
             return spans
-        head = (self.glyphs.turn, "dmail") if is_head else spans[0]
-        blanks = spans[1][0]
+        head = Span(self.glyphs.turn, "dmail") if is_head else spans[0]
+        blanks = spans[1].text
         if len(blanks) < 2 or blanks.strip():
             return [head, *spans[1:]]
         mark = self.glyphs.arc if is_head else self.glyphs.step
-        return [head, (" ", "line"), (mark, "dmail"), (blanks[2:], "line"), *spans[2:]]
+        return [head, Span(" ", "line"), Span(mark, "dmail"), Span(blanks[2:], "line"), *spans[2:]]
 
     # --- around the list
 
-    def _words_for_rows(self) -> list[list[StyledText]]:
+    def _words_for_rows(self) -> list[list[Span]]:
         """The lines in place of the list: the keys, what is being read, or that there is nothing yet or no match."""
         if self.shows_keys:
-            return [[("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
+            return [[Span("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
         if self.is_filtered:
             words = numbers.wrap_words(NOTHING_FOUND, max(10, self.full_width - 4))
-            return [[(f"  {row}", "quiet")] for row in words]
+            return [[Span(f"  {row}", "quiet")] for row in words]
         if self.reading:
-            return [[(f"  {self.reading}", "quiet")]]
-        turn = (self.glyphs.turn, "accent")
+            return [[Span(f"  {self.reading}", "quiet")]]
+        turn = Span(self.glyphs.turn, "accent")
         words = numbers.wrap_words(EMPTY, min(30, max(10, self.full_width - 5)))
         return [
-            [(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")],
+            [Span(" ", "quiet"), turn, Span("  ", "quiet"), Span("now", "strong")],
             [],
-            *([(f"    {row}", "quiet")] for row in words),
+            *([Span(f"    {row}", "quiet")] for row in words),
         ]
 
     def _header_line(self, y: int, areas: TimelineAreas, columns: Columns) -> Strip:
@@ -519,15 +519,15 @@ class TimelineViewport:
             elif self.title:
                 spans = entitled_spans(self.title, width, self.glyphs)
             elif self.reading:
-                # How much there is will be known when all of it is read.
+                # The counts are known once the whole session is read.
                 spans = entitled_spans("", width, self.glyphs)
             else:
                 n_lines = len(model.tree.lines)
                 spans = title_spans(model.n_steps, n_lines, width, self.glyphs)
-            return self._line([(" ", "quiet"), *spans])
+            return self._line([Span(" ", "quiet"), *spans])
         first = areas.header - areas.curve - 2
         if areas.curve and first <= y < areas.header - 1:
-            return self._line([(" ", "quiet"), *self._curve_spans[y - first]])
+            return self._line([Span(" ", "quiet"), *self._curve_spans[y - first]])
         return self._line([])
 
     def _update_curve(self, rows: int, width: int) -> None:
@@ -554,7 +554,7 @@ class TimelineViewport:
             self._curve_spans[-1] = marks
         self._curve_made_for = made_for
 
-    def details(self, key: Key | None) -> list[list[StyledText]]:
+    def details(self, key: Key | None) -> list[list[Span]]:
         """The details of a row, in lines; empty while a revert is animated."""
         model = self.listing.model
         if key is None or self.listing.scene is not None:
@@ -583,12 +583,12 @@ class TimelineViewport:
 
 
 def _goes(row: TimelineRow | None, chosen: TimelineRow, *, is_above: bool) -> bool:
-    """Whether a rewind to the chosen row would drop this one, which is above or below it."""
+    """Return whether a rewind to the chosen row would drop this one, which is above or below it."""
     if chosen.kind not in ("checkpoint", "said"):
         return False
     if is_above and chosen.line is None:
         return True
     if row is None or row.line is not chosen.line:
         return False
-    # What else was said behind the same checkpoint goes with it.
+    # Other messages that the user sent at the same checkpoint are dropped with it.
     return is_above or row.checkpoint is chosen.checkpoint

@@ -1,6 +1,6 @@
 """Syntax highlighting with Pygments in three colours, a line at a time while the code is still being streamed.
 
-Pygments is only imported when the first fence needs it (or by `warm_up`, in a thread, before that).
+Pygments is imported only when the first code block needs it (or earlier by `warm_up`, in a thread).
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ RELEX_CHARS = 6_000
 """The most lines and characters of a finished code block that is highlighted again as a whole, which is more exact than by
 lines."""
 LEX_LIMIT = 1_000
-"""The most characters of a line that are highlighted: many rules of lexers look ahead to its end from each of them."""
+"""The largest number of characters of a line that are highlighted: many rules of lexers look ahead to the line's end from
+each of them.
+"""
 
 _Rule = tuple[Callable[[str, int], Any], Any, Any]
 
 
 def warm_up() -> None:
-    """Import Pygments before the first code block needs it. Takes long: call it in a thread."""
+    """Import Pygments before the first code block needs it. It takes long, so call it in a thread."""
     for name in ("python", "bash", "json", "diff", "javascript", "toml"):
         lexer_for(name)
 
 
 @lru_cache(maxsize=64)
 def lexer_for(language: str) -> Lexer | None:
-    """The lexer for the name of a language as it follows a fence; None where there is none."""
+    """Return the lexer for the name of a language as it follows a fence; None where there is none."""
     name = language.strip().split(" ")[0].split(",")[0].strip("{}.").lower()
     if not name or name in {"text", "txt", "plain", "plaintext", "output", "console-output"}:
         return None
@@ -86,7 +88,7 @@ def _put(line: list[Span], text: str, style: str) -> None:
 
 
 def is_short(lines: Sequence[str]) -> bool:
-    """Whether a code block is short enough to be highlighted as a whole."""
+    """Return whether a code block is short enough to be highlighted as a whole."""
     return (
         len(lines) <= RELEX_LINES
         and sum(len(line) for line in lines) <= RELEX_CHARS
@@ -103,12 +105,12 @@ def colour(lines: Sequence[str], language: str) -> list[list[Span]]:
         stream = CodeStream(language)
         return [stream.feed(line) for line in lines]
     try:
-        # Lexers of consoles lose a last line that has no end.
+        # Lexers of consoles lose a last line without a line end.
         out = _to_lines(lexer.get_tokens("\n".join(lines) + "\n"))
     except Exception:
         _blame(language)
         out = []
-    # A lexer may add or drop lines and characters; the text's own decide.
+    # A lexer may add or drop lines and characters; the lines of the text count.
     out += [[] for _ in lines[len(out) :]]
     return [
         spans if "".join(span.text for span in spans) == line else [Span(line, INK)]
@@ -122,7 +124,7 @@ def _blame(language: str) -> None:
 
 
 def _keeps_context(lexer: Lexer) -> bool:
-    """Whether a lexer (of YAML, Ruby) needs more than a stack of states, so that it cannot be run line by line."""
+    """Return whether a lexer (of YAML, Ruby) needs more than a stack of states, so that it cannot be run line by line."""
     extended = import_module("pygments.lexer").ExtendedRegexLexer
     return isinstance(lexer, extended)
 
@@ -183,7 +185,7 @@ class CodeStream:
         plain: _TokenType = import_module("pygments.token").Token
         position = 0
         end = len(text)
-        # A rule may match nothing and change state for ever in a broken lexer: the turns are bounded.
+        # A broken lexer may have rules that match nothing and change the state for ever, so the number of rounds is bounded.
         for _ in range(4 * end + 64):
             if position >= end:
                 return

@@ -56,7 +56,7 @@ _KINDS: tuple[tuple[type[Block], str], ...] = (
 
 
 def source_of(block: Block) -> str:
-    """The source text of a block; of a tool call its output, or its subject where there is none."""
+    """Return the source text of a block; of a tool call its output, or its subject where there is none."""
     match block:
         case AgentBlock() | ThoughtBlock():
             return block.stream.source.strip("\n")
@@ -92,14 +92,14 @@ def _of_tool(block: ToolBlock) -> str:
 
 
 def kind_of(block: Block) -> str:
-    """The kind of a block in words, for a notice: `the answer`, `your message`."""
+    """Return the kind of a block in words, for a notice: `the answer`, `your message`."""
     if isinstance(block, ToolBlock) and not block.output and not block.live_output:
         return "the call"
     return next((words for kind, words in _KINDS if isinstance(block, kind)), "the text")
 
 
 def code_of(block: Block) -> list[tuple[str, str]]:
-    """The code blocks in a block, each as its language and its text; of a Shell call its command."""
+    """Return the code blocks in a block, each as its language and its text; of a Shell call its command."""
     if isinstance(block, AgentBlock):
         return [(language, "\n".join(lines)) for language, lines in _fences(block.stream.source)]
     if isinstance(block, ToolBlock):
@@ -113,16 +113,16 @@ def code_of(block: Block) -> list[tuple[str, str]]:
 
 @cache
 def _blocks_of_markdown() -> MarkdownIt:
-    """A parser of blocks only: inline Markdown is not needed here, and takes the most time."""
+    """Return a parser of blocks only: inline Markdown is not needed here, and takes the most time."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark", {"html": False}).disable(["inline", "text_join"])
 
 
 def _fences(source: str) -> list[tuple[str, list[str]]]:
-    """The code blocks of a Markdown text in order, each as its language and its lines."""
+    """Return the code blocks of a Markdown text in order, each as its language and its lines."""
     if not any(sign in source for sign in _CODE_SIGNS):
-        # Most answers hold none, and all of a long conversation may be looked through for some.
+        # Most answers contain no code block, and a search for code may go through a long conversation.
         return []
     tokens = _blocks_of_markdown().parse(source)
     return [
@@ -143,12 +143,12 @@ class RowPosition(NamedTuple):
 
 
 def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generator[None, None, str]:
-    """The source text between two positions; yields after every block, for `slices.in_slices`.
+    """Yield the source text between two positions; yields after every block, for `slices.in_slices`.
 
     Only the first and the last block keep their layout: the selection may be all of a long session.
     """
     start, end = held = replace(start), replace(end)
-    # Laying them out moves places with their text, those that are known to the flow.
+    # Laying the blocks out moves those positions with their text that are known to the flow.
     flow.positions += held
     try:
         for mark in held:
@@ -190,7 +190,7 @@ def _of_view(view: View, low: RowPosition | None, high: RowPosition | None) -> s
 def _of_rows(
     block: Block, lines: Sequence[Line], low: RowPosition | None, high: RowPosition | None
 ) -> str:
-    """The source of a part of a block with these rows, from `low` (None: its beginning) to `high` (None: its end)."""
+    """Return the source of a part of a block with these rows, from `low` (None: its beginning) to `high` (None: its end)."""
     is_written = isinstance(block, (AgentBlock, UserBlock))
     if is_written and low is None and high is None:
         return source_of(block)
@@ -208,7 +208,7 @@ def _of_rows(
 
 
 def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosition) -> str:
-    """The source of the text between two positions in the rows of a block."""
+    """Return the source of the text between two positions in the rows of a block."""
     source = _SourceLines(block)
     out: list[str] = []
     row = 0
@@ -219,7 +219,7 @@ def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosi
         if last >= low.row:
             begin = _offset(lines, starts, row, low) if low.row >= row else 0
             stop = _offset(lines, starts, row, high) if high.row <= last else len(text)
-            out.append(_cut(text, written, begin, stop))
+            out.append(_source_part(text, written, begin, stop))
         row = last + 1
     return "\n".join(out).strip("\n")
 
@@ -227,7 +227,7 @@ def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosi
 def _joined(
     lines: Sequence[Line], first: int, last: int, source: _SourceLines
 ) -> tuple[str, list[int]]:
-    """The line of text that is wrapped into these rows, and the index in it at which each row begins."""
+    """Return the line of text that is wrapped into these rows, and the index in it at which each row begins."""
     text = ""
     starts: list[int] = []
     for row in range(first, last + 1):
@@ -244,7 +244,7 @@ def _joined(
 
 
 def _without_fold_mark(line: Line, end: int) -> int:
-    """The index of the end of a row's text without the mark of a fold (`   +8 lines`)."""
+    """Return the index of the end of a row's text without the mark of a fold (`   +8 lines`)."""
     last = line.spans[-1].text if line.spans else ""
     if last.startswith("   +") and line.text[:end].endswith(last.rstrip()):
         return len(line.text[: end - len(last.rstrip())].rstrip())
@@ -252,7 +252,7 @@ def _without_fold_mark(line: Line, end: int) -> int:
 
 
 def _offset(lines: Sequence[Line], starts: Sequence[int], first: int, place: RowPosition) -> int:
-    """The index of a position in the line of text that begins with the row `first`."""
+    """Return the index of a position in the line of text that begins with the row `first`."""
     start, end = extent_of(lines[place.row])
     return starts[place.row - first] + max(0, min(place.column, end) - start)
 
@@ -272,9 +272,9 @@ class _SourceLines:
         else:
             self._lines = _lines_of(block, self._text)
         self._at = 0
-        """The first of the lines that may come next."""
+        """The index of the first line of the source that may come next."""
         self._read = 0
-        """How much of the text has been passed."""
+        """The number of characters of the text that have been passed."""
         self._places: dict[str, list[int]] = {}
         for at, line in enumerate(self._lines):
             self._places.setdefault(_squeezed(line), []).append(at)
@@ -282,7 +282,7 @@ class _SourceLines:
         self._gaps = _wide_gaps(self._text)
 
     def next_line(self, text: str, line: Line) -> str | None:
-        """The line of the source for the next line of text, of which `line` is the first row; None where there is none."""
+        """Return the line of the source for the next line of text, of which `line` is the first row; None where there is none."""
         if self._is_markdown and not is_code(line):
             return self._prose(text) if self._has_pictures else None
         places = self._places.get(_squeezed(text), [])
@@ -310,18 +310,18 @@ class _SourceLines:
         return "".join(out)
 
     def joint(self, before: str, after: str) -> str:
-        """The blanks between two rows of running text: those of the source where they are found there, else one."""
+        """Return the blanks between two rows of running text: those of the source if they are found there, else one."""
         if not self._gaps:
             return " "
         if not after.strip(" "):
-            # A row of blanks: they are counted with what follows it.
+            # The text is a row of blanks, which are counted with the words after it.
             return ""
         left, right = before.rstrip(" ").rpartition(" ")[2], after.partition(" ")[0]
         return " " * self._gaps.get((left[-_NEIGHBOURS:], right[:_NEIGHBOURS]), 1)
 
 
 def _wide_gaps(text: str) -> dict[tuple[str, str], int]:
-    """The numbers of blanks between words where there are several, by the ends of the words on either side."""
+    """Return the numbers of blanks between words where there are several, by the ends of the words on either side."""
     gaps: dict[tuple[str, str], int] = {}
     if "  " not in text:
         return gaps
@@ -332,14 +332,15 @@ def _wide_gaps(text: str) -> dict[tuple[str, str], int]:
                 run += 1
                 continue
             if run:
-                # Blanks at the beginning of a line part it from nothing, those between words by one more than are empty.
+                # `run` counts the empty words of the split: a line begins with as many blanks, and two words have one more
+                # between them.
                 gaps.setdefault((left, word[:_NEIGHBOURS]), run + bool(left))
             left, run = word[-_NEIGHBOURS:], 0
     return gaps
 
 
 def _lines_of(block: Block, text: str) -> list[str]:
-    """The lines of the source of a block in the order in which its rows show them."""
+    """Return the lines of the source of a block in the order in which its rows show them."""
     match block:
         case ToolBlock():
             diffs = [shown for shown in block.display if isinstance(shown, DiffBlock)]
@@ -359,14 +360,14 @@ def _lines_of(block: Block, text: str) -> list[str]:
 
 
 def _squeezed(text: str) -> str:
-    """The characters of a line that are the same in the source and as shown."""
+    """Return the characters of a line that are the same in the source and as shown."""
     if not text.isascii():
         text = "".join(char for char in text if char not in _UNSHOWN)
     return "".join(text.split())
 
 
-def _cut(text: str, written: str | None, begin: int, stop: int) -> str:
-    """The part of a line of the source that is shown from one index of a line of text to another.
+def _source_part(text: str, written: str | None, begin: int, stop: int) -> str:
+    """Return the part of a line of the source that is shown from one index of a line of text to another.
 
     Args:
         text: the line as shown.
@@ -383,7 +384,7 @@ def _cut(text: str, written: str | None, begin: int, stop: int) -> str:
 
 
 def _place_in(text: str, written: str, at: int) -> int:
-    """The index in a line of the source of the character with the index `at` in the line as shown."""
+    """Return the index in a line of the source of the character with the index `at` in the line as shown."""
     done = text[:at]
     inked = len(done.rstrip())
     place = 0
@@ -396,7 +397,7 @@ def _place_in(text: str, written: str, at: int) -> int:
         place = found + 1
     while place and place < len(written) and written[place] in _UNSHOWN:
         place += 1
-    # The blanks behind it count as the cells that they take.
+    # The blanks after it count as the cells that they take.
     cells = len(expand_tabs(written[:place])) + at - inked if place else at
     if not place:
         cells += _dedent(text, written)
@@ -408,7 +409,7 @@ def _place_in(text: str, written: str, at: int) -> int:
 
 
 def _dedent(text: str, written: str) -> int:
-    """The number of leading blanks of a line of the source that are not shown."""
+    """Return the number of leading blanks of a line of the source that are not shown."""
     whole = expand_tabs(written)
     indent = len(whole) - len(whole.lstrip())
     return max(0, indent - (len(text) - len(text.lstrip())))

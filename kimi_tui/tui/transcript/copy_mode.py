@@ -1,7 +1,7 @@
 """Copy mode: a cursor that keys move through the rows of the transcript, and the selection between it and an anchor.
 
-Cursor and anchor are `TextPosition`s, so that they stay with their text while rows come, fold or are wrapped again. No
-widget here.
+Cursor and anchor are `TextPosition`s, so that they stay with their text while rows come, fold or are wrapped again. This
+module has no widget.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class CopyMode:
     ) -> tuple[tuple[TextPosition, TextPosition], tuple[TextPosition, TextPosition]] | None:
         """The pieces of text at anchor and cursor, which the selection includes.
 
-        They are single characters, or lines where lines are selected. Without an anchor both are the line of the cursor. None
-        where a block of them was removed.
+        They are single characters, or lines if lines are selected. Without an anchor both are the line of the cursor. The
+        result is None if a block of them was removed.
         """
         ends = (self._anchor or self._head, self._head)
         found: list[tuple[TextPosition, TextPosition]] = []
@@ -128,7 +128,7 @@ class CopyMode:
     def _go(self, row: int, column: int) -> None:
         row = min(max(0, row), max(0, self._flow.height - 1))
         start, end = self._extent(row)
-        # Above rows that are laid out for this, everything may have moved: the mark is of the row as it is now.
+        # When rows are laid out for this, everything below may move, so the mark is taken from the present row.
         mark = self._mark(row, min(max(start, column), max(start, end - 1)))
         self._head.key, self._head.row, self._head.column = mark.key, mark.row, mark.column
         self._head.hint = mark.hint
@@ -168,7 +168,7 @@ class CopyMode:
                 self._go(min(turn, self._flow.height - 1), 0)
 
     def _beside(self, row: int, column: int, step: int) -> int:
-        """The column of the next character (`step` 1), or the one before (-1), that has a cell of its own."""
+        """Return the column of the next character (`step` 1), or the one before (-1), that has a cell of its own."""
         text = self._line(row).text
         start, end = self._extent(row)
         at = column + step
@@ -177,12 +177,12 @@ class CopyMode:
         return at
 
     def _kind(self, row: int, column: int) -> str:
-        """The kind of the character at a position; `blank` at the end of a row."""
+        """Return the kind of the character at a position; `blank` at the end of a row."""
         start, end = self._extent(row)
         return kind_of(self._line(row).text[column]) if start <= column < end else "blank"
 
     def _step(self, row: int, column: int, step: int) -> tuple[int, int] | None:
-        """The next position (`step` 1), or the one before (-1), also in another row; None at the end of the text."""
+        """Return the next position (`step` 1), or the one before (-1), also in another row; None at the end of the text."""
         start, end = self._extent(row)
         if start <= column + step < end:
             return row, column + step

@@ -25,17 +25,7 @@ from kimi_tui.projection.blocks import (
 )
 from kimi_tui.tool_cards import DiffBlock, ImageBlock, TodoBlock
 from kimi_tui.tui.faults import log_fault
-from kimi_tui.tui.formatting import (
-    MINUS,
-    both_sizes,
-    change,
-    counted,
-    cut,
-    duration,
-    path,
-    spans_width,
-    tokens,
-)
+from kimi_tui.tui.formatting import MINUS, both_sizes, change, counted, cut, duration, path, tokens
 from kimi_tui.tui.rows import (
     HIT_FOLD,
     LEAST_NAME,
@@ -57,6 +47,7 @@ from kimi_tui.tui.rows import (
     plain_rows,
     prose_width,
     ranges,
+    spans_width,
     title_row,
 )
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
@@ -170,7 +161,7 @@ def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
     first = rows[0] if rows else Line()
     free = room.width - RIGHT - spans_width(first.spans)
     if cells(pin) >= free:
-        # Code fills its rows to their end.
+        # Code fills its rows to the end, so the sign gets a row of its own.
         rows, first = [Line(), *rows], Line()
     elif cells(sign.text) >= free:
         sign = sign._replace(text=pin)
@@ -216,7 +207,7 @@ def with_edge(line: Line, edge: Span) -> Line:
 
 def probable_height(block: Block, room: LayoutRoom) -> int:
     """An estimate of the number of rows of a block without laying it out, for the scrollbar."""
-    # Of cards there may be thousands.
+    # There may be thousands of cards, so their height is estimated by a simple rule.
     if not isinstance(block, ToolBlock):
         return _probable_height_of_text(block, room)
     if block.unfolded:
@@ -264,7 +255,7 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
     edge = Span(room.glyphs.edge, "accent@band")
     text = block.text or " "
     width = prose_width(room.width)
-    # Of a pasted file only the beginning is laid out while it is folded.
+    # Only the beginning of a pasted file is laid out while it is folded.
     is_cut = not block.unfolded and len(text) > PASTE_LIMIT
     rows = _soft_rows(text[:PASTE_LIMIT] if is_cut else text, width)
     shown = list(islice(rows, USER_ROWS + 2))
@@ -272,7 +263,7 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
     if not block.unfolded and (is_cut or len(shown) > USER_ROWS + 1):
         rows, shown = iter(()), shown[:USER_ROWS]
         hidden = _hidden(text, shown, width)
-        # Nothing goes on in the row that says how much is hidden.
+        # The last row says how much is hidden, so it does not continue in another row.
         shown[-1] = (shown[-1][0], False)
     number = (
         Span("queued", "quiet")
@@ -305,7 +296,7 @@ def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list
     for at, part in enumerate(parts):
         behind = len(parts) - at - 1
         is_last = len(rows) == most > 0
-        # Room for what stands behind it in its row.
+        # Room is kept for the words that follow in the same row.
         after = cells(f", +{behind} more") if is_last and behind else bool(behind)
         if rows and cells(f"{rows[-1]}, {part}") + after <= width:
             rows[-1] += f", {part}"
@@ -333,7 +324,7 @@ def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
 
 
 def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
-    """What the rows of a text leave out, as `+192 lines`; of a single line the characters."""
+    """Return the words for what the rows of a text leave out, such as `+192 lines`; for a single line, its characters."""
     wholly = sum(not goes_on for _, goes_on in rows)
     lines = text.count("\n") + 1
     if lines > 1:
@@ -346,10 +337,10 @@ def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a thought: folded one as `Thought for 6 s  +12 lines`, unfolded all of it in italics."""
     width = prose_width(room.width)
     count = block.stream.line_ends + 1 + block.stream.size // (width * 2)
-    words = "Thinking" if block.open else f"Thought for {_whole(block.seconds)}"
+    words = "Thinking" if block.open else f"Thought for {_whole_seconds(block.seconds)}"
     head = [INDENT, Span(words, "quiet/i")]
     if not block.unfolded:
-        # Of a very long one the rows are only guessed.
+        # The rows of a very long thought are only estimated.
         is_short = not block.open and block.stream.size <= PASTE_LIMIT
         text = block.stream.text.strip() if is_short else ""
         if text:
@@ -376,7 +367,7 @@ class ThoughtStream:
     def __init__(self, block: ThoughtBlock, room: LayoutRoom) -> None:
         self._width = max(2, prose_width(room.width))
         self._rest: str = ""
-        """What the last row begins with: it may still change."""
+        """The text with which the last row begins: it may still change."""
         self._settled = 1
         self.spent = 0
         self.lines = list(islice(thought(block, room), 1))
@@ -400,7 +391,7 @@ class ThoughtStream:
         return first
 
 
-def _whole(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     """A duration in whole seconds, in words."""
     return f"{max(1, round(seconds))} s" if seconds < 9.5 else duration(seconds)
 
@@ -520,7 +511,8 @@ def _way(block: DMailBlock) -> str:
     if block.is_carried:
         return "carried over from another world line"
     if block.checkpoint is None:
-        # A summary stands for it: what it came from and went to has no number any more.
+        # A summary replaced the checkpoint, so the checkpoints from which and to which the D-Mail was sent have no number any
+        # more.
         return ""
     if block.undid and block.author == "agent" and block.from_checkpoint != block.checkpoint:
         source = "an earlier step" if block.is_moved else f"#{block.from_checkpoint}"
@@ -541,12 +533,13 @@ def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) ->
     steps = counted(block.steps, "step")
     calls = block.tool_calls
     folded = f"{counted(calls, 'tool call')} folded away" if calls else "Folded away"
+    sign = "" if not block.folded else room.glyphs.minus if block.unfolded else "+"
     spans = [
         edge,
         Span("   "),
         Span(folded, "quiet"),
         Span("  "),
-        Span(f"{room.glyphs.minus if block.unfolded else '+'}{steps}", "ink"),
+        Span(f"{sign}{steps}", "ink"),
     ]
     if block.kept:
         edits = sum(count for _, count in block.kept)
@@ -558,7 +551,7 @@ def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) ->
             kept = [Span("kept: ", "quiet"), Span(name, "ink"), Span(fact, "quiet")]
             pad(spans, max(spans_width(spans) + 3, room.width - RIGHT - 2 - spans_width(kept)))
             spans.extend(kept)
-    return Line(tuple(spans), fill=ground, hit=HIT_FOLD)
+    return Line(tuple(spans), fill=ground, hit=HIT_FOLD if block.unfolds else "")
 
 
 def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
@@ -570,7 +563,7 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
         left += [Span("  "), Span(tokens(block.tokens_before), "ink")]
         return [Line(tuple(left))]
     left = [edge, Span(" "), glyph, Span(" "), Span("Compacted", "compaction")]
-    # Where the files do not tell what it replaced, both are what it takes itself.
+    # If the files do not show what it replaced, both figures are the tokens of the summary itself.
     if block.tokens_before != block.tokens_after:
         sizes = both_sizes(
             block.tokens_before,

@@ -1,7 +1,8 @@
 """Parses one piece of Markdown into elements, and lays elements out as rows of a width (lists, quotes, tables, code).
 
 markdown-it-py parses CommonMark with tables and strike-through; HTML stays text, and only http(s) links become links. The
-parser decodes entities, so that every text is cleaned of control characters once more here. Imported with the first answer.
+parser decodes entities, so that every text is cleaned of control characters once more here. The module is imported with the
+first answer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kimi_tui.foreign_text import clean, expand_tabs
-from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import (
     BLANK,
@@ -26,6 +26,7 @@ from kimi_tui.tui.rows import (
     Span,
     cells,
     prose_width,
+    spans_width,
     wrap,
 )
 from kimi_tui.tui.transcript.code import INK, colour
@@ -77,8 +78,8 @@ class Rule:
 class Table:
     """A table; every row has as many cells as the head.
 
-    `line` is the line of the source at which it begins. `widths` are the widths of the columns of the table that it continues,
-    whose head has been shown; empty where it begins one.
+    `line` is the line of the source at which it begins. `widths` are the widths of the columns of the table that it
+    continues, whose head has been shown; empty if it begins a table.
     """
 
     head: tuple[tuple[Span, ...], ...]
@@ -180,7 +181,7 @@ class Parser:
         self.references.watch(keep=keep)
         if len(source) > PARSE_LIMIT:
             return (Paragraph((Span(source),)),)
-        # Made anew each time: the parser puts every definition of a name that it has already into it.
+        # The dictionary is new each time, as the parser copies all known definitions into it.
         tokens = _markdown().parse(source, {"references": self.references})
         elements, _ = _elements(tokens, 0, "")
         return tuple(elements)
@@ -585,7 +586,7 @@ class CodeLine:
         self._start = spans_width(prefix)
         self._chopper = HardWrapper(max(2, width - RIGHT - self._start - 4))
         self._told = 0
-        """Rows that were given out as settled."""
+        """The number of rows that were returned as final."""
 
     def feed(self, spans: Sequence[Span]) -> None:
         """Append text of the line."""
@@ -624,7 +625,7 @@ def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,))
     for span in line:
         size += len(span.text) if span.text.isascii() else width
     if size <= room:
-        # Nearly all of them, and one is made anew with every piece of text that arrives.
+        # Nearly all lines end here, and one is made anew with every piece of text that arrives.
         fill = Span(" " * (room + 2 - size), "ink@raised")
         return [Line((*prefix, _CODE_LEAD, *line, fill), margin=width - RIGHT - room - 2)]
     rows = CodeLine(width, prefix)

@@ -1,16 +1,16 @@
-"""Markdown that is still being written, as rows: what is settled is laid out once, only its open end again.
+"""Markdown that is still being written, as rows: settled parts are laid out once, and only the open end again.
 
 The text is split into top-level pieces by whole lines (`Splitter`): a paragraph, a heading, one list item, a quote, a table,
 a fence. Only the last piece is open; those before it never change. No piece but a fence is ever longer than about
-`PIECE_LIMIT` characters or `PIECE_LINES` lines, or has many more than `PIECE_MARKS` marks: a longer one goes on in the next
-piece, cut where the text alone says, however it arrived. Lines are read by hand where a pattern could backtrack: they are
-foreign text.
+`PIECE_LIMIT` characters or `PIECE_LINES` lines, or has many more than `PIECE_MARKS` marks: a longer one continues in the next
+piece; the place of the cut depends on the text alone, and not on the chunks in which it arrived. Lines are read by hand where
+a pattern could backtrack: they are foreign text.
 
-`MarkdownStream` has the rows. However the text is cut into chunks on its way, the rows at the end are the same. Two things
-make an exception of "laid out once": a link definition that comes after the link, for which what waits for that name is laid
-out again; and the colours of a short fence, which are known for good when it ends. What comes faster than anybody reads is
-not laid out at all before somebody looks: a piece with much text behind it is about as many empty rows until `show` is asked
-for them.
+`MarkdownStream` has the rows. However the text is cut into chunks on its way, the rows at the end are the same. There are two
+exceptions to "laid out once": a link definition that comes after the link, for which the pieces that need it are laid out
+again; and the colours of a short fence, which are final only when it ends. Text that comes faster than anybody can read is
+not laid out before it is visible: a piece followed by much text is represented by about as many empty rows until `show` is
+called for them.
 """
 
 from __future__ import annotations
@@ -45,27 +45,29 @@ from kimi_tui.tui.transcript.markdown import (
 PieceKind = Literal["prose", "heading", "item", "quote", "fence", "rule"]
 
 PIECE_LIMIT = 4_000
-"""Characters after which a piece or a line goes on in another piece: the open piece is laid out with every frame, and
-some of Markdown's rules take quadratic time on made-up input."""
+"""Characters after which a piece or a line continues in another piece: the open piece is laid out with every frame, and some
+of Markdown's rules take quadratic time on made-up input.
+"""
 PIECE_LINES = 120
-"""Lines after which it does so as well: of a quote or a table each costs as much as several rows of running text."""
+"""Lines after which a piece continues in another: each line of a quote or a table costs as much as several rows of running text."""
 PIECE_MARKS = 400
-"""Marks of emphasis, or as much of others, after which it does so as well: each costs as much as a line. No real paragraph has
-nearly as many."""
+"""Marks of emphasis, or an equal cost of other marks, after which a piece continues in another: each costs as much as a line.
+No real paragraph has nearly as many.
+"""
 ENTRY_COST = 8
-"""Of the marker of an entry, in marks of emphasis: a list in a quote, or in a list, has all its entries in one piece."""
+"""The cost of the marker of an entry, in marks of emphasis: a list in a quote, or in a list, has all its entries in one piece."""
 INFO_LIMIT = 100
-"""Characters of what stands after the opening marks of a fence that count."""
+"""The number of characters after the opening marks of a fence that count."""
 
 _HEADING = re.compile(r"^ {0,3}#{1,6}(?:[ \t]|$)")
 _ITEM = re.compile(r"^ {0,3}(?:[-*+]|(\d{1,9})[.)])(?:[ \t]+|$)")
 _COSTS = {"*": 1, "_": 1, "~": 1, "`": 1, "[": 2, "<": 3}
-"""Of marks, in those of emphasis: a bracket is looked behind for its link, whether there is one or not."""
+"""The costs of marks, in marks of emphasis: for each bracket the parser searches its link, whether there is one or not."""
 _MARK = re.compile(r"[*_~`\[<]")
 _QUOTE = re.compile(r"^ {0,3}>")
 _LONGEST_NUMBER = 9
 _WIDEST_MARKER = 4
-"""Blanks after the marker of an item that belong to it; more of them begin indented code."""
+"""The largest number of blanks after the marker of an item that belong to it; more of them begin indented code."""
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +104,7 @@ class Piece:
         self.n_marks += marks_in(line) + 1 + ENTRY_COST * _entries_in(line)
 
     def copy(self) -> Piece:
-        """A copy, of which the lines can grow independently."""
+        """Return a copy, of which the lines can grow independently."""
         return Piece(
             self.kind,
             list(self.lines),
@@ -134,7 +136,7 @@ class Splitter:
 
     @property
     def open(self) -> Piece | None:
-        """The piece that may still grow; None where the last one is closed."""
+        """The piece that may still grow; None if the last one is closed."""
         return self.pieces[-1] if self.pieces and not self.pieces[-1].closed else None
 
     @property
@@ -186,7 +188,7 @@ class Splitter:
             self._close()
 
     def ahead(self) -> list[Piece]:
-        """The open piece and those after it, as they would be if the unfinished line ended here."""
+        """Return the open piece and those after it, as they would be if the unfinished line ended here."""
         other = Splitter()
         known: Piece | None = None
         if self.open is not None:
@@ -202,7 +204,7 @@ class Splitter:
         return [piece for piece in other.pieces if piece is not known]
 
     def starts_fence(self) -> bool:
-        """Whether the unfinished line may become the beginning of a fence, so that it should not be shown as prose."""
+        """Return whether the unfinished line may become the beginning of a fence, so that it should not be shown as prose."""
         if self._fence or self._within or self._tail_size > INFO_LIMIT:
             return False
         line = self.partial
@@ -215,7 +217,7 @@ class Splitter:
         return marks >= (1 if text[0] == "`" else 2) and plain
 
     def ends_fence(self) -> bool:
-        """Whether the unfinished line may become the end of the open fence."""
+        """Return whether the unfinished line may become the end of the open fence."""
         if not self._fence or self._tail_size > INFO_LIMIT:
             return False
         mark = self.partial.strip()
@@ -270,7 +272,7 @@ class Splitter:
             return
         piece = self.open
         if not line.strip():
-            # Only an item goes on after a blank line.
+            # Only an item continues after a blank line.
             if piece is not None and piece.kind != "item":
                 self._close()
             elif piece is not None and piece.size <= PIECE_LIMIT:
@@ -358,14 +360,14 @@ class Splitter:
 
 
 def marks_in(text: str) -> int:
-    """The cost of the marks in a text, in marks of emphasis."""
-    # Every line is looked through for them, three times: a loop over what they cost takes twice as long.
+    """Return the cost of the marks in a text, in marks of emphasis."""
+    # This runs three times for every line; a loop over the costs takes twice as long.
     n_of = text.count
     return n_of("*") + n_of("_") + n_of("~") + n_of("`") + 2 * n_of("[") + 3 * n_of("<")
 
 
 def _entries_in(line: str) -> int:
-    """The number of list entries that a line begins, also within quotes and other entries."""
+    """Return the number of list entries that a line begins, also within quotes and other entries."""
     found = at = 0
     while at < len(line):
         mark, end = line[at], at + 1
@@ -385,7 +387,7 @@ def _entries_in(line: str) -> int:
 
 
 def _longest(line: str) -> int:
-    """The most characters of a line that a piece may begin with."""
+    """Return the most characters of a line that a piece may begin with."""
     end = min(len(line), PIECE_LIMIT)
     if marks_in(line[:end]) > PIECE_MARKS:
         left = PIECE_MARKS
@@ -397,7 +399,7 @@ def _longest(line: str) -> int:
 
 
 def fence_of(line: str) -> tuple[int, str, str] | None:
-    """The indent, the marks and the info string of a line that opens a fence; None for any other line."""
+    """Return the indent, the marks and the info string of a line that opens a fence; None for any other line."""
     text = line.lstrip(" ")
     indent = len(line) - len(text)
     if indent > 3 or not text.startswith(("```", "~~~")):
@@ -409,7 +411,7 @@ def fence_of(line: str) -> tuple[int, str, str] | None:
 
 
 def is_rule(line: str) -> bool:
-    """Whether a line is a thematic break: three or more of one mark, and blanks."""
+    """Return whether a line is a thematic break: three or more of one mark, and blanks."""
     if len(line) - len(line.lstrip(" ")) > 3:
         return False
     marks = line.replace(" ", "").replace("\t", "")
@@ -417,7 +419,7 @@ def is_rule(line: str) -> bool:
 
 
 def unclosed_fence(piece: Piece) -> str:
-    """The line that opens a fence within an item or a quote, where the piece ends before that does; else nothing."""
+    """Return the line that opens a fence within an item or a quote, where the piece ends before that does; else nothing."""
     opener, marks = "", ""
     for line in piece.lines:
         text = line.lstrip(" >")
@@ -438,9 +440,9 @@ def unclosed_fence(piece: Piece) -> str:
 RESOLVE_CHARS = 3_000
 """Characters that are laid out again for late link definitions in one go."""
 LATE_CHARS = 1_000
-"""A piece with so many characters behind it, all of which have come, may have gone by before anybody sees it."""
+"""A piece followed by this number of received characters may have scrolled past before anybody sees it."""
 PIECE_COST = 50
-"""What laying out a piece costs besides its length, in characters."""
+"""The cost of laying out a piece besides its length, in characters."""
 LATE_COST = 16
 """Characters of such pieces that are taken in the time in which one is laid out."""
 HEAD_LIMIT = 2_000
@@ -448,8 +450,9 @@ HEAD_LIMIT = 2_000
 
 
 class _Context(NamedTuple):
-    """What a piece must know of those before it: the number of the last entry of a list, the width of its marker, and
-    how the last piece ended where it goes on in the next one."""
+    """The facts about earlier pieces that a piece needs: the number of the last entry of a list, the width of its marker, and
+    the end of the last piece if that continues in this one.
+    """
 
     number: int = 0
     marker: str = ""
@@ -466,7 +469,7 @@ class _Waiting(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Rows that took the place of empty ones: which those were, from `start` to `end` (exclusive)."""
+    """Rows that replaced empty ones, which were those from `start` to `end` (exclusive)."""
 
     start: int
     end: int
@@ -533,13 +536,13 @@ class MarkdownStream:
         self._credit += len(text)
         first = self._settle(behind)
         if self._stale:
-            # As much as came since may be laid out again, so that all of it costs no more than twice the text.
+            # At most as many characters as have come since are laid out again, so that the total cost is at most twice the text.
             first = min(first, self._resolve(min(self._credit, RESOLVE_CHARS)))
         piece = self._splitter.open
         is_code = piece is not None and piece.kind == "fence"
         if is_code or behind <= LATE_CHARS:
             self._open_end()
-        # Code is made row by row as it comes.
+        # Rows of code are made one by one as they come.
         self.spent += max(1, len(text) // (1 if was_code or is_code else LATE_COST))
         return first
 
@@ -558,7 +561,7 @@ class MarkdownStream:
         """Whether pieces are to be laid out again for link definitions that were added."""
         return bool(self._stale)
 
-    # --- what nobody has seen
+    # --- rows that nobody has seen
 
     @property
     def n_late(self) -> int:
@@ -566,7 +569,7 @@ class MarkdownStream:
         return len(self._unseen)
 
     def is_late(self, row: int) -> bool:
-        """Whether a row belongs to a piece with empty rows."""
+        """Return whether a row belongs to a piece with empty rows."""
         return bisect_right(self._starts, row) - 1 in self._unseen
 
     def show(self, start: int, end: int, limit: float = inf) -> list[Shown]:
@@ -587,11 +590,11 @@ class MarkdownStream:
         return self._lay_out_again(chosen)
 
     def is_late_in(self, start: int, end: int) -> bool:
-        """Whether any row from `start` to `end` (exclusive) belongs to a piece with empty rows."""
+        """Return whether any row from `start` to `end` (exclusive) belongs to a piece with empty rows."""
         return next(self._late_in(start, end), None) is not None
 
     def _late_in(self, start: int, end: int) -> Iterator[int]:
-        """The indices of the pieces with empty rows between `start` and `end` (exclusive)."""
+        """Return the indices of the pieces with empty rows between `start` and `end` (exclusive)."""
         if not self._unseen or start >= end:
             return iter(())
         low = max(0, bisect_right(self._starts, start) - 1)
@@ -603,7 +606,7 @@ class MarkdownStream:
         return self._lay_out_again([min(self._unseen)])
 
     def _context_behind(self, piece: Piece) -> _Context | None:
-        """The context of the piece after this one, where it is known without a layout of this one; else None."""
+        """Return the context of the piece after this one, if it is known without laying this one out; else None."""
         is_part = piece.continued or piece.joint is not None
         if not self._is_late or is_part or any("]:" in line for line in piece.lines):
             return None
@@ -622,7 +625,7 @@ class MarkdownStream:
             count = max(count, len(piece.lines))
         return [BLANK] * count
 
-    # --- what will not change
+    # --- settled pieces
 
     def _settle(self, behind: int = 0) -> int:
         first = self._kept
@@ -742,7 +745,7 @@ class MarkdownStream:
     def _laid_out(
         self, piece: Piece, text: str, before: _Context, *, keep: bool
     ) -> tuple[list[Line], _Context]:
-        """The rows of a piece, and the context for the next one. A fault is logged, and the piece is plain text."""
+        """Return the rows of a piece, and the context for the next one. A fault is logged, and the piece is plain text."""
         self.spent += len(text) + PIECE_COST
         try:
             elements, context = self._elements(piece, text, before, keep=keep)
@@ -787,7 +790,7 @@ class MarkdownStream:
     def _more_of_item(
         self, elements: tuple[Element, ...], before: _Context
     ) -> tuple[tuple[Element, ...], _Context]:
-        """The elements of the continuation of a list entry, which has blanks in place of its marker."""
+        """Return the elements of the continuation of a list entry, which has blanks in place of its marker."""
         first = elements[0] if elements else None
         if isinstance(first, Items):
             entry = first.items[0]
@@ -796,7 +799,7 @@ class MarkdownStream:
         return elements, _Context(before.number, before.marker)
 
     def _joint(self, last: Element, source: str, context: _Context) -> _Context:
-        """The context for the next piece, where that continues this one."""
+        """Return the context for the next piece, if that continues this one."""
         if isinstance(last, Paragraph):
             return context._replace(is_text=True)
         if isinstance(last, Table):
@@ -922,7 +925,7 @@ class _OpenFence:
         out.extend(self._long.settled())
 
     def last_rows(self) -> list[Line]:
-        """The rows at the end that are made anew with more text."""
+        """Return the rows at the end that are made anew with more text."""
         if self._long is not None:
             return [self._long.last_row()]
         return code_rows(self._stream.peek(self._short), self._width) if self._short else []
@@ -930,7 +933,7 @@ class _OpenFence:
     def _more(self, raw: str) -> None:
         if self._long is None or not raw:
             return
-        # A tab goes up to the next multiple of four from the beginning of the line.
+        # A tab extends to the next multiple of four from the beginning of the line.
         lead = " " * (self._column % 4)
         text = expand_tabs(lead + raw)[len(lead) :]
         self._long.feed([Span(text, INK)])
@@ -939,7 +942,7 @@ class _OpenFence:
 
 
 def _number(before: int, written: int) -> int:
-    """The number of a list entry: as written, but greater than that of the entry before."""
+    """Return the number of a list entry: as written, but greater than that of the entry before."""
     return before + 1 if before and written <= before else written
 
 
@@ -961,7 +964,7 @@ def _numbered(elements: tuple[Element, ...], before: int) -> tuple[tuple[Element
 
 
 def whole_answer(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
-    """The rows of a complete answer."""
+    """Return the rows of a complete answer."""
     layout = MarkdownStream(width, glyphs)
     layout.feed(text)
     layout.finish()

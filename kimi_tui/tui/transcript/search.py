@@ -97,7 +97,7 @@ Match = tuple[Part, ...]
 
 
 def pattern_of(query: str) -> Pattern | None:
-    """The regular expression of a query: in either case, with any blanks for its blanks; None for an empty query."""
+    """Return the regular expression of a query: in either case, with any blanks for its blanks; None for an empty query."""
     words = query[:QUERY_LIMIT].split()
     if not words:
         return None
@@ -106,15 +106,15 @@ def pattern_of(query: str) -> Pattern | None:
 
 
 def matches(lines: Sequence[Line], pattern: Pattern) -> list[Match]:
-    """All matches in the rows of a block, from the top."""
+    """Return all matches in the rows of a block, from the top."""
     return [match for found in matches_by_line(lines, pattern) for match in found]
 
 
 def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Match]]:
-    """The matches of each line of text in turn; of a line of more than `ROWS_AT_ONCE` rows in several lists."""
+    """Yield the matches of each line of text in turn; of a line of more than `ROWS_AT_ONCE` rows in several lists."""
     first = 0
     while first < len(lines):
-        # Where the rows end that are looked at, and where in the first one the last match of those before ended.
+        # `part` and `column` are the end of the rows to search and the place in the first row where the last earlier match ended.
         part, column = first + ROWS_AT_ONCE, 0
         last = first
         while last + 1 < len(lines) and lines[last].goes_on:
@@ -131,7 +131,7 @@ def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Ma
 
 
 def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[Part]:
-    """The parts of matches that are in a row."""
+    """Yield the parts of matches that are in a row."""
     first = last = row
     while first > max(0, row - _NEAR) and lines[first - 1].goes_on:
         first -= 1
@@ -144,7 +144,7 @@ def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[
 def _in_line(
     lines: Sequence[Line], first: int, last: int, pattern: Pattern, column: int = 0
 ) -> list[Match]:
-    """The matches in the rows of one wrapped line, from a character of its first row on."""
+    """Return the matches in the rows of one wrapped line, from a character of its first row on."""
     texts: list[str] = []
     gutters: list[int] = []
     offsets: list[int] = []
@@ -160,7 +160,7 @@ def _in_line(
     for hit in pattern.finditer(_BREAK.join(texts), start):
         low, high = hit.span()
         parts: list[Part] = []
-        # A line of code may have thousands of rows and of matches: only those of this one are looked at.
+        # A line of code may have thousands of rows and matches: only those of this row are visited.
         for at in range(bisect_right(offsets, low) - 1, bisect_left(offsets, high)):
             begin = max(low - offsets[at], 0)
             end = min(high - offsets[at], len(texts[at]))
@@ -184,7 +184,7 @@ def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
         case _:
             return True
     for text in texts:
-        # An answer may have letters by their names.
+        # An answer may contain letters as character references.
         for read in (str, unescape) if isinstance(block, _MARKDOWN) and "&" in text else (str,):
             before = ""
             for number, part in enumerate(_parts(text)):
@@ -198,7 +198,7 @@ def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts of at most about `CHARS_AT_ONCE` characters, none cut within a character reference."""
+    """Yield the text in parts of at most about `CHARS_AT_ONCE` characters, none cut within a character reference."""
     start = 0
     while start < len(text):
         end = start + CHARS_AT_ONCE
@@ -234,7 +234,7 @@ def _of_tool(block: ToolBlock) -> Iterable[str]:
 
 
 def unfolded_rows(block: Block, room: LayoutRoom) -> Generator[None, None, list[Line]]:
-    """All rows of a block as if it were unfolded. Yields often; returns the rows."""
+    """Yield all rows of a block as if it were unfolded. Yields often; returns the rows."""
     if not isinstance(block, AgentBlock):
         return (yield from rows_in_slices(replace(block, unfolded=True), room))
     answer = MarkdownStream(room.width, room.glyphs, late=True)
@@ -304,14 +304,14 @@ class Finder:
         self.query = query
         self._pattern = pattern_of(query)
         self._counts: dict[int, tuple[int, int]] = {}
-        """By the key of a block: its version when it was counted, and how many it holds."""
+        """For each block, by its key: the version when it was counted, and its number of matches."""
         self._room: LayoutRoom | None = None
         self._complete = False
         self.current: FoundMatch | None = None
         self.match: Match = ()
 
     def refined(self, query: str) -> Finder:
-        """A search for another query; where that begins with the present one, blocks without a match are not searched again."""
+        """Return a search for another query; where that begins with the present one, blocks without a match are not searched again."""
         made = Finder(query)
         if self._pattern is not None and query.lower().startswith(self.query.lower()):
             made._room = self._room
@@ -339,7 +339,7 @@ class Finder:
         if pattern is None:
             return
         blocks = tuple(blocks)
-        first = min(origin.block, len(blocks) - 1)  # -1 where nothing was said yet
+        first = min(origin.block, len(blocks) - 1)  # -1 if there are no messages yet
         is_told = False
         for turn, index in enumerate([*range(max(0, first), len(blocks)), *range(first, -1, -1)]):
             is_below = turn < len(blocks) - first
@@ -379,7 +379,7 @@ class Finder:
         return found
 
     def next(self, blocks: Sequence[Block], step: int) -> FoundMatch | None:
-        """The match after (`step` 1) or before (-1) the current one, from the last to the first; None where there is none."""
+        """Return the match after (`step` 1) or before (-1) the current one, from the last to the first; None where there is none."""
         counts = self._counts
         held = [block.key for block in blocks if (n := counts.get(block.key)) is not None and n[1]]
         if not held:
@@ -398,13 +398,13 @@ class Finder:
         return FoundMatch(key, 0 if step > 0 else self._count(key) - 1)
 
     def count(self, blocks: Sequence[Block]) -> SearchCount:
-        """The present count of matches in these blocks, and the number of the current one."""
+        """Return the present count of matches in these blocks, and the number of the current one."""
         if self._pattern is None:
             return SearchCount()
         counts, current = self._counts, self.current
         key = current.key if current is not None else None
         total = at = 0
-        # Of ten thousands of blocks, ten times a second.
+        # This runs for tens of thousands of blocks, ten times a second.
         for block in blocks:
             known = counts.get(block.key)
             if current is not None and block.key == key:
@@ -417,7 +417,7 @@ class Finder:
         return self._counts.get(key, (0, 0))[1]
 
     def parts(self, key: int, lines: Sequence[Line], row: int) -> list[tuple[Part, bool]]:
-        """The parts of a row to highlight, each with whether it belongs to the current match.
+        """Return the parts of a row to highlight, each with whether it belongs to the current match.
 
         Args:
             key: the key of the block.
@@ -525,7 +525,7 @@ class Search:
         self._find_match_again()
         self._scan_again()
 
-    # Counting
+    # --- counting
 
     def _tell(self, finder: Finder) -> None:
         self.found = finder.count(self._blocks)
@@ -545,7 +545,7 @@ class Search:
         try:
             await self._scan_until_unchanged(wait_s, goes=goes)
         except Exception:
-            # With the next change it is tried again. One that was cancelled has a follower already.
+            # The next change starts the scan again. A cancelled scan has a successor already.
             self._scanning = None
             raise
         self._scanning = None
@@ -558,7 +558,7 @@ class Search:
             self._changed = False
             tells_at = until = 0.0
             origin = self._origin or self._origin_at(None)
-            # Without a flow there is no block either.
+            # Without a flow there are no blocks either.
             scan = (
                 finder.scan(self._blocks, self._flow.room, origin) if self._flow is not None else ()
             )
@@ -579,11 +579,11 @@ class Search:
             wait_s = AGAIN_S
 
     def _origin_at(self, index: int | None) -> Origin:
-        """The current match as an origin in the block with this index (None: the first block)."""
+        """Return the current match as an origin in the block with this index (None: the first block)."""
         match = self._finder.match if self._finder is not None else ()
         return Origin(index or 0, match[0].row if match else 0)
 
-    # Going to a match
+    # --- going to a match
 
     def go(self, step: int) -> None:
         """Go to the match after (`step` 1) or before (-1) the current one, from the last to the first."""
@@ -593,7 +593,7 @@ class Search:
         place = finder.next(self._blocks, step)
         if place is None:
             return
-        # The next key goes on from there.
+        # The next key continues from there.
         finder.current, finder.match = place, ()
         index = flow.index_of_key(place.key)
         if index is not None and flow.views[index].late is not None:
@@ -608,14 +608,14 @@ class Search:
             self.searched.post_message(self.Reached(place, steps=True))
 
     async def _make_whole(self, place: FoundMatch) -> None:
-        """Lay out all rows of the block of a match, in time slices: of a long output only the visible ones are laid out."""
+        """Lay out all rows of the block of a match, in time slices: only the visible rows of a long output are laid out."""
         flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is not None and index is not None:
             await in_slices(flow.whole_in_steps(flow.views[index]), SLICE_S)
 
     def blocks_to_toggle(self, place: FoundMatch) -> list[Block]:
-        """The blocks to toggle to show a match: the one unfolded for the match before, and the one that hides this one."""
+        """Return the blocks to toggle to show a match: the one unfolded for the match before, and the one that hides this one."""
         flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is None or index is None:
@@ -640,19 +640,19 @@ class Search:
         if finder is None or flow is None:
             return None
         if index is None:
-            # Another conversation is shown since it was found.
+            # Another conversation is shown since the match was found.
             self._scan(AGAIN_S, goes=True)
             return None
         finder.current = place
         finder.match = self._match(flow, index, place)
         if event.steps:
-            # A query that is changed now is looked for from here on.
+            # If the query changes now, its search starts from here.
             self._origin = self._origin_at(index)
         self._tell(finder)
         return index, finder.match[0].row if finder.match else 0
 
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
-        """Whether a match is not in the rows that its block has now, as in a folded one."""
+        """Return whether a match is not in the rows that its block has now, as in a folded one."""
         pattern = self._finder.pattern if self._finder is not None else None
         flow.lay_out_whole(index)
         view = flow.views[index]
@@ -668,7 +668,7 @@ class Search:
         )
 
     def _match(self, flow: Flow, index: int, place: FoundMatch) -> Match:
-        """The characters of a match in the rows of its block."""
+        """Return the characters of a match in the rows of its block."""
         pattern = self._finder.pattern if self._finder is not None else None
         if pattern is None:
             return ()
@@ -690,10 +690,10 @@ class Search:
         finder.match = self._match(flow, index, place) if index is not None else ()
         self.searched.refresh()
 
-    # Painting
+    # --- painting
 
     def marked(self, strip: Strip, painter: Painter, view: View, index: int) -> Strip:
-        """The strip of a row with its matches highlighted.
+        """Return the strip of a row with its matches highlighted.
 
         Args:
             strip: the strip without a search.
@@ -767,7 +767,7 @@ class SearchBar(Horizontal):
         self._count = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """The widgets, from the left."""
+        """Return the widgets, from the left."""
         yield Static(Content("  / "), id="search-sign")
         yield self._field
         yield self._count
@@ -797,7 +797,7 @@ class SearchBar(Horizontal):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        # What is pasted may hold anything.
+        # A pasted text may contain anything.
         text = event.value if event.value.isprintable() else one_line(event.value)
         if text != event.value:
             self._field.value = text

@@ -30,7 +30,7 @@ _ENDS_NO_WORD = ".?"
 
 
 def character_at(line: Line, cell: int) -> int:
-    """The index of the character in a cell of a row; the length of the text for a cell behind its end."""
+    """Return the index of the character in a cell of a row; the length of the text for a cell behind its end."""
     text = line.text
     if text.isascii():
         return min(max(0, cell), len(text))
@@ -43,7 +43,7 @@ def character_at(line: Line, cell: int) -> int:
 
 
 def word_at(line: Line, column: int) -> Extent:
-    """The word around a character of a row; around a blank or a sign the run of characters of that kind."""
+    """Return the word around a character of a row; around a blank or a sign the run of characters of that kind."""
     text = line.text
     start, end = extent_of(line)
     if not start <= column < end:
@@ -61,7 +61,7 @@ def word_at(line: Line, column: int) -> Extent:
 
 
 def kind_of(char: str) -> str:
-    """The kind of a character: `word`, `blank` or `sign`."""
+    """Return the kind of a character: `word`, `blank` or `sign`."""
     if char.isalnum() or char in _WORD_SIGNS:
         return "word"
     # Marks and joiners belong to the letter before them.
@@ -99,7 +99,7 @@ class TextSelection:
             self._flow.positions = [mark for mark in self._flow.positions if mark not in ends]
 
     def hold(self, marks: tuple[TextPosition, ...]) -> None:
-        """Have these positions follow their text as well, in place of those held before: the origin of a growing selection."""
+        """Have these positions follow their text as well, instead of those set before: the origin of a growing selection."""
         flow = self._flow
         flow.positions = [mark for mark in flow.positions if mark not in self._held]
         flow.positions += marks
@@ -125,7 +125,7 @@ class TextSelection:
         return TextPosition(views[0].block.key, 0, 0), end
 
     def span(self, row: int, line: Line) -> tuple[int, int] | None:
-        """The selected characters of a row of the content, as indices (the second exclusive); None where none is selected."""
+        """Return the selected characters of a row of the content, as indices (the second exclusive); None where none is selected."""
         if self.ends is None:
             return None
         start, end = self.ends
@@ -138,7 +138,7 @@ class TextSelection:
         return (low, high) if low < high else None
 
     def piece_at(self, row: int, cell: int, grain: int) -> tuple[TextPosition, TextPosition]:
-        """The first and the last position of the character, word or line in a cell of a row of the content.
+        """Return the first and the last position of the character, word or line in a cell of a row of the content.
 
         Args:
             row: the row of the content; the nearest one is taken where there is no such row.
@@ -149,7 +149,7 @@ class TextSelection:
         row = min(max(0, row), max(0, flow.height - 1))
         view, index, line = flow.line(row)
         if view is None or index < 0:
-            # Between blocks, and below the last one.
+            # The row is between blocks, or below the last one.
             at, _ = flow.find(row)
             key = flow.views[at].block.key
             return TextPosition(key, 0, 0, hint=at), TextPosition(key, 0, 0, ends=True, hint=at)
@@ -185,7 +185,7 @@ class TextSelection:
             self.clear()
 
     def _position(self, mark: TextPosition) -> tuple[int, int, int]:
-        """A key that orders positions as they follow each other in the text."""
+        """Return a key that orders positions as they follow each other in the text."""
         index = self._flow.index_of(mark)
         return (-1 if index is None else index, mark.row, mark.column)
 
@@ -224,7 +224,7 @@ def select_piece(
 def with_selection(
     widget: Widget, painter: Painter, strip: Strip, row: int, text_of: Callable[[int], str]
 ) -> Strip:
-    """The strip of a row with its selected text highlighted; the text is only asked for where some of it is selected.
+    """Return the strip of a row with its selected text highlighted; the text is only asked for where some of it is selected.
 
     Args:
         widget: the widget.
@@ -238,7 +238,7 @@ def with_selection(
     if span is None:
         return strip
     text = text_of(row)
-    # An end of -1 is that of the row.
+    # An end of -1 means the end of the row.
     first, last = (cell_len(text if place < 0 else text[:place]) for place in span)
     style = painter.allowed(widget.screen.get_component_rich_style("screen--selection"))
     chosen = [
@@ -249,7 +249,7 @@ def with_selection(
 
 
 def selected_text(selection: Selection, text_of: Callable[[int], str]) -> tuple[str, str] | None:
-    """The selected text of one row and its line end, as `Widget.get_selection` returns them; None where nothing is selected.
+    """Return the selected text of one row and its line end, as `Widget.get_selection` returns them; None where nothing is selected.
 
     Args:
         selection: a selection made by `select_piece`.

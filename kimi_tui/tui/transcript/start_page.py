@@ -31,7 +31,7 @@ def empty_rows(
     facts: str = "",
     question: str = "",
 ) -> list[Line]:
-    """The rows of an empty transcript, from the first row of the pane.
+    """Return the rows of an empty transcript, from the first row of the pane.
 
     Args:
         width: cells of the pane.
@@ -84,7 +84,7 @@ def empty_rows(
 
 
 def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> list[Line]:
-    """The rows of a transcript while its session is read: one line of text, at the place of the start page's question.
+    """Return the rows of a transcript while its session is read: one line of text, at the place of the start page's question.
 
     Args:
         width: cells of the pane.
@@ -132,7 +132,7 @@ def facts_words(
 
 
 def _left(width: int, height: int) -> int:
-    """The cells before the text."""
+    """Return the cells before the text."""
     if width < 60:
         return 4
     return 10 if height >= TALL else 6

@@ -1,7 +1,7 @@
 """Positions in the transcript that keep pointing at the same text while rows are added, removed and wrapped again.
 
 A `TextPosition` is a character of a row of a block. When the rows of the block change, it moves to the new place of the same
-text. No widget here.
+text. This module has no widget.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _DIFF_GROUNDS = frozenset({"add-bg", "del-bg", "page"})
 _EDGES = " ▌["
 
 
-@dataclass(eq=False, repr=False)  # as little as possible: it is made before the first paint
+@dataclass(eq=False, repr=False)  # few methods, as it is defined before the first paint
 class TextPosition:
     """A position in the text of the transcript that survives changes of its rows.
 
@@ -44,7 +44,7 @@ class Extent(NamedTuple):
 
 
 def gutter_of(line: Line) -> int:
-    """The number of leading characters of a row that are not text: margin, edge, bars, the line numbers of a diff."""
+    """Return the number of leading characters of a row that are not text: margin, edge, bars, the line numbers of a diff."""
     lead = line.spans[1:2] if line.margin > HANGING else ()
     if any(style_parts(span.style)[2] in _DIFF_GROUNDS for span in lead) or is_code(line):
         return min(line.margin, len(line.text))
@@ -62,7 +62,7 @@ def gutter_of(line: Line) -> int:
 
 
 def is_code(line: Line) -> bool:
-    """Whether a row of an answer is part of a code block, which begins with two blanks on the background of code."""
+    """Return whether a row of an answer is part of a code block, which begins with two blanks on the background of code."""
     used = 0
     for text, style, _ in line.spans:
         used += len(text)
@@ -72,7 +72,7 @@ def is_code(line: Line) -> bool:
 
 
 def extent_of(line: Line) -> Extent:
-    """The text of a row: without its gutter, the checkpoint number at its right end, and trailing blanks."""
+    """Return the text of a row: without its gutter, the checkpoint number at its right end, and trailing blanks."""
     text = line.text
     start = gutter_of(line)
     if line.chopped is not None:
@@ -85,7 +85,7 @@ def extent_of(line: Line) -> Extent:
 
 
 def ink(line: Line) -> str:
-    """The characters of a row's text that are the same at every width: without blanks and horizontal rules."""
+    """Return the characters of a row's text that are the same at every width: without blanks and horizontal rules."""
     text = line.text
     start, end = extent_of(line)
     if not any(style_parts(span.style)[0] == "line" for span in line.spans):
@@ -94,7 +94,7 @@ def ink(line: Line) -> str:
 
 
 def _ink_places(line: Line) -> list[int]:
-    """The indices of the characters that `ink` returns."""
+    """Return the indices of the characters that `ink` returns."""
     start, end = extent_of(line)
     out: list[int] = []
     at = 0
@@ -110,7 +110,7 @@ def _ink_places(line: Line) -> list[int]:
 def moved(
     old: Sequence[Line], new: Sequence[Line], row: int, column: int, *, ends: bool
 ) -> tuple[int, int]:
-    """The row and column at which the text of a position is after the rows of its block have changed.
+    """Return the row and column at which the text of a position is after the rows of its block have changed.
 
     Args:
         old, new: the rows of the block before and after a change of its text or its width.
@@ -126,7 +126,7 @@ def moved(
         first += 1
     if first > row:
         return row, column
-    # A row without text stays as far above the next one with some.
+    # A row without text keeps its distance to the next row with text.
     lead = 0
     if not ends:
         while row + lead < len(old) - 1 and not ink(old[row + lead]):
@@ -147,7 +147,7 @@ def moved(
 def _located(
     lines: Sequence[Line], first: int, sizes: Sequence[int], count: int, *, ends: bool
 ) -> tuple[int, int]:
-    """The row and column of the character with `count` characters of `ink` before it, counted from the row `first`."""
+    """Return the row and column of the character with `count` characters of `ink` before it, counted from the row `first`."""
     for row, size in enumerate(sizes, first):
         if count < size or (ends and size and count == size):
             places = _ink_places(lines[row])
@@ -160,7 +160,7 @@ def _located(
 
 
 def same_place(before: str, after: str, at: int, *, ends: bool = False) -> int:
-    """The index in a changed text of the character that had the index `at` before.
+    """Return the index in a changed text of the character that had the index `at` before.
 
     Args:
         before, after: the text before and after the change.
@@ -185,7 +185,7 @@ def same_place(before: str, after: str, at: int, *, ends: bool = False) -> int:
 
 
 def _nearest(text: str, part: str, at: int) -> int:
-    """The index of the occurrence of `part` in a text that is nearest to the index `at`; -1 where there is none."""
+    """Return the index of the occurrence of `part` in a text that is nearest to the index `at`; -1 where there is none."""
     if not part:
         return -1
     below = text.find(part, max(0, at))
@@ -196,7 +196,7 @@ def _nearest(text: str, part: str, at: int) -> int:
 
 
 def line_around(lines: Sequence[Line], row: int) -> tuple[int, int]:
-    """The indices of the first and the last row into which the line of text of this row is wrapped."""
+    """Return the indices of the first and the last row into which the line of text of this row is wrapped."""
     first = last = row
     while first > 0 and lines[first - 1].goes_on:
         first -= 1

@@ -22,13 +22,7 @@ from kimi_tui.projection.tool_calls import (
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.diff import band_rows, change_counts, common_indent
-from kimi_tui.tui.formatting import (
-    change,
-    cut,
-    duration,
-    path,
-    spans_width,
-)
+from kimi_tui.tui.formatting import change, cut, duration, path
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import (
     FACT_GAP,
@@ -49,17 +43,18 @@ from kimi_tui.tui.rows import (
     paragraph,
     pin_of,
     prose_width,
+    spans_width,
     title_row,
     wrap,
 )
 
 TAIL_ROWS = 3
 OWN_ROWS = 20
-"""The most rows of the output of a command of the user's own."""
+"""The largest number of rows of the output of a command that the user ran."""
 DIFF_ROWS = 12
 UNFOLDED_ROWS = 1_000
 ANSWER_ROWS = 24
-"""The most rows of questions and answers in a folded card; four of usual length fit."""
+"""The largest number of rows of questions and answers in a folded card; four of usual length fit."""
 _WHY_CHARS = 200
 """The first characters of a line, in which the reason of a failure is looked for."""
 _SAYS_WHY = re.compile(
@@ -157,7 +152,7 @@ def _target(block: ToolBlock) -> str:
 
 
 def _facts(block: ToolBlock) -> list[CardFact]:
-    """The facts of a card: result, time, tokens. Where room is short those with the highest rank are left out first."""
+    """The facts of a card: result, time, tokens. If room is short, those with the highest rank are left out first."""
     out: list[CardFact] = []
     failed = block.state == "failed"
     if block.state == "waiting":
@@ -187,10 +182,10 @@ def _facts(block: ToolBlock) -> list[CardFact]:
             case BriefBlock(text):
                 brief = one_line(text)
             case TodoBlock():
-                # The target says it already.
+                # The target shows the number already.
                 has_list = True
             case ImageBlock():
-                # Named below it, with its size.
+                # The image is named below, with its size.
                 pass
     if shell is not None and shell.exit_code is not None:
         style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
@@ -207,7 +202,7 @@ def _facts(block: ToolBlock) -> list[CardFact]:
         out.append(CardFact((Span("failed", "error"),), 0))
     if block.state == "stopped":
         seconds = seconds or block.duration_s
-    # What was refused has not run: the time is the one that the user took.
+    # A refused call has not run: its duration is the time that the user took.
     if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
         out.append(CardFact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
     if block.tokens:
@@ -244,7 +239,7 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
             is_empty = False
             yield row
     if is_empty:
-        yield from _said(block, room)
+        yield from _output_rows(block, room)
     yield from _allowed_by(block, room)
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"
@@ -254,7 +249,7 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The setting that would allow what a command was refused, whole, so that it can be copied."""
+    """The complete setting that would allow the refused read of a command, so that it can be copied."""
     for shown in block.display:
         if isinstance(shown, BriefBlock):
             _, found, setting = shown.text.partition(ALLOWED_BY)
@@ -265,7 +260,7 @@ def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
                 yield Line((Span(" " * HANGING), *row), margin=HANGING, soft=is_soft)
 
 
-def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a tool's output, complete or so far."""
     own_rows = TAIL_ROWS if room.lowest else OWN_ROWS
     if not block.over:
@@ -286,7 +281,7 @@ def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _own_output(block: ToolBlock, most: int, room: LayoutRoom) -> Iterator[Line]:
-    """The output of a command of the user's own, who ran it to read that: all of it, or its head and tail."""
+    """The output of a command that the user ran in order to read it: all of it, or its head and tail."""
     text = clean(block.output).strip("\n")
     if not text.strip() and block.state == "failed":
         text = clean(block.message).strip()
@@ -336,7 +331,7 @@ def _output(block: ToolBlock, keep: int, room: LayoutRoom) -> Iterator[Line]:
         text = clean(block.message).strip()
     lines = text.split("\n") if text else []
     if not block.unfolded:
-        # A blank last line says nothing.
+        # A blank last line contains no information.
         lines = [line for line in lines if line.strip()] if keep < len(lines) else lines
     return _tail(lines, len(lines), keep, room, block)
 
@@ -426,7 +421,7 @@ def _todo(todo: TodoBlock, room: LayoutRoom) -> list[Line]:
 
 
 def presented(block: ToolBlock) -> str:
-    """The text that a call presents to the user: of a D-Mail, or of a plan, as the user may have changed it; else empty."""
+    """The text that a call presents to the user: that of a D-Mail, or of a plan, as the user may have changed it; else empty."""
     card = block.card
     if not card.text:
         return ""
@@ -443,7 +438,7 @@ def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _text_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a text, as that of a plan; of a folded card the first ones."""
+    """The rows of a text, such as that of a plan; for a folded card only the first ones."""
     lines = clean(presented(block)).strip().split("\n")
     lead = Span(" " * HANGING)
     shown = lines if block.unfolded else lines[:DIFF_ROWS]

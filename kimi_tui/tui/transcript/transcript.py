@@ -1,8 +1,8 @@
 """The transcript widget: the conversation, of which only the visible rows are drawn.
 
 It applies the wire's events through a reducer (`projection/transcript.py`), draws at most thirty times a second, and posts
-messages about what the user does with a block. Scrolling and layout are in `viewport.py`, search in `search.py`. The widget
-is on the first screen, so what only the first event, search, copy or revert needs is imported then.
+messages about the user's actions on a block. Scrolling and layout are in `viewport.py`, search in `search.py`. The widget is
+on the first screen, so modules that only the first event, search, copy or revert needs are imported then.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import drained, in_slices
+from kimi_tui.tui.textual_patches.widgets import set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
 
 if TYPE_CHECKING:
-    from textual._types import AnimationLevel, CallbackType
     from textual.screen import Screen
+    from textual.types import AnimationLevel, CallbackType
 
     from kimi_tui.projection.blocks import Block, Change
     from kimi_tui.projection.transcript import TranscriptModel
@@ -71,7 +72,7 @@ FRAME_S = 1 / 30
 FLOODED_FRAME_S = 1 / 8
 """Seconds between frames while text arrives faster than it can be read or laid out."""
 FLOOD = 400
-"""Characters in one frame from which on `FLOODED_FRAME_S` holds: about two thousand tokens a second."""
+"""Characters in one frame from which on `FLOODED_FRAME_S` applies: about two thousand tokens a second."""
 MANY_BLOCKS = 2_000
 HISTORY_FRAME_S = 0.1
 """Seconds between frames while a history is read."""
@@ -82,7 +83,7 @@ CATCH_UP_S = 0.001
 MEASURE_S = 0.004
 """Seconds between two slices of measuring blocks for another width: long enough for a frame."""
 LIVE_S = 2.0
-"""Events older than so many seconds when they arrive count as history, and are not animated."""
+"""Seconds after which an arriving event counts as history, and is not animated."""
 WARM_UP_DELAY_S = 0.4
 MOST_LANGUAGES = 8
 """The most languages whose lexers are imported before a stored conversation is first drawn, those of the newest code."""
@@ -108,7 +109,7 @@ _GROUNDS = ("page", "raised", "band", "select", "lost-bg", "dmail-bg", "add-bg",
 _OVERLAYS = ("selection", "found", "found-now", "cursor")
 
 
-@dataclass(eq=False, repr=False)  # what else it may have takes its time before the first paint
+@dataclass(eq=False, repr=False)  # other methods would take time before the first paint
 class MousePress:
     """The newest press of the left mouse button.
 
@@ -136,8 +137,8 @@ class Transcript(ScrollView, can_focus=True):
 
     Args:
         work_dir: paths below this folder are shown relative to it.
-        hints: keys and what they do, shown in an empty transcript; without them it shows no question either.
-        question: the question in an empty transcript in place of the usual one.
+        hints: keys and their effects, shown in an empty transcript; without them it shows no question either.
+        question: the question in an empty transcript instead of the usual one.
         is_left: whether it shows a world line that was left: with a grey edge, and the chosen block kept visible.
         id: the widget's id.
         classes: the widget's CSS classes.
@@ -169,7 +170,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("shift+down", "select_rows(1)", "Select downwards", id="chat.select", show=False),
         Binding("v", "copy_mode", "Select with a cursor", id="chat.copy_mode", show=False),
         Binding("ctrl+a", "select_all", "Select all", id="chat.select_all", show=False),
-        # Else it would change the mode, from a place where it is meant to lead back.
+        # The key would otherwise change the mode, although from here it should lead back.
         Binding("shift+tab", "screen.go_round(-1)", "Round, the other way", show=False),
         Binding("n", "next_match(1)", "Next match", id="search.next", show=False),
         Binding("N", "next_match(-1)", "Match before", id="search.before", show=False),
@@ -213,7 +214,7 @@ class Transcript(ScrollView, can_focus=True):
             self.image = image
 
     class Copied(Message):
-        """`text` is to be put on the clipboard; `words` describe it for a notice."""
+        """A text is to be put on the clipboard; `words` describe it for a notice."""
 
         def __init__(self, transcript: Transcript, text: str, words: str) -> None:
             super().__init__()
@@ -278,11 +279,11 @@ class Transcript(ScrollView, can_focus=True):
         self._painted_width = 0
         self._behind = False
         self._dropped_from: int | None = None
-        """The checkpoint of the previewed rewind; -1 where it would drop nothing, None where none is previewed."""
+        """The checkpoint of the previewed rewind; -1 if it would drop nothing, None if none is previewed."""
         self._words_stay = False
         self._dropped_blocks = range(0)
         self._came_from: tuple[bool, TextPosition | None] | None = None
-        """Before the preview: whether the end was followed, and the position at the top; None without a preview."""
+        """The state before the preview: whether the end was followed, and the position at the top; None without a preview."""
         self._hovered: int | None = None
         self._current: int | None = None
         """The key of the block that the keys act on."""
@@ -303,9 +304,9 @@ class Transcript(ScrollView, can_focus=True):
         self._opened_link = (0, -1)
         self._thumbnails: Thumbnails | None = None
         self.load_image: LoadImage | None = None
-        """Reads an image; None where images are only named."""
+        """Reads an image; None if images are only named."""
 
-    # --- what it shows
+    # --- contents
 
     @property
     def blocks(self) -> Sequence[Block]:
@@ -325,7 +326,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def has_images(self) -> bool:
         """Whether the conversation shown has an image that was sent to the model."""
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         return any(images_of(block) for block in self.blocks)
 
@@ -427,7 +428,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_thumbnails_ready(self, event: Thumbnails.Ready) -> None:
         """Draw the blocks with an image that can be drawn now. The class is imported with the first image."""
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         for index, block in enumerate(self.blocks):
             if event.image in images_of(block):
@@ -463,7 +464,7 @@ class Transcript(ScrollView, can_focus=True):
             viewport.resize(self.room())
             self._take_position(viewport)
         if self._viewport is not None:
-            # Without a place on the screen the rows stay as they were: it may come back as it went.
+            # A widget without a place on the screen keeps its rows, as it may come back unchanged.
             self.refresh()
         if was_visible:
             self._show_chosen()
@@ -498,7 +499,7 @@ class Transcript(ScrollView, can_focus=True):
             change = model.apply(record) if take is None else take(record)
             if change.gone and is_live:
                 if self._came_from is not None:
-                    # It is grey already, and what is left of the conversation is to be seen.
+                    # The dropped part is grey already, and the rest of the conversation must become visible.
                     self._came_from = (True, None)
                 else:
                     at = change.first if change.gone_at is None else change.gone_at
@@ -511,7 +512,7 @@ class Transcript(ScrollView, can_focus=True):
         if rebuild:
             self.post_message(self.RebuildNeeded())
         if self._changed_from is not None:
-            # The last words of a turn are worth a frame of their own; those of a history are not.
+            # The last words of a turn get a frame of their own; those of a history do not.
             ended = is_live and was_streaming and not model.streaming
             self._draw_soon(FRAME_S if is_live else HISTORY_FRAME_S, at_once=ended)
 
@@ -535,7 +536,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._came_from is not None:
             self._came_from = (self._came_from[0], None)
         self._current = self._hovered = None
-        # Of an empty conversation there is nothing to lay out, nor to import for that.
+        # An empty conversation needs no layout, and no import for it.
         if model.blocks or self._viewport is not None:
             is_known = flow is not None and flow.room == self.room()
             self._show_flow(flow if is_known else None)
@@ -599,7 +600,8 @@ class Transcript(ScrollView, can_focus=True):
         self._viewport = Viewport(flow)
         self._selection = TextSelection(flow)
         if self._search is not None:
-            # Not only with its first picture: what the search finds until then would be a place in the one before.
+            # The search is told at once, and not with the first frame: until then its matches would be places in the former
+            # conversation.
             self._search.content_changed(self.blocks, flow)
         return self._viewport
 
@@ -623,7 +625,7 @@ class Transcript(ScrollView, can_focus=True):
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
     def _import_ahead(self) -> None:
-        # In a thread: on the event loop it would hold up every key.
+        # On the event loop the import would delay every key, so it runs in a thread.
         self.run_worker(
             reported(self, partial(asyncio.to_thread, import_for_answers)), group="warm-up"
         )
@@ -651,7 +653,7 @@ class Transcript(ScrollView, can_focus=True):
         elif now >= due and len(self.blocks) - (self._changed_from or 0) < MANY_BLOCKS:
             self._frame_due()
         else:
-            # Of thousands of blocks both to take the events in and to draw them would be long for one go.
+            # Applying and drawing thousands of blocks in one go would take long, so the frame is scheduled.
             self._frame = self._callbacks.call_later(max(0.0, due - now), self._frame_due)
 
     def _frame_due(self) -> None:
@@ -694,7 +696,7 @@ class Transcript(ScrollView, can_focus=True):
         viewport.settle(seen=is_due, whole=False)
         self._take_position(viewport)
         if viewport.flow.behind and not is_due:
-            # Of the slices of a long text nobody sees each.
+            # Not every slice of a long text needs a frame.
             self._is_unpainted = True
             return
         self._drawn_at = now
@@ -708,15 +710,15 @@ class Transcript(ScrollView, can_focus=True):
             self._search.content_changed(model.blocks, viewport.flow)
 
     def _take_position(self, viewport: Viewport) -> None:
-        """Take over the height of the content and the first visible row, without a layout of the screen."""
+        """Copy the height of the content and the first visible row, without a layout of the screen."""
         height, top = viewport.flow.height, viewport.top
         self._placing = True
         try:
             if height != self.virtual_size.height and not take_height(self, height, top):
                 size = Size(self.size.width, height)
                 self.set_reactive(cast("Reactive[Size]", ScrollView.virtual_size), size)
-                self._scroll_update(size)
-            # A part of a row that was scrolled stays: slow scrolling is made of such parts.
+                set_content_size(self, size)
+            # A fraction of a row that was scrolled is kept: slow scrolling consists of such fractions.
             if top != self.top:
                 self.set_reactive(ScrollView.scroll_y, float(top))
                 self.set_reactive(cast("Reactive[float]", ScrollView.scroll_target_y), float(top))
@@ -730,7 +732,7 @@ class Transcript(ScrollView, can_focus=True):
             self._measurement = self._callbacks.call_later(MEASURE_S, self._measure)
 
     def _measure(self) -> None:
-        """Measure a slice of what is not on view for another width."""
+        """Measure a slice of the blocks outside the view for another width."""
         self._measurement = None
         viewport = self._ready_viewport()
         if viewport is None or viewport.flow.is_measured:
@@ -765,14 +767,14 @@ class Transcript(ScrollView, can_focus=True):
         self._mark_changed(self._model.find(block) or 0)
         self._draw()
 
-    # --- what a rewind would take
+    # --- the preview of a rewind
 
     def show_dropped(self, checkpoint_id: int | None, *, words_stay: bool = False) -> None:
         """Show in grey what a rewind to a checkpoint would drop, and scroll to its first row; for a D-Mail do not scroll.
 
         Args:
-            checkpoint_id: the checkpoint; -1 where nothing would be dropped, so that the end is shown; None to end the
-                preview and scroll back.
+            checkpoint_id: the checkpoint; -1 if nothing would be dropped, so that the end is shown; None to end the preview
+                and scroll back.
             words_stay: whether the user's messages and pinned ones stay, as with a D-Mail.
         """
         self.finish_motion()
@@ -839,7 +841,7 @@ class Transcript(ScrollView, can_focus=True):
         start = flow.start(going.start) + flow.views[going.start].gap
         return range(start, flow.start(going.stop))
 
-    # --- the motion of a revert
+    # --- the animation of a revert
 
     @property
     def is_moving(self) -> bool:
@@ -881,7 +883,7 @@ class Transcript(ScrollView, can_focus=True):
         app_of(self).animator.force_stop_animation(self, "motion_progress")
         self.set_reactive(Transcript.motion_progress, 1.0)
         if self._changed_from is not None:
-            # What came meanwhile.
+            # This draws everything that came meanwhile.
             self._draw()
         self.refresh_rows()
 
@@ -899,7 +901,7 @@ class Transcript(ScrollView, can_focus=True):
         backgrounds and applies the line filters.
         """
         if self._changed_from is not None and self._frame is None and not self.is_moving:
-            # It was hidden, and is shown again without being told: Textual finds its size unchanged.
+            # The widget was hidden and is visible again without an event, as Textual finds its size unchanged.
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
         width = self.outer_size.width
         if self._painted_width != width:
@@ -929,7 +931,7 @@ class Transcript(ScrollView, can_focus=True):
             return [painter.with_edge(strip, self.glyphs.edge) for strip in strips]
         glyphs = flow.room.glyphs
         start, end, bottom = self.top + start, self.top + end, self.top + self.size.height
-        # A motion stands in front of what is already there.
+        # The rows below an animation are not visible.
         seen = end if motion is None else max(start, min(end, motion.start))
         dropped = self._dropped_rows()
         is_marked = self._search is not None or self._copying is not None
@@ -985,12 +987,12 @@ class Transcript(ScrollView, can_focus=True):
             strip = view.strips[index] = self._paint(past_line(line) if is_past else line)
         if is_marked:
             strip = self._marked(strip, row, place)
-        # With a D-Mail what the user said and pinned stays, though all around it goes.
+        # With a D-Mail the user's messages and pinned ones stay, although everything around them is dropped.
         stays = self._words_stay and view is not None and (view.block.pinned or view.block.is_users)
         if row in dropped and not stays:
             strip = painter.dropped(strip, edge)
         if is_chosen and self.has_focus:
-            # All of its rows: the first one may be off the screen.
+            # All rows of the block get the edge, as the first one may be off the screen.
             strip = painter.with_edge(strip, edge, "accent")
         elif (self._is_left or is_past) and not is_chosen_title:
             strip = painter.with_edge(strip, edge)
@@ -1061,7 +1063,7 @@ class Transcript(ScrollView, can_focus=True):
         """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
-        # Another width tells so often that thousands of blocks are gone through once, when they are painted.
+        # Width changes come often, so thousands of blocks are visited only once, when they are painted.
         self._painted_width = -1
 
     def on_blur(self) -> None:
@@ -1256,7 +1258,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def action_open_link(self) -> None:
         """Open the first image or link of the chosen block; called again, its next one."""
-        # Not of any other block: a browser must not come up because prose was typed in the wrong place.
+        # A link of any other block is not opened: a browser must not open because text was typed in the wrong place.
         view = self._current_view()
         if view is not None and view.late is not None:
             self.run_worker(
@@ -1288,7 +1290,7 @@ class Transcript(ScrollView, can_focus=True):
         if hit.startswith(HIT_LINK):
             self.post_message(self.LinkClicked(hit[len(HIT_LINK) :]))
             return
-        from kimi_tui.tui.pictures import images_of
+        from kimi_tui.projection.blocks import images_of
 
         for image in images_of(block):
             if hit == f"{HIT_IMAGE}{image.sha256}":
@@ -1336,7 +1338,7 @@ class Transcript(ScrollView, can_focus=True):
             return False
         work = selected_text(self.flow, *self.selected_positions)
         try:
-            # While it is selected: its ends stay with their text.
+            # The work starts while the text is selected, as its ends stay with their text only then.
             next(work)
         except StopIteration as end:
             self._selection_copied(end.value)
@@ -1349,7 +1351,7 @@ class Transcript(ScrollView, can_focus=True):
 
     async def _copied_in_slices(self, copied: Generator[None, None, str], first: int) -> None:
         self._selection_copied(await in_slices(copied, COPY_SLICE_S))
-        # What was laid out for it may be higher than it was taken for.
+        # A block that was laid out for the copy may be higher than estimated.
         self._mark_changed(first)
         self._draw()
 
@@ -1432,7 +1434,7 @@ class Transcript(ScrollView, can_focus=True):
             self._selection_changed(was_selected=True)
 
     def _selection_changed(self, *, was_selected: bool) -> None:
-        """Update `Screen.selections`, by which the screen asks for the text; the positions are kept here."""
+        """Update `Screen.selections`, with which the screen requests the text; the positions are kept here."""
         if self.selected_positions is not None:
             self.screen.selections = {self: SELECT_ALL}
         elif was_selected and self.is_attached:
@@ -1443,7 +1445,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Called by Textual when all text was selected, or the selection was removed."""
-        # What is told may be old: another selection can have been made since.
+        # The event may be old: another selection can have been made since.
         current = self.screen.selections.get(self)
         if current is None:
             if self._selection is not None:
@@ -1650,7 +1652,7 @@ class Transcript(ScrollView, can_focus=True):
         pressed = self._pressed
         if pressed is None or not pressed.held:
             return
-        # The screen takes a button that goes up where it went down for the end of any selection.
+        # The screen takes a release at the place of the press for the end of any selection.
         if event.screen_offset == pressed.offset:
             if pressed.dragged:
                 self._drag(event.x, event.y)
@@ -1679,7 +1681,7 @@ class Transcript(ScrollView, can_focus=True):
         pressed, selection = self._pressed, self._selection
         if pressed is None or selection is None:
             return
-        # What is being selected must not run away.
+        # The text that is being selected must not scroll away.
         self.hold()
         self._pointer = (x, y)
         height = self.size.height
@@ -1797,7 +1799,7 @@ def import_for_answers() -> None:
 
 
 def import_for(records: Iterable[EventRecord]) -> None:
-    """Import the modules that drawing these events needs, and no others, as the first frame waits for it."""
+    """Import the modules that drawing these events needs, and no others, as the first frame waits for them."""
     from kimi_tui.projection import transcript
     from kimi_tui.tui.transcript import viewport
     from kimi_tui.tui.transcript.code import lexer_for
@@ -1818,7 +1820,7 @@ def import_for(records: Iterable[EventRecord]) -> None:
 def _import_markdown() -> None:
     from kimi_tui.tui.transcript import markdown
 
-    # Its rules are imported when it parses something.
+    # The parser's rules are imported when it parses a text.
     markdown.Parser().parse("")
 
 

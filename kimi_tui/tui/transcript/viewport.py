@@ -2,8 +2,8 @@
 
 Blocks far from the screen are not laid out: their heights are estimates, corrected when they come near, as are parts of a
 long answer that were never visible. A `Viewport` follows the end, or keeps the text at its top in place, whatever grows,
-folds or disappears around it. A `RevertAnimation` has the rows that a revert took, to be drawn over those for a moment. No
-colours and no widget here.
+folds or disappears around it. A `RevertAnimation` has the rows that a revert removed, to be drawn over the new ones for a
+moment. This module has no colours and no widget.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _NOT_LAID: list[Any] = []
 
 
 class View:
-    """A block with its layout: its rows, as far as there are any, and its height. `gap` is 1 for a blank row above it, else 0."""
+    """A block with its layout: its rows, as far as they exist, and its height. `gap` is 1 for a blank row above it, else 0."""
 
     __slots__ = (
         "answer",
@@ -93,7 +93,7 @@ class View:
     )
 
     def __init__(self, block: Block) -> None:
-        # Of a step there may be thousands at once, most of which nobody looks at: they have no lists of their own.
+        # A step may have thousands of blocks, most of which are never visible: they share empty lists.
         self.block = block
         self.version = -1
         self.sized = -1
@@ -112,9 +112,9 @@ class View:
         """The iterator of the rows that are still to be made; None where the layout is complete."""
         self.work_version = -1
         self.coming: list[Line] = _NOT_LAID
-        """The rows made so far: shown at once, or when they are complete where others are shown."""
+        """The rows made so far: shown at once, or when they are complete if others are shown."""
         self.reserved = 0
-        """The estimated height, used until all rows are made; 0 where the height grows with the text."""
+        """The estimated height, used until all rows are made; 0 if the height grows with the text."""
         self.is_broken = False
         """Whether its layout failed, so that it is shown as plain text."""
         self.marked: Sequence[Line] | None = None
@@ -191,7 +191,7 @@ class Flow:
             return 0
         return block.stream.size - view.taken
 
-    # Positions
+    # --- positions
 
     @property
     def height(self) -> int:
@@ -199,7 +199,7 @@ class Flow:
         return self.start(len(self.views))
 
     def start(self, index: int) -> int:
-        """The first row of a view, its gap included; for the index after the last view the height of all."""
+        """Return the first row of a view, its gap included; for the index after the last view the height of all."""
         starts, views = self._starts, self.views
         if len(starts) != len(views) + 1:
             del starts[len(views) + 1 :]
@@ -211,7 +211,7 @@ class Flow:
         return starts[index]
 
     def turn_row(self, row: int, step: int) -> int:
-        """The row of the user's message before (-1) or after (1) a row; 0 or the height where there is none."""
+        """Return the row of the user's message before (-1) or after (1) a row; 0 or the height where there is none."""
         starts = [
             self.start(index) + view.gap
             for index, view in enumerate(self.views)
@@ -222,14 +222,14 @@ class Flow:
         return min((start for start in starts if start > row), default=self.height)
 
     def find(self, row: int) -> tuple[int, int]:
-        """The index of the view that a row belongs to, and the row within the view, its gap included."""
+        """Return the index of the view that a row belongs to, and the row within the view, its gap included."""
         n_views = len(self.views)
-        self.start(n_views)  # the starts of all before it are right then
+        self.start(n_views)  # the starts of all views before it are valid then
         index = max(0, bisect_right(self._starts, row, 0, n_views) - 1)
         return index, row - self._starts[index]
 
     def index_of(self, mark: TextPosition) -> int | None:
-        """The index of the view of a position; None where its block was removed."""
+        """Return the index of the view of a position; None where its block was removed."""
         views = self.views
         if mark.hint < len(views) and views[mark.hint].block.key == mark.key:
             return mark.hint
@@ -240,9 +240,9 @@ class Flow:
         return None
 
     def index_of_key(self, key: int | None) -> int | None:
-        """The index of the view of the block with this key; None where there is none."""
+        """Return the index of the view of the block with this key; None where there is none."""
         views = self.views
-        # What acts on a block asks several times.
+        # An action on a block looks it up several times.
         if self._asked < len(views) and views[self._asked].block.key == key:
             return self._asked
         for index, view in enumerate(views):
@@ -252,12 +252,12 @@ class Flow:
         return None
 
     def row_of(self, mark: TextPosition) -> int | None:
-        """The row of a position; None where its block was removed."""
+        """Return the row of a position; None where its block was removed."""
         index = self.index_of(mark)
         return None if index is None else self.start(index) + self.views[index].gap + mark.row
 
     def position_at(self, row: int) -> TextPosition | None:
-        """The position of the first character of the text in a row; None where there are no blocks."""
+        """Return the position of the first character of the text in a row; None where there are no blocks."""
         if not self.views:
             return None
         index, offset = self.find(row)
@@ -270,13 +270,13 @@ class Flow:
         """Invalidate the starts of the views after one whose height changed."""
         self._known = min(self._known, index)
 
-    # Changes
+    # --- changes
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
         """Update the views from block `first` on, of which any may have been changed, added or removed."""
         self._unfinished.clear()
         first = max(0, min(first, len(self.views)))
-        # Of the cards of a step with thousands of calls one changes at a time.
+        # Only one of thousands of cards of a step changes at a time.
         kept = first
         for view, block in zip(islice(self.views, first, None), blocks[first:], strict=False):
             if view.block is not block:
@@ -292,7 +292,7 @@ class Flow:
             else:
                 exchanged, view = view, View(block)
                 if exchanged is not None and any(mark.key == block.key for mark in self.positions):
-                    # It shows the same text under another number, or nearly: marks stay with that.
+                    # The new block shows the same text under another number, or nearly: marks stay with it.
                     view.marked = exchanged.marked or exchanged.lines
             fresh.append(view)
         for view in known.values():
@@ -311,7 +311,7 @@ class Flow:
                 elif not view.laid:
                     view.height = probable_height(view.block, self.room)
                 elif view.answer is not None:
-                    # Out of sight it grows all the same; on the screen it is laid out at once.
+                    # Outside the screen its height grows by estimate; on the screen it is laid out at once.
                     view.height = max(view.height, probable_height(view.block, self.room))
             if is_changed or was_changed:
                 self._regap(index)
@@ -365,7 +365,7 @@ class Flow:
                 heights[view] = view.block.version, probable_height(view.block, self.room)
         for index, view in enumerate(self.views):
             version, height = heights.get(view, (-1, 0))
-            # What has come or changed meanwhile was measured for this width.
+            # Blocks that came or changed meanwhile were measured for this width.
             if view.laid or version != view.block.version or height == view.height:
                 continue
             view.height = height
@@ -390,7 +390,7 @@ class Flow:
             view.gap = gap
             self._forget_starts(index)
 
-    # Rows
+    # --- rows
 
     def lay_out(self, index: int, old: Sequence[Line] | None = None) -> int:
         """Lay a view out; returns the number of rows by which all rows below it move.
@@ -418,7 +418,7 @@ class Flow:
         self._laid_rows += len(view.lines) - count
         grows = isinstance(view.block, (AgentBlock, ThoughtBlock)) and view.block.open
         if is_whole or grows:
-            # Of a long block that is made in slices the rows are known only when all are there.
+            # The rows of a long block that is made in slices are known only when all of them exist.
             for mark in marks:
                 _move(mark, view.marked or (), view.lines, 0 if goes_on else first)
             view.marked = None
@@ -513,13 +513,13 @@ class Flow:
                     self._lay_plain(view)
                 case ThoughtBlock() if block.open and block.unfolded:
                     first = self._lay_answer(view, block)
-                # A very long one, too: a slice at a time.
+                # A very long block is laid out a slice at a time, too.
                 case AgentBlock() if block.open or view.answer or block.stream.size > SLICE:
                     first = self._lay_answer(view, block)
                 case _:
                     self._lay_rows(view)
         except Exception:
-            # Not a reason to stop: the block is plain text from now on, and all others are as they should be.
+            # The error stops nothing: the block is plain text from now on, and all others are unaffected.
             log_fault(f"laying out {type(block).__name__}")
             view.stop()
             view.is_broken = True
@@ -547,7 +547,7 @@ class Flow:
         rows = list(islice(view.work, count))
         view.coming += rows
         is_complete = len(rows) < count
-        # Where much was shown before, it is shown until all rows are there.
+        # If much was visible before, it stays visible until all rows exist.
         if is_complete or is_shown or len(view.lines) <= AT_ONCE_ROWS:
             if not is_complete and not view.reserved:
                 view.reserved = probable_height(block, self.room)
@@ -580,7 +580,7 @@ class Flow:
         if view.cursor and first:
             first -= 1
         view.cursor = False
-        # What was on the screen before (another width) comes back whole, not bit by bit.
+        # Content that was on the screen before a change of width comes back at once, and not bit by bit.
         limit, slice_s = (SLICE, SLICE_S) if view.taken else (AT_ONCE, AT_ONCE_S)
         limit, until = limit + answer.spent, thread_time() + slice_s
         while fresh := _in_one_go(block.stream.part(view.taken, PART)):
@@ -619,11 +619,11 @@ class Flow:
         view.cursor = True
 
     def line(self, row: int) -> Place:
-        """The row at an index of the flow."""
+        """Return the row at an index of the flow."""
         return self.lines(row, row + 1)[0]
 
     def lines(self, start: int, end: int) -> list[Place]:
-        """The rows from `start` to `end` (exclusive).
+        """Return the rows from `start` to `end` (exclusive).
 
         A view that was never laid out is laid out; one that has changed since, or is `behind`, keeps its rows until `lay_out`.
         """
@@ -639,7 +639,7 @@ class Flow:
                 if row >= end or (
                     late is not None and late.is_late(at) and self.show(row, row + 1)
                 ):
-                    break  # what was empty may take more rows than it did
+                    break  # rows that were empty may take more rows now
                 if 0 <= at < len(view.lines):
                     line = view.lines[at]
                     if line.late is not None:
@@ -711,7 +711,7 @@ class Viewport:
         """The number of rows that were added at the end since it was left."""
         return 0 if self.follows else max(0, self.flow.height - self._known_height)
 
-    # Changes of what is shown
+    # --- changes of the content
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
         """Update the blocks from `first` on, as `Flow.update`; call `settle` next."""
@@ -723,7 +723,7 @@ class Viewport:
         flow.update(blocks, first)
         self._read_what_is_left(visible)
         if flow.height < before:
-            # Where something went, what comes next is new even if the conversation was longer before.
+            # After rows were removed, new rows count as new even if the conversation was longer before.
             self._known_height = min(self._known_height, flow.height)
 
     def settle(self, *, seen: bool = True, whole: bool = True) -> None:
@@ -751,14 +751,14 @@ class Viewport:
                 if not seen:
                     break
                 until = until or thread_time() + SLICE_S
-                # Where nothing is left for it, that some of it is empty is still found.
+                # Even without time left, empty rows must be recognised.
                 part = (left if whole else min(left, PART)) if thread_time() < until else 0
                 spent = flow.show(top, top + self.height, part)
                 if not spent:
                     break
                 left -= spent
             for index in fresh:
-                # Once each: a growing answer is laid out a slice at a time.
+                # Each view is laid out once: a growing answer is laid out a slice at a time.
                 done.add(flow.views[index])
                 flow.lay_out(index)
         self.top = top
@@ -773,7 +773,7 @@ class Viewport:
         if room != self.flow.room:
             self.flow.resize(room)
         self.settle()
-        # What only takes more rows now is not new.
+        # Rows that result only from the new width are not new.
         self._known_height += self.flow.height - before
 
     def measure(self) -> None:
@@ -791,15 +791,15 @@ class Viewport:
         seen_at = flow.start(index) + view.gap + view.block.title_row - self.top
         flow.update(blocks, index)
         flow.lay_out(index)
-        # What was only folded before is not new.
+        # Rows that were only folded before are not new.
         self._known_height += flow.height - before
-        # The user wants to read what opens, not the end of the conversation.
+        # The user wants to read the unfolded text, not the end of the conversation.
         if not self.follows or flow.height - self.top > self.height:
             self.hold()
             place = TextPosition(view.block.key, view.block.title_row, 0, hint=index)
             self._keep(place, max(0, seen_at))
 
-    # Scrolling
+    # --- scrolling
 
     def scrolled(self, old: int, *, at_end: bool) -> None:
         """Apply that the user scrolled from the row `old`: the end is followed only where it is visible now."""
@@ -808,12 +808,12 @@ class Viewport:
             self._known_height = flow.height
         self.follows = at_end
         before = flow.height
-        # Scrolling up lays out blocks above what was seen: that moves down by as much as was asked for.
+        # Scrolling up lays out blocks above the former top, which moves down by the scrolled distance.
         start = old if 0 < new < old else new
         self._keep(None if at_end else flow.position_at(start), start - new)
         self.settle()
         self._keep_top()
-        # What was only estimated before is not new.
+        # Rows that were only estimated before are not new.
         self._known_height += flow.height - before
 
     def show_row(self, row: int, at: int = 0) -> None:
@@ -848,10 +848,10 @@ class Viewport:
         self.follows = self.top >= self.last_top
         self._keep_top()
 
-    # What stays in place
+    # --- the kept position
 
     def _settled_top(self) -> int:
-        """The first visible row, by the end or the kept position."""
+        """Return the first visible row, by the end or the kept position."""
         last = self.last_top
         if self.follows:
             return last
@@ -872,7 +872,7 @@ class Viewport:
         self._keep(None if self.follows else self.flow.position_at(self.top))
 
     def _visible_blocks(self) -> list[tuple[int, int]]:
-        """The keys of the visible blocks, each with the row of the pane in which it begins."""
+        """Return the keys of the visible blocks, each with the row of the pane in which it begins."""
         flow = self.flow
         if not flow.views:
             return []
@@ -884,7 +884,7 @@ class Viewport:
         ]
 
     def _read_what_is_left(self, visible: Sequence[tuple[int, int]]) -> None:
-        """Where the block of the kept position was removed, keep the next one that was visible."""
+        """If the block of the kept position was removed, keep the next one that was visible."""
         flow = self.flow
         if self._read is None or flow.index_of(self._read) is not None:
             return
@@ -895,14 +895,14 @@ class Viewport:
                 return
         self._keep(None)
 
-    # Where keys lead to
+    # --- targets of keys
 
     def turn_row(self, step: int) -> int:
-        """The row of the user's message before (-1) or after (1) the first visible row."""
+        """Return the row of the user's message before (-1) or after (1) the first visible row."""
         return self.flow.turn_row(self.top, step)
 
     def last_visible(self, unless: int | None) -> int | None:
-        """The key of the last visible block, or `unless` where that is visible; None where there are no blocks."""
+        """Return the key of the last visible block, or `unless` where that is visible; None where there are no blocks."""
         visible = [self.flow.views[index].block.key for index in self.visible]
         return unless if unless in visible else visible[-1] if visible else None
 
@@ -918,7 +918,7 @@ class Viewport:
 
 
 def _in_one_go(part: str) -> str:
-    """The beginning of a part that may be laid out without checking the time."""
+    """Return the beginning of a part that may be laid out without checking the time."""
     while len(part) > 1 and marks_in(part) + LINE_MARKS * part.count("\n") > PART_MARKS:
         part = part[: len(part) // 2]
     return part
@@ -954,7 +954,7 @@ class RevertAnimation:
         return DMAIL_S if self.is_dmail else SHORT_S
 
     def row(self, row: int, progress: float, glyphs: Glyphs) -> Line:
-        """The line in a row at or below `start` at a progress from 0 to 1."""
+        """Return the line in a row at or below `start` at a progress from 0 to 1."""
         index = row - self.start
         count = len(self.rows)
         quiet, dimming = (1 / 6, 5 / 9) if self.is_dmail else (0.0, 0.7)
@@ -974,7 +974,7 @@ class RevertAnimation:
         )
 
     def _closing(self, index: int, share: float, glyphs: Glyphs) -> Line:
-        """The line at an index while the rows close: at a `share` of 0 all are there, at 1 only those of the final state."""
+        """Return the line at an index while the rows close: at a `share` of 0 all are there, at 1 only those of the final state."""
         if 0 <= index < len(self.after):
             return self.after[index]
         left = max(0, len(self.rows) - self.kept - len(self.after)) * (1 - share)
@@ -994,7 +994,7 @@ class RevertAnimation:
 
 
 def faded_span(span: Span) -> Span:
-    """The span in faded colours, without its background; one of an image is returned unchanged."""
+    """Return the span in faded colours, without its background; one of an image is returned unchanged."""
     ink, flags, _ = style_parts(span.style)
     if ink.startswith(COLOUR):
         return span
@@ -1012,7 +1012,7 @@ def _without_first(spans: Sequence[Span]) -> tuple[Span, ...]:
 def revert_animation_of(
     flow: Flow, first: int, top: int, height: int, remains: Sequence[Block]
 ) -> RevertAnimation | None:
-    """The animation of a revert that drops the blocks from `first` on; None where none of their rows is visible.
+    """Return the animation of a revert that drops the blocks from `first` on; None where none of their rows is visible.
 
     Args:
         flow: the rows before the revert.

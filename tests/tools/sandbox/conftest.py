@@ -21,5 +21,5 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module", params=["own", "bwrap"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     """The one that is used here, and bubblewrap, which is used where there is no Landlock."""
-    found = whole_sandbox(Path(__file__))
-    return bubblewrap() if request.param == "bwrap" else found
+    place = Path(__file__)
+    return bubblewrap(place) if request.param == "bwrap" else whole_sandbox(place)

@@ -503,8 +503,7 @@ def without(sandbox: Sandbox, before: str) -> Sandbox:
 
 @pytest.fixture
 def bwrap() -> Sandbox:
-    whole_sandbox(HERE)
-    return bubblewrap()
+    return bubblewrap(HERE)
 
 
 async def test_bubblewrap_starts_where_a_socket_goes_while_it_is_set_up(

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from kimi_tui.tools.sandbox import git_watch as module
 from kimi_tui.tools.sandbox.git_levers import ASIDE, levers, put_aside
 from kimi_tui.tools.sandbox.git_watch import GitNews, GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
+from kimi_tui.workspace.folder_watch import FolderWatch
 
 _WAIT_S = 20.0
 
@@ -155,6 +157,28 @@ def test_what_was_there_before_is_left_alone(
     (kept,) = (work / ".git" / ASIDE).iterdir()
     assert kept.name.endswith("-commondir")
     assert kept.read_text() == "."
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_kernel_is_asked_once_to_watch(
+    works: bool,
+    command: Callable[[], WatchedCommand],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+
+    def one_more(*given: Any, **options: Any) -> FolderWatch:
+        made.append(given)
+        if not works:
+            raise OSError("no inotify")
+        return FolderWatch(*given, **options)
+
+    monkeypatch.setattr(module, "FolderWatch", one_more)
+    watch = GitWatch()
+    for _ in range(2):
+        with watch.around(command()):
+            pass
+    assert len(made) == 1
 
 
 def test_what_git_does_itself_goes_on(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.cases import each
-from support.covered import bubblewrap, command_of, is_hidden, whole_sandbox
+from support.covered import bubblewrap, command_of, is_hidden, needs_landlock, whole_sandbox
 from support.sandbox_targets import USERS, give, number_of, targets
 
 from kimi_tui.app_paths import XDG_FOLDERS
@@ -182,8 +182,8 @@ def test_of_a_thousand_places_none_is_read_and_toolchains_are(world: World, user
 
 
 async def test_of_a_thousand_places_none_is_read_in_bubblewrap(world: World) -> None:
-    whole_sandbox(world.base)
-    here = Sandbox("bwrap", SandboxSettings(), world.environ, bubblewrap().program)
+    program = bubblewrap(world.base).program
+    here = Sandbox("bwrap", SandboxSettings(), world.environ, program)
     script = f"{{ {LOOK} }} > said"
     confined = here.confined(["/bin/bash", "-c", script], world.work)
     try:
@@ -209,8 +209,7 @@ def test_on_macos_the_same_places_are_closed(world: World) -> None:
 
 @pytest.mark.exhaustive
 def test_with_landlock_alone_the_same_places_are_closed(world: World, user: int) -> None:
-    if confine.landlock_abi() < 1:
-        pytest.skip("there is no Landlock on this machine: nothing was tried")
+    needs_landlock()
     script = LOOK.partition('echo "==')[0] + 'cat "$GIT_CONFIG_GLOBAL"'
     said = world.run(Sandbox("landlock", SandboxSettings(), world.environ), script, user).stdout
     assert CANARY not in said

@@ -20,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from support.covered import is_covered
+from support.covered import is_covered, needs_landlock
 from support.sandbox_targets import (
     USERS,
     give,
@@ -176,8 +176,7 @@ class World:
 
 @pytest.fixture(params=USERS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if sys.platform != "linux" or confine.landlock_abi() < 1:
-        pytest.skip("there is no Landlock on this machine: nothing was tried")
+    needs_landlock()
     with targets("layers") as (base, held):
         yield World(base, number_of(request.param), held)
 
@@ -214,8 +213,7 @@ def test_what_is_covered_is_covered_for_the_command_alone(world: World) -> None:
 )
 def test_a_layer_alone_holds_what_it_is_for(layer: str, world: World) -> None:
     number = layer.rpartition(" ")[2]
-    if number.isdecimal() and int(number) > confine.landlock_abi():
-        pytest.skip("the kernel's Landlock is older")
+    needs_landlock(int(number) if number.isdecimal() else 1)
     if layer == "landlock in the whole" and is_covered(world.base):
         pytest.skip(f"{world.base} lies below /tmp, which a command may write: nothing was tried")
     held = HELD[layer] | (ROOT_HELD.get(layer, set()) if world.user == 0 else set())

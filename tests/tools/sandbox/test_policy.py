@@ -17,12 +17,19 @@ from typing import Any
 
 import pytest
 from support import covered
-from support.covered import bubblewrap, is_hidden, whole_sandbox
+from support.covered import (
+    bubblewrap,
+    is_hidden,
+    needs_landlock,
+    search_sandbox,
+    whole_sandbox,
+)
 
 import kimi_tui
 from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.paths import holds_secrets, locate, protected_reason
 from kimi_tui.tools.process import RunningCommand, child_environment
+from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox import policy as policy_module
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
@@ -254,7 +261,10 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     work = tmp_path / "work"
     git("init", "-q", "--bare", "sub/store", within=work)
     (work / "sub/store/hooks/pre-receive").write_text("x\n")
-    for name in ("modules/lib/HEAD", "modules/lib/config", "rebase-merge/git-rebase-todo"):
+    for name in (
+        *("modules/lib/HEAD", "modules/lib/config", "rebase-merge/git-rebase-todo"),
+        *("x/in.git/HEAD", "x/in.git/config", "x/in.git/objects/x", "x/in.git/refs/x"),
+    ):
         (work / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / ".git" / name).write_text("x\n")
     # Deeper than is looked, but named by the repository.
@@ -265,7 +275,11 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     found = policy_for(work, SandboxSettings(), environ)
     for name in (
         *("sub/store/hooks/pre-receive", "sub/store/config", ".git/modules/lib/hooks/new"),
-        *(".git/rebase-merge/git-rebase-todo", ".git/rebase-merge/strategy"),
+        *(
+            ".git/x/in.git/config",
+            ".git/rebase-merge/git-rebase-todo",
+            ".git/rebase-merge/strategy",
+        ),
         *("a/b/c/d/e/f/.git/hooks/new", "a/b/c/d/e/f/.git/config"),
     ):
         assert not found.may_write(name), name
@@ -897,6 +911,25 @@ def test_a_sandbox_that_does_not_hold_fails_the_tests_that_need_one(
     monkeypatch.setattr(covered, "trouble_with", lambda _: "the trial did not end")
     tries = bubblewrap if sandbox.backend == "bwrap" else lambda: whole_sandbox(Path(__file__))
     with pytest.raises(pytest.fail.Exception, match="does not hold: the trial did not end"):
+        tries()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
+@pytest.mark.parametrize(
+    "tries",
+    [needs_landlock, lambda: whole_sandbox(Path.home()), lambda: search_sandbox("landlock")],
+    ids=["landlock", "commands", "searches"],
+)
+def test_without_landlock_the_tests_that_need_it_fail_unless_the_machine_is_said_to_have_none(
+    tries: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(covered, "is_covered", lambda _: False)
+    monkeypatch.setattr(confine, "landlock_abi", lambda: -1)
+    monkeypatch.delenv(covered.WITHOUT, raising=False)
+    with pytest.raises(pytest.fail.Exception, match="has no Landlock"):
+        tries()
+    monkeypatch.setenv(covered.WITHOUT, "landlock")
+    with pytest.raises(pytest.skip.Exception, match="says that there is no Landlock"):
         tries()
 
 

@@ -8,22 +8,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage
+from kimi_tui.projection.blocks import AgentBlock, ToolBlock, ToolState
+from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, DisplayBlock, ShellBlock
-from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, message_rows
+from kimi_tui.tui.compare.layout import ComparisonRows, FileTable
 from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.rows import LayoutRoom, Span, past_line
+from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
 
 
-def said(text: str, checkpoint: int = 1) -> WorldLineMessage:
+def said(text: str, checkpoint: int = 1) -> AgentBlock:
     """What the agent said."""
-    return WorldLineMessage(checkpoint, f"u{checkpoint}", 0, "agent", text)
+    block = AgentBlock(checkpoint, checkpoint, f"u{checkpoint}", open=False)
+    block.stream.add(text)
+    block.stream.end()
+    return block
+
+
+def called(
+    output: str = "",
+    *,
+    state: ToolState = "done",
+    target: str = "ls",
+    display: tuple[DisplayBlock, ...] = (),
+) -> ToolBlock:
+    """A call of a command."""
+    block = ToolBlock(
+        7, 7, "u", tool="Shell", name="Shell", target=target, state=state, display=display
+    )
+    block.output = output
+    return block
 
 
 def measured(comparison: Comparison, width: int = 40) -> ComparisonRows:
     """All of its rows."""
-    sheet = ComparisonRows(comparison, width, UNICODE)
+    sheet = ComparisonRows(comparison, LayoutRoom(width))
     for _ in sheet.measure():
         pass
     return sheet
@@ -33,13 +54,7 @@ def texts(comparison: Comparison, width: int = 40) -> list[tuple[str, str]]:
     """The rows as plain text."""
     sheet = measured(comparison, width)
     rows = [(sheet.cell("other", row), sheet.cell("live", row)) for row in range(sheet.height)]
-    return [
-        (
-            "".join(text for text, _ in left.spans).strip(),
-            "".join(text for text, _ in right.spans).strip(),
-        )
-        for left, right in rows
-    ]
+    return [(left.line.text.strip(), right.line.text.strip()) for left, right in rows]
 
 
 def test_what_both_have_stands_at_the_same_height() -> None:
@@ -57,24 +72,31 @@ def test_what_both_have_stands_at_the_same_height() -> None:
     assert one.next_difference("live", 0) is None
 
 
-def test_reminders_and_calls_without_words_are_left_out() -> None:
-    call = WorldLineMessage(1, "u", 0, "agent", "", calls=(("Shell", "ls"),))
-    reminder = WorldLineMessage(1, "u", 1, "reminder", "remember")
-    result = WorldLineMessage(1, "u", 2, "tool", "a\nb", name="Shell", target="ls", failed=True)
-    one = Comparison([call, reminder, result], [])
+def test_a_side_without_a_message_says_why_it_is_blank() -> None:
+    one = Comparison([called("a\nb", state="failed")], [])
     (row,) = texts(one)
     assert row[0].startswith("× Shell ls")
-    assert row[0].endswith("#1")
-    # A side without a message says why it is blank.
+    assert row[0].endswith("#7")
     assert row[1] == "It ends at the fork."
-    one.unfolded.add(("other", 0))
-    assert len(texts(one)) == 3
+
+
+def test_a_folded_call_has_its_title_and_an_unfolded_one_the_rows_of_the_chat() -> None:
+    diff = DiffBlock("a.py", 1, 1, (DiffLine("-", 1, "old"), DiffLine("+", 1, "new")))
+    for block in (called("a\nb"), called(display=(diff,))):
+        one = Comparison([block], [said("live")])
+        folded = [row.line for row in (measured(one).cell("other", 0),)]
+        assert folded == rows_of(block, LayoutRoom(40))[:1]
+        block.unfolded = True
+        sheet = measured(one)
+        rows = [sheet.cell("other", row).line for row in range(sheet.height)]
+        assert rows == rows_of(block, LayoutRoom(40))
+        assert len(rows) == 3
 
 
 def test_long_words_are_folded_until_they_are_asked_for() -> None:
     one = Comparison([said("\n".join(f"- line {i}" for i in range(10)))], [])
     assert texts(one)[-1][0] == "+6 lines"
-    one.unfolded.add(("other", 0))
+    one.sides["other"][0].block.unfolded = True
     assert texts(one)[-1][0] == "- line 9"
 
 
@@ -95,21 +117,24 @@ def test_an_answer_has_the_rows_that_it_has_in_the_chat() -> None:
     rows = [left for left, _ in texts(one, 60)]
     assert rows[:3] == ["It is done, see this:", "", "what   before   now"]
     assert rows[-1] == "+3 lines"
-    one.unfolded.add(("other", 0))
+    one.sides["other"][0].block.unfolded = True
     sheet = measured(one, 60)
-    rows = [sheet.cell("other", row).spans for row in range(sheet.height)]
-    chat = [
-        tuple((span.text, span.style) for span in line.spans) for line in whole_answer(MARKED, 60)
-    ]
-    assert [row for row in rows if row != ((" " * 4, "quiet"),)] == [row for row in chat if row]
+    rows = [sheet.cell("other", row).line for row in range(sheet.height)]
+    assert rows == [line.shown for line in whole_answer(MARKED, 60)]
 
 
 def test_what_both_said_is_quiet_but_keeps_its_shape() -> None:
     one = Comparison([said(MARKED)], [said(MARKED)])
-    one.unfolded.add(("other", 0))
+    one.sides["other"][0].block.unfolded = True
     sheet = measured(one, 60)
-    styles = {style for row in range(sheet.height) for _, style in sheet.cell("other", row).spans}
-    assert styles == {"quiet", "quiet/i", "quiet@raised"}
+    rows = [sheet.cell("other", row).line for row in range(sheet.height)]
+    assert {span.style for row in rows for span in row.spans} == {
+        "quiet",
+        "quiet/b",
+        "quiet/i",
+        "quiet@raised",
+    }
+    assert rows == [past_line(line.shown) for line in whole_answer(MARKED, 60)]
 
 
 def test_of_a_very_long_answer_only_the_beginning_is_laid_out(
@@ -123,13 +148,15 @@ def test_of_a_very_long_answer_only_the_beginning_is_laid_out(
         return feed(layout, text)
 
     monkeypatch.setattr(MarkdownStream, "feed", counted)
-    message = said("- one of many entries\n" * 9_000)
-    rows = message_rows(message, 60, UNICODE, same=False, whole=False)
+    block = said("- one of many entries\n" * 9_000)
+    sheet = measured(Comparison([block], []), 60)
     assert sum(fed) <= 1_500
-    assert len(rows) == 5
-    assert "".join(text for text, _ in rows[-1]).strip() == "+8,996 lines"
+    assert sheet.height == 5
+    hidden = sheet.cell("other", 4).line.text.strip()
+    assert re.fullmatch(r"\+1\d,\d{3} lines", hidden)
     fed.clear()
-    assert len(message_rows(message, 60, UNICODE, same=False, whole=True)) == 1_001
+    block.unfolded = True
+    assert measured(Comparison([block], []), 60).height == 1_001
     assert sum(fed) <= 25_000
 
 
@@ -172,18 +199,10 @@ def test_every_message_has_its_place(left: list[str], right: list[str], width: i
 def test_a_call_tells_what_came_of_it(
     display: tuple[DisplayBlock, ...], failed: bool, fact: str
 ) -> None:
-    message = WorldLineMessage(
-        7, "u", 0, "tool", "x", name="Shell", target="t " * 40, failed=failed, display=display
-    )
-
-    def row(width: int) -> str:
-        (spans,) = message_rows(message, width, UNICODE, same=False, whole=False)
-        return "".join(text for text, _ in spans)
-
-    assert row(60).split("…")[1].split() == [*fact.split(), "#7"]
-    assert len(row(60)) == 58
-    # A target is worth more than what came of it.
-    assert row(26).split("…")[1].split() == ["#7"]
+    block = called(state="failed" if failed else "done", target="t " * 40, display=display)
+    row = measured(Comparison([block], []), 60).cell("other", 0).line.text
+    assert row.split("…")[1].split() == [*fact.split(), "#7"]
+    assert len(row) == 58
 
 
 def table(files: DivergedFiles, width: int = 120, fork: int = 3) -> FileTable:
@@ -191,9 +210,9 @@ def table(files: DivergedFiles, width: int = 120, fork: int = 3) -> FileTable:
     return FileTable(files, 2, fork, width, UNICODE)
 
 
-def words(rows: list[tuple[list[tuple[str, str]], int]]) -> list[str]:
+def words(rows: list[tuple[list[Span], int]]) -> list[str]:
     """The rows as plain text."""
-    return ["".join(text for text, _ in spans) for spans, _ in rows]
+    return ["".join(span.text for span in spans) for spans, _ in rows]
 
 
 ROW = DiffLine("+", 4, "x")
@@ -228,7 +247,7 @@ def test_each_side_of_the_files_has_a_column() -> None:
     assert "gone  −3 " in words(rows)[4]
     assert "not a text" in words(rows)[5]
     assert words(rows)[-1].strip() == "A remark."
-    head = "".join(text for text, _ in table(FILES).head())
+    head = "".join(span.text for span in table(FILES).head())
     assert head.index("world line 2") + 12 == words(rows)[0].index("−61") + 3 == 57
     assert "as it was" in words(table(FILES, fork=-1).rows(frozenset()))[1]
 

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 from support.still_screen import still_screen
 
-from kimi_tui.projection.world_lines import WorldLineMessage
+from kimi_tui.projection.comparison import Comparison
 from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison, WorldLineInfo
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
 from kimi_tui.tui.frame import HeaderText
+from kimi_tui.wire.events import EventRecord, TextPart
+
+
+def said(text: str) -> EventRecord:
+    """What the agent said."""
+    return EventRecord(1, 0.0, TextPart(text))
 
 
 def page(then: str = "what was then") -> CompareScreen:
@@ -21,11 +27,12 @@ def page(then: str = "what was then") -> CompareScreen:
         WorldLineComparison(
             -1,
             -1,
-            (WorldLineMessage(0, "u0", 0, "agent", "what is now"),),
-            (WorldLineMessage(0, "v0", 0, "agent", then),),
+            (),
+            (),
             DivergedFiles(()),
             0,
         ),
+        Comparison.of([said(then)], [said("what is now")]),
         WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 0, 1, 0),
         used=2_000,
         heading=HeaderText("Compared", "~", "main", "kimi-k2"),

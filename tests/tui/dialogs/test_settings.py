@@ -10,9 +10,9 @@ from support.chat_server import ChatServer
 from support.pictures import Pictures
 from support.screens import Desk, desk
 
-from kimi_tui.config.file import THEMES, read_config
+from kimi_tui.config.file import read_config
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import THEMES, Config
 from kimi_tui.launch import GivenValue, Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.settings import SettingsScreen
@@ -64,7 +64,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
             await one.pilot.press("ctrl+a", "ctrl+k", *text, "enter")
             await one.sees(words)
             assert isinstance(one.app.screen, TextDialog) is (words != "Kept.")
-        assert read_config(file).loop.max_steps_per_turn == 12
+        assert read_config(file).loop_control.max_steps_per_turn == 12
         # A disk that refuses is told in words, all of them: not with a number and the name of a file beside it.
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("kimi_tui.tui.dialogs.settings.save_setting", refused)

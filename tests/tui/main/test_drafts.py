@@ -18,17 +18,14 @@ from kimi_tui.filesystem import temporary_of
 from kimi_tui.images import read_image
 from kimi_tui.launch import NEWEST
 from kimi_tui.session.store import SessionStore
+from kimi_tui.session.unsent import WAITING, finish_writing, read_waiting, write_waiting
 from kimi_tui.tui.main.drafts import (
     DRAFT,
-    FOLLOW_UPS,
     IMAGES,
-    finish_writing,
     read_draft,
-    read_follow_ups,
     read_images,
     words_not_kept,
     write_draft,
-    write_follow_ups,
     write_images,
 )
 from kimi_tui.tui.prompt.area import Draft, chip_of
@@ -236,9 +233,9 @@ def test_a_file_of_anything_is_no_harm(tmp_path: Path) -> None:
     assert not (tmp_path / DRAFT).exists()
 
 
-@pytest.mark.parametrize("name", [DRAFT, FOLLOW_UPS])
+@pytest.mark.parametrize("name", [DRAFT, WAITING])
 def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) -> None:
-    read = read_draft if name == DRAFT else read_follow_ups
+    read = read_draft if name == DRAFT else read_waiting
     marks = [("\u202e", 300_000), ("\\u200d", 300_000), ("\x7f", 1_900_000), ("\\u001b", 300_000)]
     for mark, count in marks:
         text = f'"{mark * count}"'
@@ -251,17 +248,17 @@ def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) ->
     with pytest.raises(OSError, match="too long"):
         write_draft(tmp_path, Draft("x" * 3_000_000))
     with pytest.raises(OSError, match="too long"):
-        write_follow_ups(tmp_path, ["x" * 3_000_000])
+        write_waiting(tmp_path, ["x" * 3_000_000])
     assert not (tmp_path / DRAFT).exists()
-    assert not (tmp_path / FOLLOW_UPS).exists()
+    assert not (tmp_path / WAITING).exists()
     # Of ordinary ones as much is kept as before.
     long = Draft(
         "see " + chip_of("line\n" * 200_000), {chip_of("line\n" * 200_000): "line\n" * 200_000}
     )
     write_draft(tmp_path, long)
     assert read_draft(tmp_path) == long
-    write_follow_ups(tmp_path, ["a\x1b[2Jb", "c"])
-    assert read_follow_ups(tmp_path) == ["ab", "c"]
+    write_waiting(tmp_path, ["a\x1b[2Jb", "c"])
+    assert read_waiting(tmp_path) == ["ab", "c"]
 
 
 async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the_end(
@@ -329,17 +326,17 @@ async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(ho
         assert not left_over(home)
 
 
-@pytest.mark.parametrize("name", [DRAFT, FOLLOW_UPS, f"{IMAGES}/index.json"])
+@pytest.mark.parametrize("name", [DRAFT, WAITING, f"{IMAGES}/index.json"])
 def test_half_a_file_that_a_killed_program_left_is_removed(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text('["a"]')
     temporary_of(path).write_text('["a", "b')
-    finish_writing(tmp_path)
+    finish_writing(path)
     assert not temporary_of(path).exists()
     assert path.read_text() == '["a"]'
     temporary_of(path).write_text('["a", "b"]')
-    finish_writing(tmp_path)
+    finish_writing(path)
     assert path.read_text() == '["a", "b"]'
     # An empty draft leaves nothing either.
     temporary_of(tmp_path / DRAFT).write_text("x")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from hypothesis import settings
+from support.cases import first_only
 from support.chat_server import ChatServer, call, say
 from support.long_session import STILL, WINDOW, LongSession
 from support.screens import Desk, keys_count
@@ -336,7 +337,7 @@ N_SIZES = settings().max_examples // 2
 """In how many steps the end that is read becomes the whole: as with the examples of properties, few but in `make test-all`."""
 
 
-@pytest.mark.parametrize("then", ["nothing", "undo", "jump", "rewind", "compaction"])
+@pytest.mark.parametrize("then", ["undo", *first_only(["compaction", "nothing", "jump", "rewind"])])
 async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     session: LongSession,
     tmp_path: Path,

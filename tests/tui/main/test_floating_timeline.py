@@ -16,7 +16,7 @@ from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
 
 from kimi_tui.tui import app
-from kimi_tui.tui.compositor import RowCompositor
+from kimi_tui.tui.textual_patches.compositor import RowCompositor
 from kimi_tui.tui.transcript.transcript import Transcript
 
 

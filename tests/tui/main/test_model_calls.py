@@ -223,7 +223,10 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         inside = launch_of(Options(work_dir=str(home / "app")))
         assert inside.given["default_thinking"] == ("off", "this folder")
         assert "default_model" not in inside.given
-        assert in_folder(Config(thinking="on"), FolderModel("", "low")).thinking == "low"
+        assert (
+            in_folder(Config(default_thinking="on"), FolderModel("", "low")).default_thinking
+            == "low"
+        )
         assert not launch_of(Options(work_dir=str(home))).given
         await one.say("/thinking default")
         await one.until(lambda: not list((home / "models").iterdir()))

@@ -28,6 +28,7 @@ from kimi_tui.tui.dialogs.text_screen import figures_screen
 from kimi_tui.tui.main.commands.session import JOBS_USE
 from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 from kimi_tui.tui.notices import Notices
+from kimi_tui.tui.state import Queued
 from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
 
@@ -210,7 +211,8 @@ async def test_files_behind_an_at(
         files.append("importer/formats/delimited/readers/quoted_fields/field_scanner.py")
         monkeypatch.setattr(screen.completion.files, "matching", lambda query, count: files)
         show_history(screen.transcript, quoted_fields().records)
-        screen.conversation.follow_ups.append("then run the tests of the importer")
+        later = Queued("q", "then run the tests of the importer", is_later=True)
+        screen.conversation.state = screen.conversation.state._replace(queued=(later,))
         await pilot.press(*"fix @qu", "down")
         await pilot.pause()
         picture(running)

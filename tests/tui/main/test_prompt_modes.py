@@ -12,8 +12,10 @@ from support.chat_server import ChatServer, gate, say, stall, status
 from support.screens import desk
 from textual import events
 
+from kimi_tui.launch import NEWEST
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
-from kimi_tui.tui.main.drafts import FOLLOW_UPS
+from kimi_tui.session.unsent import WAITING
+from kimi_tui.tui.main.drafts import DRAFT
 from kimi_tui.tui.main.prompt_modes import append_note, edited, is_command, is_note, usual_editor
 from kimi_tui.tui.typed_bursts import TypedPaste
 
@@ -72,19 +74,20 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
         area.put("")
         soul = one.screen.conversation.soul
         assert soul is not None
-        kept = soul.session.dir / FOLLOW_UPS
+        kept = soul.session.dir / WAITING
         await one.until(lambda: kept.exists() and json.loads(kept.read_text()) == ["one more"])
         server.release()
         await one.sees("second")
         await one.until(lambda: not kept.exists())
         said = [b.text for b in one.screen.transcript.blocks if isinstance(b, UserBlock)]
         assert said == ["!echo 'from me'", "hello", "one more"]
-        # A program that was ended with something waiting gives it back.
-        kept.write_text('["left behind"]')
-        assert one.screen.conversation.drafts is not None
-        await one.screen.conversation.drafts.give_back()
-        assert area.text == "left behind"
-        assert not kept.exists()
+    # A program that was ended with something waiting gives it back, and keeps it until it is stored as the draft.
+    kept.write_text('["left behind"]')
+    async with ChatServer() as server, desk(home, server.base_url, resume=NEWEST) as one:
+        await one.ready()
+        await one.until(lambda: one.screen.prompt.area.text == "left behind")
+        await one.until(lambda: not kept.exists())
+        assert "left behind" in (kept.parent / DRAFT).read_text()
 
 
 async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
@@ -121,7 +124,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         area.put("")
         await one.say("again")
         await one.sees("Enter tries again")
-        one.screen.conversation.follow_up("later")
+        one.screen.conversation.say("later", "after the turn")
         await one.sees("after the turn: later")
         await one.pilot.press("escape")
         await one.until(lambda: area.text == "later")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.conversation import Conversation
 from support.pictures import Pictures, darken, still
 from support.still_screen import show_records
 from support.story import STORY_PREVIEW, whole_story
@@ -17,7 +18,7 @@ from textual.screen import Screen
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.projection.world_lines import WorldLineMessage
+from kimi_tui.projection.comparison import Comparison
 from kimi_tui.soul.rewind_values import (
     END,
     DroppedMessage,
@@ -206,38 +207,26 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_comparison(tmp_path: Path, size: tuple[int, int], picture: Pictures) -> None:
-    def message(n: int, kind: str, text: str, **more: object) -> WorldLineMessage:
-        return WorldLineMessage(n, f"u{n}", 0, kind, text, **more)  # type: ignore[arg-type]
-
-    other = (
-        message(4, "user", "Use a regular expression for the whole line."),
-        message(5, "agent", "A single expression can split most lines. Quoted fields need more."),
-        message(
-            5,
-            "tool",
-            "ok",
-            name="StrReplaceFile",
-            target="tokenizer.py",
-            display=(DiffBlock("tokenizer.py", 12, 58, ()),),
-        ),
-        message(
-            6,
-            "tool",
-            "4 failed",
-            name="Shell",
-            target="pytest -q tests/csv",
-            failed=True,
-            display=(ShellBlock("pytest -q tests/csv", 1, 2.2),),
-        ),
-    )
-    live = (
-        message(6, "user", "Why is the import slow?"),
-        message(7, "tool", "", name="Glob", target="src/csv/*", display=(BriefBlock("6 files"),)),
-        message(8, "dmail", "Do not read the log.", sent_from=12, saved=18_400),
-        message(11, "user", 'Fields with "" inside break the importer.'),
-        message(12, "agent", "The tokenizer ends a field at the first quote.\n" * 7),
-        message(15, "tool", "1 failed", name="Shell", target="pytest -q tests/csv", failed=True),
-    )
+    other, live = Conversation(started=0.0), Conversation(started=0.0)
+    other.checkpoint, live.checkpoint = 4, 6
+    other.user("Use a regular expression for the whole line.")
+    other.step(text="A single expression can split most lines. Quoted fields need more.")
+    diff = DiffBlock("tokenizer.py", 12, 58, ())
+    other.tool("StrReplaceFile", {"path": "tokenizer.py"}, "ok", diff)
+    command, failed = "pytest -q tests/csv", ShellBlock("pytest -q tests/csv", 1, 2.2)
+    other.step()
+    other.tool("Shell", {"command": command}, "4 failed", failed, error=True)
+    live.user("Why is the import slow?")
+    live.step()
+    live.tool("Glob", {"pattern": "src/csv/*"}, "", BriefBlock("6 files"))
+    live.checkpoint = 13
+    live.letter(8, "Do not read the log.")
+    live.checkpoint = 11
+    live.user('Fields with "" inside break the importer.')
+    live.step(text="The tokenizer ends a field at the first quote.\n" * 7)
+    live.checkpoint = 15
+    live.step()
+    live.tool("Shell", {"command": command}, "1 failed", error=True)
     rows = (DiffLine(" ", 41, "if ch == QUOTE:"), DiffLine("-", 42, "    return"))
     same = FileSide("same")
     files = DivergedFiles(
@@ -252,7 +241,8 @@ async def test_a_comparison(tmp_path: Path, size: tuple[int, int], picture: Pict
         )
     )
     page = CompareScreen(
-        WorldLineComparison(2, 3, live, other, files, 28_100),
+        WorldLineComparison(2, 3, live.records, other.records, files, 28_100),
+        Comparison.of(other.records, live.records),
         line(),
         used=58_300,
         heading=HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),

@@ -199,7 +199,7 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         body = server.requests[-1].body
         assert (body["model"], body["reasoning_effort"]) == ("thinker", "high")
         assert read_config(path).default_model == "fast"
-        assert read_config(path).thinking == ""
+        assert read_config(path).default_thinking == ""
         assert not list((home / "app").iterdir()), "nothing in the work folder"
         inside = launch_of(Options(work_dir=str(home / "app")))
         outside = launch_of(Options(work_dir=str(home)))

@@ -47,7 +47,7 @@ def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None
     ]
     state = FilesState(FilesPreview((FilePreview("a.py", "restore", added=1, removed=5), *lost)))
     (row,) = _summary_rows(state, width, 3, UNICODE)
-    text = "".join(text for text, _ in row)
+    text = "".join(span.text for span in row)
     assert text.split() == [
         "4",
         "files",
@@ -63,9 +63,16 @@ def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None
     # What nobody looked at is counted with them where it cannot be named.
     files = replace(state.files, not_covered=(("np", "not a regular file"),) * 3)
     (row,) = _summary_rows(FilesState(files), width, 1, UNICODE)
-    assert "6 cannot come back  " in "".join(text for text, _ in row)
-    assert sum(len(text) for text, _ in row) <= width
+    assert "6 cannot come back  " in "".join(span.text for span in row)
+    assert sum(len(span.text) for span in row) <= width
     (row,) = _summary_rows(
         FilesState(FilesPreview(tuple(state.files.files[:1]))), width, 3, UNICODE
     )
-    assert "".join(text for text, _ in row).split() == ["1", "file", "changed", "since", "+1", "−5"]
+    assert "".join(span.text for span in row).split() == [
+        "1",
+        "file",
+        "changed",
+        "since",
+        "+1",
+        "−5",
+    ]

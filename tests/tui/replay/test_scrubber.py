@@ -14,6 +14,7 @@ from kimi_tui.tui.replay.scrubber import (
     time_at,
     track_spans,
 )
+from kimi_tui.tui.rows import Span
 from kimi_tui.wire.events import CompactionEnd
 
 
@@ -23,14 +24,14 @@ def test_the_line_fills_its_width_with_the_playhead_where_the_time_is(width: int
     player = PlaybackClock(recording)
     for position in (0, *recording.stops):
         player.go_to(position)
-        line = "".join(text for text, _ in track_spans(recording, player, width, UNICODE))
+        line = "".join(span.text for span in track_spans(recording, player, width, UNICODE))
         assert len(line) == width
         assert line[column_of(recording, player.time_s, width)] == "█"
         for spans in (
             label_spans(recording, player, max(20, width), 12),
             state_spans(recording, player, max(40, width), UNICODE),
         ):
-            assert len("".join(text for text, _ in spans)) <= max(40, width)
+            assert len("".join(span.text for span in spans)) <= max(40, width)
     for column in range(width):
         assert (
             column_of(recording, time_at(recording, column, width), width) == column or width == 1
@@ -51,7 +52,7 @@ def test_only_the_next_cut_ahead_is_coloured() -> None:
     player = PlaybackClock(recording)
     player.go_to(recording.turns[0])
     ahead = track_spans(recording, player, 116, UNICODE)
-    styles = {style for _, style in ahead[ahead.index(("█", "head")) + 1 :]}
+    styles = {span.style for span in ahead[ahead.index(Span("█", "head")) + 1 :]}
     assert styles == {"ahead", "later", "compaction"}
     compacted = next(
         n
@@ -59,10 +60,10 @@ def test_only_the_next_cut_ahead_is_coloured() -> None:
         if isinstance(record.event, CompactionEnd)
     )
     player.go_to(compacted)
-    words = "".join(text for text, _ in state_spans(recording, player, 116, UNICODE))
+    words = "".join(span.text for span in state_spans(recording, player, 116, UNICODE))
     assert "next: rewind" in words
     rewind = recording.next_cut(compacted)
     assert rewind is not None
     player.go_to(rewind.position)
-    words = "".join(text for text, _ in state_spans(recording, player, 116, UNICODE))
+    words = "".join(span.text for span in state_spans(recording, player, 116, UNICODE))
     assert "next: D-Mail from #12 in " in words

@@ -11,8 +11,8 @@ from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import CheckpointNode
-from kimi_tui.tui.formatting import StyledText
 from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline.layout import columns_of, curve_spans, with_forecast
 from kimi_tui.tui.timeline.viewport import TimelineViewport
 
@@ -41,7 +41,7 @@ def test_the_story_has_its_past_its_marks_and_its_height() -> None:
     assert len(past) == 64
     columns = columns_of(past, model.tree.live, 35)
     lines = curve_spans(columns, width=35, rows=3, limit=LIMIT, trigger=TRIGGER, glyphs=UNICODE)
-    assert ["".join(text for text, _ in line) for line in lines] == [
+    assert ["".join(span.text for span in line) for line in lines] == [
         "╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌▁▂▃╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌",
         "       ▁▁▃▄▅▆▇████                 ",
         "▁▂▃▄▅▆▇███████████▂▂▂▂▃▃▃▃▃▃▃▄▄▄▄▄▄",
@@ -85,8 +85,8 @@ def test_a_mark_survives_resampling() -> None:
 def test_the_forecast_stands_beside_the_curve_where_there_is_room(
     n_columns: int, words: str
 ) -> None:
-    marks = [(" " * (n_columns - 1), "quiet"), ("●", "accent"), (" " * (35 - n_columns), "quiet")]
-    row = "".join(text for text, _ in with_forecast(marks, "in ~3 steps", n_columns, 35, UNICODE))
+    marks = [Span(" " * (n_columns - 1)), Span("●", "accent"), Span(" " * (35 - n_columns))]
+    row = "".join(span.text for span in with_forecast(marks, "in ~3 steps", n_columns, 35, UNICODE))
     assert len(row) == 35
     assert row.split("●")[1].strip() == words
 
@@ -99,7 +99,7 @@ def picture(tokens: list[int], limit: int, rows: int = 3) -> list[str]:
     columns = columns_of([], live, 20)
     trigger = limit * 8 // 10
     lines = curve_spans(columns, width=20, rows=rows, limit=limit, trigger=trigger, glyphs=UNICODE)
-    return ["".join(text for text, _ in line).rstrip() for line in lines[:-1]]
+    return ["".join(span.text for span in line).rstrip() for line in lines[:-1]]
 
 
 def test_little_of_a_large_window_is_not_flat_and_the_window_is_a_line_above_it() -> None:
@@ -131,8 +131,8 @@ def test_a_line_that_went_on_is_past_only_up_to_the_compaction() -> None:
 def test_other_colours_paint_the_same_curve_and_another_model_has_its_own() -> None:
     painted: list[str] = []
 
-    def strip(spans: list[StyledText], width: int, ground: str) -> Strip:
-        painted.append("".join(text for text, _ in spans))
+    def strip(spans: list[Span], width: int, ground: str) -> Strip:
+        painted.append("".join(span.text for span in spans))
         return Strip([Segment(painted[-1])])
 
     models = [TimelineModel(), TimelineModel()]

@@ -19,6 +19,7 @@ from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import CheckpointNode, WorldLineNode
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline import layout
 from kimi_tui.tui.timeline.layout import Columns, RowSurroundings, now_spans, row_spans
 from kimi_tui.tui.timeline.viewport import TimelineViewport
@@ -45,7 +46,7 @@ def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[
             else row.checkpoint is not None and row.checkpoint.kind == "dmail",
         )
         spans = row_spans(row, Columns.of(width), glyphs, look)
-        lines.append("".join(text for text, _ in spans))
+        lines.append("".join(span.text for span in spans))
     assert {cell_len(line) for line in lines} == {width - 1}
     return [line.rstrip() for line in lines]
 
@@ -215,7 +216,7 @@ def test_a_line_that_was_just_left_does_not_say_now() -> None:
     line = model.tree.lines[3]
     line.at, line.text = time.time() - 5, "Oh"
     view = TimelineViewport(
-        lambda spans, width, ground: Strip([Segment(text) for text, _ in spans])
+        lambda spans, width, ground: Strip([Segment(span.text) for span in spans])
     )
     view.show(model)
     view.full_width = view.width = 38
@@ -226,7 +227,7 @@ def test_a_line_that_was_just_left_does_not_say_now() -> None:
 def test_now_stands_above_while_nothing_runs() -> None:
     look = RowSurroundings(scale=LIMIT, used=58_300)
     spans = now_spans(Columns.of(38), UNICODE, look)
-    assert "".join(text for text, _ in spans).rstrip() == "●       now                 58.3k ▂"
+    assert "".join(span.text for span in spans).rstrip() == "●       now                 58.3k ▂"
 
 
 @given(
@@ -252,7 +253,9 @@ def test_no_row_is_ever_wider_than_its_pane(
     columns = Columns.of(width, digits=len(str(number)))
     for glyphs in (UNICODE, ASCII):
         row = TimelineRow("checkpoint", 0, checkpoint=checkpoint, hidden=files)
-        text = "".join(t for t, _ in row_spans(row, columns, glyphs, RowSurroundings(scale=LIMIT)))
+        text = "".join(
+            s.text for s in row_spans(row, columns, glyphs, RowSurroundings(scale=LIMIT))
+        )
         assert cell_len(text) == width - 1
         # Numbers are never cut.
         assert f"#{number}" in text
@@ -278,7 +281,8 @@ def test_a_folded_line_says_its_name_then_why_and_when_it_was_left(
     )
     look = RowSurroundings(name=name, age=age)
     text = "".join(
-        t for t, _ in row_spans(TimelineRow("line", 1, line=line), Columns.of(width), UNICODE, look)
+        span.text
+        for span in row_spans(TimelineRow("line", 1, line=line), Columns.of(width), UNICODE, look)
     )
     assert text.split("◊ ")[-1].split() == words.split()
     assert len(text) == width - 1
@@ -309,8 +313,8 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def text_of(lines: list[list[tuple[str, str]]]) -> list[str]:
-    return ["".join(text for text, _ in line) for line in lines]
+def text_of(lines: list[list[Span]]) -> list[str]:
+    return ["".join(span.text for span in line) for line in lines]
 
 
 @pytest.mark.parametrize(

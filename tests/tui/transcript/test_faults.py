@@ -175,17 +175,14 @@ def test_a_search_goes_on_past_a_block_that_fails(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_compared_message_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kimi_tui.projection.world_lines import Comparison, WorldLineMessage
+    from kimi_tui.projection.comparison import Comparison
     from kimi_tui.tui.compare import layout
-    from kimi_tui.tui.glyphs import UNICODE
 
-    monkeypatch.setattr(layout, "message_rows", broken)
+    monkeypatch.setattr(layout, "_rows_of", broken)
     made = layout.ComparisonRows(
-        Comparison([WorldLineMessage(1, "u1", 0, "agent", "what was said")], []), 60, UNICODE
+        Comparison([UserBlock(1, 1, "u1", text="what was said")], []), ROOM
     )
     for _ in made.measure():
         pass
-    rows = [
-        "".join(text for text, _ in made.cell("other", row).spans) for row in range(made.height)
-    ]
+    rows = [made.cell("other", row).line.text for row in range(made.height)]
     assert any("what was said" in row for row in rows)

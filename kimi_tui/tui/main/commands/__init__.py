@@ -1,4 +1,4 @@
-"""The commands of the main screen, and `MainParts`, what their functions get."""
+"""The commands of the main screen, and `MainParts`, the argument of their functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MainParts:
     Attributes:
         bench: the panes, the prompt, notices, questions and the focus.
         conversation: the session.
-        viewer: shows a world line in place of the chat, and the prospect of a rewind.
+        viewer: shows a world line instead of the chat, and the prospect of a rewind.
         keystrokes: routes typed keys.
         prompt_modes: shell commands (`!`), notes (`#`) and the editor of the prompt.
     """

@@ -1,4 +1,6 @@
-"""Custom commands, which are Markdown files (`config.custom_commands`): found once a session is open, sent as user messages."""
+"""Custom commands, which are Markdown files (`config.custom_commands`): they are found when a session is open, and sent as
+user messages.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def learn(main: MainParts) -> None:
-    """Find the custom commands and add them to the command table, behind the program's own."""
+    """Find the custom commands and add them to the command table, after the program's own."""
     from kimi_tui.app_paths import config_dir, home_dir
     from kimi_tui.config.custom_commands import custom_commands
 
@@ -43,9 +45,9 @@ async def learn(main: MainParts) -> None:
             one.help,
             partial(run, one),
             argument=one.argument,
-            # The question whether it may be sent.
+            # A command of the work folder first opens the question whether it may be sent.
             opens=one.origin == "folder",
-            # The folder may be left out where that leaves one alone.
+            # The name without the folder is an alias if it is unique.
             aliases=(one.short_name,) if n_called[one.short_name] == 1 and one.is_inner else (),
         )
         for one in found
@@ -88,7 +90,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
 
     def __init__(self, name: str, path: str, text: str) -> None:
         super().__init__()
-        self._name = name
+        self._command = name
         self._path = path
         self._text = text
 
@@ -103,7 +105,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
             self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
 
     def compose(self) -> ComposeResult:
-        """The text, under where it is from."""
+        """Return the text, below its origin."""
         words = Content.assemble(
             (
                 "This folder brings this command. It tells the agent what stands here:",
@@ -114,7 +116,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         )
         frame = VerticalScroll(Static(words))
         use_thin_scrollbar(frame, glyphs_of(self))
-        frame.border_title = Content(f"/{self._name}")
+        frame.border_title = Content(f"/{self._command}")
         frame.border_subtitle = "y send it, now and from now on  Esc not"
         yield frame
 
@@ -122,11 +124,11 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         self.dismiss(None)
 
     def _send(self) -> None:
-        """Yes, once the end of the text is on the screen; before, a page of it."""
+        """Answer yes if the end of the text is on the screen; otherwise scroll down a page."""
         frame = self.query_one(VerticalScroll)
         if frame.scroll_offset.y < frame.max_scroll_y:
             frame.border_subtitle = "read to the end first: y or PageDown  Esc not"
             frame.scroll_page_down(animate=False)
-            self.seen.ask()  # the page is to be read before it counts
+            self.seen.ask()  # the page must be read before a key counts
         else:
             self.dismiss(True)

@@ -133,7 +133,7 @@ async def _rewind(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
 
 
 def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
-    """The notice after a rewind or jump: what happened to the conversation, and how to continue."""
+    """Return the notice after a rewind or jump: what happened to the conversation, and how to continue."""
     done = "Rewound"
     if target.world_line:
         at = "" if target.is_end else f" at #{target.id}"
@@ -181,17 +181,17 @@ async def choose(
 
     soul, before = await main.conversation.opened("travel"), main.bench.n_changes
     parts = main.conversation.state.parts
-    # What was chosen while an operation was under way was chosen among what that has left by now.
+    # An operation under way is awaited first: it may leave the line on which the target was chosen.
     await soul.settled()
     while True:
         found = await soul.travel.preview(target)
         if main.bench.n_changes != before:
             return None
-        # A D-Mail that is written in one line with its command takes steps away that nothing has shown yet.
+        # The user has seen no preview yet of the steps that a D-Mail written in one line with its command drops.
         takes_away = pending is DMAIL and bool(dmail_text) and bool(found.messages)
         if pending is not None and not (takes_away or _has_files(found)):
             return target, PreviewAnswer(pending.name)
-        # What the user said and pinned stays with a D-Mail.
+        # A D-Mail keeps what the user said and pinned.
         is_dmail = pending is DMAIL and not target.world_line
         if is_dmail:
             taken = await soul.dmails.preview(target.id, dmail_text, "person")
@@ -211,7 +211,7 @@ async def choose(
             compacts=compacts,
         )
         if dmail_text:
-            # It is written already.
+            # The text of the D-Mail is written already.
             sending = replace(DMAIL, verb="send")
             actions = tuple(sending if one.name == DMAIL.name else one for one in actions)
         question = RewindScreen(
@@ -256,7 +256,7 @@ async def offer_files(main: MainParts) -> None:
             main.bench.tell(words, advice=found.files.reason)
         return
     if soul.running or soul.message_count != before:
-        # Nobody is held up who has gone on already.
+        # A user who has gone on already is not held up by a question.
         main.bench.tell("Some files are not what they were at this moment.", level="warning")
         return
     question = RewindScreen(
@@ -274,12 +274,12 @@ async def offer_files(main: MainParts) -> None:
 
 
 def place_of(target: Target) -> str:
-    """A target as the user types it: `8`, or `2:8` on world line 2."""
+    """Return a target as the user types it: `8`, or `2:8` on world line 2."""
     return f"{target.world_line}:{target.id}" if target.world_line else str(target.id)
 
 
 def name_of(main: MainParts, target: Target) -> str:
-    """`#8`, or `#8 of world line 2 (fix the quotes)`."""
+    """Return a target as it is named in sentences: `#8`, `#8 of world line 2 (fix the quotes)`."""
     name = main.bench.views.timeline.model.line_name(target.world_line)
     line = f" of {line_words(target.world_line, name)}" if target.world_line else ""
     return f"#{target.id}{line}"
@@ -316,7 +316,7 @@ async def write_dmail(
         try:
             await send_dmail(main, soul, target, answer, text)
         except Exception:
-            main.bench.keep(text)  # what was written is not lost with the failure, which is told
+            main.bench.keep(text)  # the user still has the text when the failure is shown
             raise
 
 
@@ -357,7 +357,7 @@ async def read_summary(main: MainParts, uid: str) -> None:
     from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen
 
     soul = await main.conversation.opened("lines")
-    found = [one for one in await soul.lines.messages() if one.kind == "summary"]
+    found = await soul.lines.summaries()
     here = next((one for one in found if one.uid == uid), None) if uid else None
     here = here or (found[-1] if found else None)
     if here is None:
@@ -429,11 +429,11 @@ async def compact_part(
         is_done = await soul.compact(text, start=start, until=until)
     finally:
         if not is_done:
-            main.bench.keep(text)  # as a D-Mail's text is; why it failed is told
+            main.bench.keep(text)  # the user still has the text when the failure is shown
 
 
 async def _written(main: MainParts, dialog: TextDialog) -> str | None:
-    """The text that the user writes in a dialog about the live line; None where they cancelled.
+    """Return the text that the user writes in a dialog about the live line; None if they cancelled.
 
     Where another operation changes the line meanwhile the dialog closes, and what was written goes into the prompt.
     """

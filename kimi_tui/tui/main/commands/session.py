@@ -40,7 +40,7 @@ _OUTPUT_ROWS = 500
 
 
 def usage(main: MainParts, argument: str) -> None:
-    """Say what the window holds and what the session has cost."""
+    """Show the tokens in the window and the cost of the session."""
     from kimi_tui.tui.formatting import percent, tokens
 
     used = main.conversation.state.usage
@@ -60,7 +60,7 @@ def usage(main: MainParts, argument: str) -> None:
 
 
 async def stats(main: MainParts, argument: str) -> None:
-    """Show what the session did and cost."""
+    """Show the statistics and the cost of the session."""
     soul = await main.conversation.opened()
     figures = await soul.statistics()
     if not figures.turns and not figures.steps:
@@ -74,7 +74,7 @@ async def stats(main: MainParts, argument: str) -> None:
 
 
 async def context(main: MainParts, argument: str) -> None:
-    """Show what the window holds, part by part."""
+    """Show the contents of the window, part by part."""
     soul = await main.conversation.opened()
     parts, status = await soul.window_parts(), soul.status
     from kimi_tui.tui.dialogs.text_screen import figures_screen
@@ -88,7 +88,7 @@ async def context(main: MainParts, argument: str) -> None:
 
 
 async def replay(main: MainParts, argument: str) -> None:
-    """Play the session back; it may be gone on with from one of its steps, in a session of its own."""
+    """Play the session back; it can be continued from one of its steps, in a session of its own."""
     soul = await main.conversation.opened()
     await soul.flush()
     from kimi_tui.tui.replay.screen import ReplayScreen
@@ -114,7 +114,7 @@ async def thinking(main: MainParts, argument: str) -> None:
 
 
 async def tools(main: MainParts, argument: str) -> None:
-    """Say which tools there are, or tell the model of all, of few, of some more, or of none."""
+    """List the tools, or give the model all of them, few, additional ones, or none."""
     soul = await main.conversation.opened()
     word, *names = argument.split()[:20] or [""]
     if word == "add" and names:
@@ -157,7 +157,7 @@ _TOOLS_TOLD: dict[ToolsWish, tuple[str, str]] = {
         "It sees no files and runs nothing; /tools on turns them on.",
     ),
 }
-"""What is told of each wish, and the advice beside it."""
+"""The sentence about each choice, and the advice beside it."""
 
 
 async def _add_tools(main: MainParts, soul: KimiSoul, names: Sequence[str]) -> None:
@@ -184,7 +184,7 @@ async def _add_tools(main: MainParts, soul: KimiSoul, names: Sequence[str]) -> N
 
 
 async def window(main: MainParts, argument: str) -> None:
-    """Have Ollama make a model like the one in use with a larger window, and use it; elsewhere say how to get one."""
+    """Have Ollama make a copy of the model in use with a larger window, and use it; with another server say how to get one."""
     from kimi_tui.llm.errors import LLMError
 
     conversation = main.conversation
@@ -218,8 +218,8 @@ async def window(main: MainParts, argument: str) -> None:
 async def mode(main: MainParts, argument: str) -> None:
     """Set the approval mode by name; without one, the next mode.
 
-    The modes in turn are asking, accepting edits and, where there is a sandbox, accepting sandboxed commands. The mode that
-    allows everything is among them only where the program was started in it, or it was set by name in this session.
+    The next mode cycles through asking, accepting edits and, with a sandbox, accepting sandboxed commands. The mode that
+    allows everything is part of the cycle only if the program was started in it, or if it was set by name in this session.
     """
     from kimi_tui.tools.sandbox.policy import NoSandbox
 
@@ -228,7 +228,7 @@ async def mode(main: MainParts, argument: str) -> None:
         return
     conversation = main.conversation
     soul = await conversation.opened()
-    # Asked twice before the session is open, the second time means the mode after the next.
+    # If the next mode is requested twice before the session is open, the second time means the mode after the next.
     chosen = MODES.get(argument) or conversation.next_mode
     conversation.allows_all |= argument == "all"
     try:
@@ -298,7 +298,7 @@ _BACKENDS = {
 
 
 async def sandbox(main: MainParts, argument: str) -> None:
-    """Show what holds for commands in the sandbox; with `reset`, empty their private caches."""
+    """Show the state of the sandbox for commands; with `reset`, empty their private caches."""
     from kimi_tui.app_paths import short
     from kimi_tui.foreign_text import one_line
     from kimi_tui.tools.sandbox.policy import NoSandbox
@@ -343,7 +343,7 @@ def _granted(words: str) -> str:
     return words.removeprefix("Yes, and ").removesuffix(" in this session")
 
 
-# --- its turns and operations
+# --- turns and operations
 
 
 async def stop(main: MainParts, argument: str) -> None:
@@ -352,7 +352,7 @@ async def stop(main: MainParts, argument: str) -> None:
 
 
 async def resume(main: MainParts, argument: str) -> None:
-    """Let the agent go on without a new message."""
+    """Let the agent continue without a new message."""
     if main.conversation.state.running:
         main.bench.tell("The agent is already working.")
         return
@@ -364,13 +364,13 @@ async def resume(main: MainParts, argument: str) -> None:
 
 
 async def clear(main: MainParts, argument: str) -> None:
-    """Begin anew in this session."""
+    """Start anew in this session."""
     soul = await main.conversation.opened("travel")
     main.bench.tell(await soul.travel.clear(), advice=WAY_BACK)
 
 
 async def jobs(main: MainParts, argument: str) -> None:
-    """List the jobs, stop one, or show what it printed last."""
+    """List the jobs, stop one, or show its last output."""
     soul = await main.conversation.opened("tasks")
     verb, _, number = argument.partition(" ")
     if verb not in ("", "stop", "output") or bool(verb) != number.strip().isdecimal():
@@ -400,7 +400,7 @@ async def jobs(main: MainParts, argument: str) -> None:
 
 
 async def background(main: MainParts, argument: str) -> None:
-    """Have the agent go on while the command that it waits for runs in the background."""
+    """Let the agent continue while the command for which it waits runs in the background."""
     soul = await main.conversation.opened("tasks")
     if not soul.tasks.move_to_background():
         main.bench.tell("The agent waits for no command now.")
@@ -416,9 +416,9 @@ def _job_words(job: Job) -> str:
 
 
 async def undo(main: MainParts, argument: str) -> None:
-    """Undo the newest operation; where the conversation has gone on since, ask first, with what would be dropped."""
+    """Undo the newest operation; if the conversation has continued since, ask first, showing the part that would be dropped."""
     soul = await main.conversation.opened("travel")
-    # One that is under way changes what is undone next.
+    # A running operation changes what is undone next.
     await soul.settled()
     found = None if soul.running else await soul.travel.preview_undo()
     name = main.bench.views.timeline.model.name_from(found.left_from) if found is not None else ""
@@ -428,15 +428,15 @@ async def undo(main: MainParts, argument: str) -> None:
 
 
 async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
-    """Ask whether to undo an operation although the conversation went on since then.
+    """Ask whether to undo an operation although the conversation continued since.
 
     Args:
         main: the main screen.
         found: the preview of the undo.
-        name: the name that the world line of what happened since will have.
+        name: the name that the world line of the later part will have.
 
     Returns:
-        whether to undo; True without asking where nothing happened since.
+        whether to undo; True without asking if nothing happened since.
     """
     from dataclasses import replace
 
@@ -467,17 +467,17 @@ async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
 
 
 async def redo(main: MainParts, argument: str) -> None:
-    """Do again what was undone."""
+    """Redo the operation that was undone."""
     soul = await main.conversation.opened("travel")
     await soul.settled()
     main.bench.tell(await soul.travel.redo())
 
 
-# --- itself and others
+# --- this session and others
 
 
 async def rename(main: MainParts, argument: str) -> None:
-    """Set the session's title; without one, ask for it. An empty one is the beginning of the first message."""
+    """Set the session's title; without one, ask for it. An empty title means the beginning of the first message."""
     if not argument:
         from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
@@ -500,7 +500,7 @@ async def rename(main: MainParts, argument: str) -> None:
 
 
 async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer) -> None:
-    """Fork the session before a checkpoint, or at the end of a line, and go on in the fork."""
+    """Fork the session before a checkpoint, or at the end of a line, and continue in the fork."""
     with main.bench.leaving():
         made = await soul.travel.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
@@ -509,7 +509,7 @@ async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
 
 
 async def export(main: MainParts, argument: str) -> None:
-    """Write the conversation as Markdown into a new file; without a name, into one of the work folder named by the session."""
+    """Write the conversation as Markdown into a new file; without a name, into a file of the work folder with the session's name."""
     from kimi_tui.app_paths import expanded, short
     from kimi_tui.soul.rewind_values import END, Target
 
@@ -539,10 +539,10 @@ async def export(main: MainParts, argument: str) -> None:
 
 
 def _write_new(path: Path, name: str, text: str) -> Path:
-    """Write a text into a file that was not there: the named one, or one of that name in the named folder; its path.
+    """Write a text into a new file: the named one, or one with that name in the named folder; return its path.
 
     Raises:
-        FileExistsError: it is there already.
+        FileExistsError: the file exists.
         OSError: the disk refused; nothing is left behind.
     """
     from kimi_tui.filesystem import Storage
@@ -606,9 +606,9 @@ def tell_no_checkpoint(main: MainParts, text: str, command: str) -> None:
     """Show a notice that a text names no checkpoint.
 
     Args:
-        main: where.
-        text: what stands in the place of a number; empty for nothing.
-        command: how the command is written, such as `/rewind 5`.
+        main: the main screen.
+        text: the text instead of a number; empty for none.
+        command: the form of the command, such as `/rewind 5`.
     """
     _tell_no_number(main, text, "checkpoint", command)
 

@@ -1,14 +1,14 @@
 """The table of all slash commands: word, key, help, argument, and the function that runs it.
 
-Key bindings, command palette, completion menu, help and footer are made from this table. The functions import what they
-need when they run, so that the table can be loaded before the first paint.
+Key bindings, command palette, completion menu, help and footer are made from this table. The functions import other modules
+when they run, so that the table can be loaded before the first paint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from kimi_tui.config.file import THEMES
+from kimi_tui.config.settings import THEMES
 from kimi_tui.tui.main.commands import rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
@@ -266,7 +266,7 @@ COMMANDS = CommandTable(
             ("sandboxed", "Edits in the folder and sandboxed commands run without asking"),
             ("all", "Everything runs without asking but what asks in every mode"),
         ),
-        # A slip must not choose the mode that allows everything.
+        # A typing error must not choose the mode that allows everything.
         exact=True,
     ),
     Command(

@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def timeline(main: MainParts, argument: str) -> None:
-    """Open the timeline and give it the keys; or close it where it has them."""
+    """Open and focus the timeline; or close it if it has the focus."""
     main.bench.focus_timeline()
 
 
 def chat(main: MainParts, argument: str) -> None:
-    """Give the chat the keys."""
+    """Focus the chat."""
     main.bench.focus_chat()
 
 
 def search(main: MainParts, argument: str) -> None:
-    """Look for a text in the chat or in the world line on view; an empty one is asked for."""
+    """Search for a text in the chat or in the visible world line; without a text, ask for one."""
     main.bench.search(argument)
 
 
 def turn(main: MainParts, argument: str) -> None:
-    """Show the user's message before, or after, what is at the top of the chat."""
+    """Show the user's message before, or after, the top of the chat."""
     if argument not in ("", "before", "after"):
         main.bench.tell(f"There is no /turn {argument[:20]}: before or after.", level="warning")
     else:
@@ -37,13 +37,13 @@ def turn(main: MainParts, argument: str) -> None:
 
 
 def fold(main: MainParts, argument: str) -> None:
-    """Fold or unfold the chosen block; where none is, the last one on view is chosen."""
+    """Fold or unfold the chosen block; if there is none, the last visible one is chosen."""
     main.bench.focus_chat()
     main.bench.on_view.action_fold()
 
 
 def link(main: MainParts, argument: str) -> None:
-    """Open a link of the chosen block; where none is, the last one on view is chosen."""
+    """Open a link of the chosen block; if there is none, the last visible one is chosen."""
     main.bench.focus_chat()
     main.bench.on_view.action_open_link()
 
@@ -55,7 +55,7 @@ def select(main: MainParts, argument: str) -> None:
 
 
 def copy(main: MainParts, argument: str) -> None:
-    """Copy the last answer, the newest code, or the Nth piece of code of the last answer that has some."""
+    """Copy the last answer, the newest code, or the Nth piece of code of the last answer with code."""
     piece = number(argument)
     if not argument:
         main.bench.on_view.copy_answer()
@@ -82,7 +82,7 @@ async def palette(main: MainParts, argument: str) -> None:
 
 
 def help_page(main: MainParts, argument: str) -> None:
-    """List all keys and commands, from those of the place on that has the keys."""
+    """List all keys and commands, starting with those of the focused part."""
     from kimi_tui.tui.dialogs.help import HelpScreen
 
     app_of(main.bench.screen).push_screen(
@@ -91,17 +91,17 @@ def help_page(main: MainParts, argument: str) -> None:
 
 
 def theme(main: MainParts, argument: str) -> None:
-    """Use other colours: the named ones, or the next."""
+    """Use another theme: the named one, or the next."""
     app_of(main.bench.screen).post_message(ThemeChosen(argument))
 
 
 def settings(main: MainParts, argument: str) -> None:
-    """List the settings, to be changed."""
+    """Open the settings."""
     app_of(main.bench.screen).post_message(SettingsOpened())
 
 
 def history(main: MainParts, argument: str) -> None:
-    """Search what was sent, in this folder and then in the others; while that is done, go to the one before."""
+    """Search the sent messages, of this folder and then of the others; during a search, go to the message before."""
     main.bench.focus_prompt()
     if main.bench.prompt.area.search_sent():
         main.bench.start(_search_others(main))
@@ -120,12 +120,12 @@ async def _search_others(main: MainParts) -> None:
 
 
 async def editor(main: MainParts, argument: str) -> None:
-    """Write what stands in the prompt in an editor."""
+    """Edit the text of the prompt in an editor."""
     await main.prompt_modes.open_editor()
 
 
 def suspend(main: MainParts, argument: str) -> None:
-    """Go back to the shell for a while."""
+    """Return to the shell for a while."""
     app_of(main.bench.screen).action_suspend_process()
 
 

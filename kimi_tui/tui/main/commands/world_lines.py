@@ -12,7 +12,9 @@ from kimi_tui.tui.main.commands.session import tell_no_checkpoint, tell_no_line
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import WorldLineMessage
+    from collections.abc import Sequence
+
+    from kimi_tui.projection.blocks import Block
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.main.commands import MainParts
@@ -22,7 +24,7 @@ NAME_CHARS = 60
 
 
 async def jump(main: MainParts, argument: str) -> None:
-    """`K` or `K:N`: preview a jump to the end of a world line, or to before its checkpoint N."""
+    """Preview a jump to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
     if k is None or (checkpoint and n is None):
@@ -32,7 +34,7 @@ async def jump(main: MainParts, argument: str) -> None:
 
 
 async def read(main: MainParts, argument: str) -> None:
-    """`K`: show a world line in the place of the chat; without a number, return to now."""
+    """Show a world line in the place of the chat (`K`); without a number, return to now."""
     k = number(argument)
     if k is not None:
         await open_line(main, k)
@@ -43,7 +45,7 @@ async def read(main: MainParts, argument: str) -> None:
 
 
 async def compare(main: MainParts, argument: str) -> None:
-    """`K`, or nothing for the line on view: show it beside the live line."""
+    """Show a line (`K`, or without an argument the line on view) beside the live line."""
     k = number(argument) if argument else main.bench.reading or None
     if k is None:
         tell_no_line(main, argument, "/compare 1")
@@ -55,9 +57,9 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
     """Show a world line in the place of the chat, and give it the keys.
 
     Args:
-        main: where.
-        world_line: its number; 0 for the live line, which is the chat.
-        checkpoint_id: where to in it; -1 for its end.
+        main: the main screen.
+        world_line: the number of the line; 0 for the live line, which is the chat.
+        checkpoint_id: the checkpoint of it to scroll to; -1 for its end.
 
     Raises:
         KeyError: there is no such line; the text is for the user.
@@ -80,11 +82,10 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         KeyError: there is no such line; the text is for the user.
         SoulBusy: the agent works.
     """
-    from kimi_tui.projection.world_lines import Comparison
+    from kimi_tui.projection.comparison import Comparison
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.frame import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
-    from kimi_tui.tui.world_line_view import newest_words
 
     soul = await main.conversation.opened("lines")
     found = await soul.lines.compare(world_line)
@@ -95,15 +96,16 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     gauge = Gauge()
     gauge.show_model(now.model)
     used = now.model.status.used
-    comparison = await asyncio.to_thread(Comparison, found.other, found.live)
+    work_dir = main.bench.transcript.work_dir
+    comparison = await asyncio.to_thread(Comparison.of, found.other, found.live, work_dir)
     page = CompareScreen(
         found,
+        comparison,
         info,
         name=main.bench.views.timeline.model.line_name(world_line),
         used=used,
         heading=main.bench.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
-        comparison=comparison,
         load_image=main.bench.transcript.load_image,
         write=main.keystrokes.write_to_prompt,
     )
@@ -111,10 +113,11 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     if answer is None:
         return
     if answer.action == "jump":
-        at = answer.message.checkpoint_id if answer.message is not None else None
+        at = answer.block.checkpoint if answer.block is not None else None
         await _preview_jump(main, world_line, at)
     else:
-        await _send_to_now(main, soul, world_line, answer.message or newest_words(found.other))
+        there = [entry.block for entry in comparison.sides["other"]]
+        await _send_to_now(main, soul, world_line, there, answer.block)
 
 
 async def jump_to_chosen(main: MainParts) -> None:
@@ -129,14 +132,7 @@ async def send_chosen(main: MainParts) -> None:
     if not world_line:
         return
     soul = await main.conversation.opened("dmails")
-    messages = await soul.lines.messages(world_line)
-    chosen = main.viewer.chosen_message(messages)
-    if chosen is None and main.viewer.has_choice:
-        main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
-        return
-    from kimi_tui.tui.world_line_view import newest_words
-
-    await _send_to_now(main, soul, world_line, chosen or newest_words(messages))
+    await _send_to_now(main, soul, world_line, main.viewer.blocks, main.viewer.chosen)
 
 
 async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | None) -> None:
@@ -146,23 +142,40 @@ async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | N
 
 
 async def _send_to_now(
-    main: MainParts, soul: KimiSoul, world_line: int, message: WorldLineMessage | None
+    main: MainParts,
+    soul: KimiSoul,
+    world_line: int,
+    blocks: Sequence[Block],
+    chosen: Block | None,
 ) -> None:
-    """Let the user send a message of another line to the present, with words of their own before it."""
-    if message is None:
+    """Let the user send a message of another line to the present, with words of their own before it.
+
+    Args:
+        main: the main screen.
+        soul: the engine of the session.
+        world_line: the number of the line.
+        blocks: the messages of it that are shown.
+        chosen: the one to send; None for the newest words of the agent.
+    """
+    from kimi_tui.projection.comparison import content_of, newest_words, number_of
+
+    block = chosen or newest_words(blocks)
+    if block is None:
         main.bench.tell(f"World line {world_line} has nothing to send that is not here.")
+        return
+    message_number = number_of(block, blocks)
+    if message_number is None:
+        main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
         return
     from kimi_tui.display_names import titled
     from kimi_tui.foreign_text import one_line
-    from kimi_tui.tool_cards import ImageBlock
+    from kimi_tui.projection.blocks import images_of
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    calls = ", ".join(f"{name} {target}" for name, target in message.calls)
-    images = [shown.name for shown in message.display if isinstance(shown, ImageBlock)]
-    text = titled(message.text, images) or calls
+    text = titled(content_of(block), [image.name for image in images_of(block)])
     question = TextQuestion(
         title=f"Send to now from {line_words(world_line, main.bench.views.timeline.model.line_name(world_line))}",
-        question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",
+        question=f"This message of #{block.checkpoint} goes to the end of the conversation.",
         consequence="Your words stand before it; the agent reads both in its next step.",
         placeholder="A word of your own, if you like",
         quote=one_line(text[:QUOTE_CHARS]),
@@ -175,7 +188,7 @@ async def _send_to_now(
     if note is None:
         return
     try:
-        await soul.dmails.carry(world_line, message.uid, message.number, note=note)
+        await soul.dmails.carry(world_line, block.uid, message_number, note=note)
     except Exception:
         main.bench.keep(note)  # as a D-Mail's text is
         raise
@@ -192,7 +205,7 @@ async def _send_to_now(
 
 
 async def bookmark(main: MainParts, argument: str) -> None:
-    """`N NAME`: name a checkpoint of the live line; `N`: ask for its name."""
+    """Name a checkpoint of the live line (`N NAME`); with `N` alone, ask for its name."""
     where, _, name = argument.partition(" ")
     found = _live_checkpoint(main, where, "bookmark")
     if found is None:
@@ -209,7 +222,7 @@ async def bookmark(main: MainParts, argument: str) -> None:
 
 
 async def name(main: MainParts, argument: str) -> None:
-    """`K NAME`: name a world line; `K`: ask for its name; `NAME`: name the one on view."""
+    """Name a world line (`K NAME`), or the one on view (`NAME`); with `K` alone, ask for its name."""
     where, _, words = argument.partition(" ")
     line = number(where)
     if line is None and main.bench.reading:
@@ -225,7 +238,7 @@ async def name(main: MainParts, argument: str) -> None:
 
 
 async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
-    """Name a world line; without words, ask for them: none give it its own first words again."""
+    """Name a world line. Without words, ask for a name; an empty answer names the line by its own first words again."""
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     line = main.bench.views.timeline.model.tree.lines.get(world_line)
@@ -252,13 +265,13 @@ async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
 
 
 async def pin(main: MainParts, argument: str) -> None:
-    """`N`: pin what stands at a checkpoint of the live line, or no longer."""
+    """Pin the message at a checkpoint of the live line (`N`), or unpin it."""
     if found := _live_checkpoint(main, argument, "pin"):
         await pin_message(main, found[1])
 
 
 def _live_checkpoint(main: MainParts, text: str, command: str) -> tuple[int, str] | None:
-    """The checkpoint of the live line that a text names, with its uid; where there is none, that is said."""
+    """Return the checkpoint of the live line that a text names, with its uid; None, after a notice, if there is none."""
     checkpoint_id = number(text)
     if checkpoint_id is None:
         tell_no_checkpoint(main, text, f"/{command} 5")
@@ -297,7 +310,7 @@ async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> No
 
 
 async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> None:
-    """Pin a message of a checkpoint, or no longer, and show that."""
+    """Pin a message of a checkpoint, or unpin it, and show that."""
     soul = await main.conversation.opened("marks")
     pinned = (uid, message_number) not in soul.marks.pins
     await soul.marks.pin(uid, message_number, pinned)

@@ -4,6 +4,8 @@ For every frame, also for one typed letter, Textual's own compositor has each wi
 those of covered screens and panes too, and then writes the ones that changed.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +34,7 @@ class RowCompositor(Compositor):
     def __init__(self) -> None:
         super().__init__()
         self._is_resized = False
-        """Whether the screen has another size, of which not all have heard."""
+        """Whether the screen has a new size of which not all widgets know."""
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out all widgets without causing a second layout by the sizes that the first one gave them.
@@ -43,7 +45,7 @@ class RowCompositor(Compositor):
         """
         screen = cast("Screen[Any]", parent)
         if size != self.size and screen.is_current:
-            # Only the very first picture is not waited with: it is seen before anything is in it.
+            # Only the very first picture is drawn at once: users see it while it is still empty.
             is_first = cast("App[Any]", _app(screen)).screen_stack[0] is screen
             self._is_resized = bool(self.size) or not is_first
         result = super().reflow(parent, size)
@@ -62,16 +64,16 @@ class RowCompositor(Compositor):
         screen_stack: list[Screen[Any]] | None = None,
         simplify: bool = False,
     ) -> RenderableType | None:
-        """What is to be written now; None where nothing is.
+        """Return what is to be written now; None for nothing.
 
         Textual draws a screen of another size in the same go in which it places its widgets, before these hear of their
-        sizes: a picture with rows for the old width, and soon another whole one. Here the first one is the one that is right.
+        sizes: a picture with rows for the old width, and soon another whole one. Here the first picture has the new rows.
         """
         if full or not self._is_resized or self.root is None:
             return super().render_update(  # pyright: ignore[reportUnknownMemberType]
                 full, screen_stack, simplify=simplify
             )
-        # Behind what the screen itself is told, for which it places them once more.
+        # This runs after the screen has handled the message of its size, for which it places the widgets once more.
         self.root.call_later(self._draw)
         return None
 
@@ -81,7 +83,7 @@ class RowCompositor(Compositor):
             self.root.refresh(repaint=False, layout=True)
 
     def update_widgets(self, widgets: set[Widget]) -> None:
-        """Note what is to be drawn anew; of a screen that shows through another one, only what that does not cover.
+        """Note what is to be drawn anew; of a screen that shows through another one, only the uncovered parts.
 
         Textual draws the whole window whenever a widget of such a screen has changed, also one that cannot be seen.
         """
@@ -91,10 +93,10 @@ class RowCompositor(Compositor):
         if root is None or not above:
             super().update_widgets(widgets)
             return
-        # Behind a change Textual names the screen in the place of the widgets that have changed. Where all of it is styled
-        # anew the screen above is, too, and draws this one with itself.
-        root._exchange_repaint_regions()  # pyright: ignore[reportPrivateUsage]
-        changed = {one for one in self.visible_widgets if one._repaint_regions}  # pyright: ignore[reportPrivateUsage]
+        # After a change Textual names the screen in place of the widgets that have changed. If all of the screen is styled
+        # anew, so is the screen above, which draws this one with itself.
+        root._exchange_repaint_regions()
+        changed = {one for one in self.visible_widgets if one._repaint_regions}
         super().update_widgets((widgets | changed) - {root})
         covers = [cover for screen in above for cover in _opaque_regions(screen)]
         self._dirty_regions = {
@@ -102,18 +104,18 @@ class RowCompositor(Compositor):
         }
 
     def __rich__(self) -> StripRenderable:
-        """The screen as it shows through the one above it, itself drawn anew where others show through it.
+        """Return the screen as it shows through the one above it; it is drawn anew itself if others show through it.
 
         Textual tells only the topmost screen what has changed below. One between them would stay as it was drawn, with what
         was below it then.
         """
         screen = cast("Screen[Any] | None", self.root)
         if screen is not None and screen.styles.background.a < 1:
-            screen._set_dirty()  # pyright: ignore[reportPrivateUsage]
+            screen._set_dirty()
         return super().__rich__()
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """The update that draws what changed; None where nothing did."""
+        """Return the update that draws the changed rows; None if nothing changed."""
         changed = self._dirty_regions.copy()
         self._dirty_regions.clear()
         if not changed:
@@ -122,7 +124,7 @@ class RowCompositor(Compositor):
         return _RowsUpdate(self._parts(spans), spans, [cuts[1:] for cuts in self.cuts])
 
     def _parts(self, spans: Sequence[tuple[int, int, int]]) -> list[dict[int, Strip | None]]:
-        """The strips of each row of the screen by column, cut where widgets end; None outside the given spans."""
+        """Return the strips of each row of the screen by column, cut where widgets end; None outside the given spans."""
         cuts = self.cuts
         parts: list[dict[int, Strip | None]] = [{} for _ in cuts]
         missing: dict[int, set[int]] = {}
@@ -130,7 +132,7 @@ class RowCompositor(Compositor):
             parts[y] = parts[y] or dict.fromkeys(cuts[y][:-1])
             columns = [x for x, next_x in pairwise(cuts[y]) if x < end and next_x > start]
             missing.setdefault(y, set()).update(columns)
-        # The topmost comes first.
+        # The topmost widget comes first.
         for widget, (region, clip) in self.visible_widgets.items():
             seen = region.intersection(clip)
             left, right = seen.column_span
@@ -157,7 +159,7 @@ class RowCompositor(Compositor):
     def _get_renders(
         self, crop: Region | None = None
     ) -> Iterable[tuple[Region, Region, list[Strip]]]:
-        """The rows of each widget for a full frame, front to back, leaving out what widgets in front cover."""
+        """Yield the rows of each widget for a full frame, front to back, without those that widgets in front cover."""
         covered = [0] * self.size.height
         """A bit for each cell of each row of the screen."""
         for widget, (region, clip) in self.visible_widgets.items():
@@ -172,14 +174,14 @@ class RowCompositor(Compositor):
 
 
 def _opaque_regions(screen: Screen[Any]) -> Iterator[Region]:
-    """The regions of a screen through which the one below cannot be seen."""
-    for widget, (region, clip) in screen._compositor.visible_widgets.items():  # pyright: ignore[reportPrivateUsage]
+    """Yield the regions of a screen through which the one below cannot be seen."""
+    for widget, (region, clip) in screen._compositor.visible_widgets.items():
         if widget is not screen and widget.styles.background.a == 1 and widget.opacity == 1:
             yield region.intersection(clip)
 
 
 def runs(rows: Sequence[int]) -> Iterator[range]:
-    """Ascending numbers as runs without a gap."""
+    """Yield ascending numbers as runs without a gap."""
     start = end = -1
     for y in rows:
         if y != end:
@@ -195,7 +197,7 @@ class _RowsUpdate(ChopsUpdate):
     """An update that writes the same output as Textual's, with a tenth of the objects."""
 
     def render_segments(self, console: Console) -> str:
-        """The output for the terminal."""
+        """Return the output for the terminal."""
         written: list[str] = []
         for y, start, end in self.spans:
             for next_x, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=True):
@@ -210,11 +212,11 @@ class _RowsUpdate(ChopsUpdate):
 
 def draw_changed_rows(screen: Screen[Any]) -> None:
     """Use `RowCompositor` for a screen that was not shown yet."""
-    screen._compositor = RowCompositor()  # pyright: ignore[reportPrivateUsage]
+    screen._compositor = RowCompositor()
 
 
 def draw_all(screen: Screen[Any], size: Size) -> None:
     """Make the next frame of a screen a full one, also where its size did not change."""
-    # Its own size: what the screen says is the window's, which may be another one by now.
-    if screen._compositor.size == size:  # pyright: ignore[reportPrivateUsage]
-        screen._compositor._dirty_regions.add(size.region)  # pyright: ignore[reportPrivateUsage]
+    # The compositor's own size counts: the screen reports the window's, which may have changed by now.
+    if screen._compositor.size == size:
+        screen._compositor._dirty_regions.add(size.region)

@@ -16,7 +16,7 @@ from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.tui.compositor import RowCompositor, draw_changed_rows
+from kimi_tui.tui.textual_patches.compositor import RowCompositor, draw_changed_rows
 
 
 class Rows(Widget):

@@ -1,0 +1,328 @@
+"""The inbox of a session: one queue of what the user said and the context does not hold yet.
+
+A message that is said "now" while the agent works goes in before its next step (a steer); else it begins a turn of its own, as
+soon as nothing else runs. A message for "after the turn" begins one when the turn is done. A command that the caller carries
+out itself may wait among them. `KimiSoul.attend` empties the queue, and `AgentLoop` takes the steers. Each change is published:
+`SteerQueued` for what has to wait, `SteerTaken` for what does not wait any more.
+
+What waits is on the disk too, for a program that is killed: until it is in the context, or `let_go` says that the text which was
+taken back is safe elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.images import Image
+from kimi_tui.session.unsent import WAITING, finish_writing, read_waiting, write_waiting
+from kimi_tui.tool_cards import ImageBlock
+from kimi_tui.wire.events import Notice, SteerQueued, SteerTaken, TurnEnd, When
+from kimi_tui.wire.queue import Wire
+
+log = logging.getLogger(__name__)
+
+NOT_KEPT = "inbox"
+"""Topic of the notice that waiting messages cannot be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of the user, or a command, that waits.
+
+    Attributes:
+        id: the name of the message on the wire.
+        text: the user's words.
+        images: the images that were pasted into it, in order.
+        when: whether the message may go into a running turn.
+        carry_out: carries out a command when its turn has come; None for a message.
+    """
+
+    id: str
+    text: str
+    images: tuple[Image, ...] = ()
+    when: When = "now"
+    carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None
+
+    @property
+    def image_blocks(self) -> tuple[ImageBlock, ...]:
+        """Return its images as values of the wire."""
+        return tuple(map(ImageBlock.of, self.images))
+
+    @property
+    def is_steer(self) -> bool:
+        """Return whether the message may go into a running turn."""
+        return self.when == "now" and self.carry_out is None
+
+    @property
+    def queued(self) -> SteerQueued:
+        """Return the event that the message waits."""
+        return SteerQueued(self.id, self.text, self.image_blocks, self.when)
+
+
+class Inbox:
+    """The queue of one session. It may be filled before the session is open, and belongs to its engine from `join` on."""
+
+    def __init__(self) -> None:
+        self._wire: Wire | None = None
+        self._folder: Path | None = None
+        self._waiting: list[Said] = []
+        self._published: set[str] = set()
+        self._at_once: set[str] = set()
+        """The ids of messages that have not had to wait yet: they are neither published nor stored."""
+        self._going: tuple[Said, ...] = ()
+        """The messages that were taken out of the queue, and are not in the context yet."""
+        self._returned: list[str] = []
+        """Texts that were taken back, and may not be safe elsewhere yet."""
+        self._is_held = False
+        """Whether messages for after the turn wait on, because the turn was not done."""
+        self._stirred = asyncio.Event()
+        self._has_read = False
+        self._kept: tuple[str, ...] = ()
+        """The texts that are on the disk."""
+        self._keeping = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
+        self.trouble = ""
+        """Why waiting messages cannot be stored; empty if they can."""
+
+    def join(self, wire: Wire, folder: Path) -> None:
+        """Publish on this wire from now on, and store waiting messages in the session's folder."""
+        self._wire, self._folder = wire, folder
+        self.publish_waiting()
+
+    # -- what waits ------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> tuple[Said, ...]:
+        """Return everything that waits, in the order in which it was said."""
+        return tuple(self._waiting)
+
+    @property
+    def steers(self) -> tuple[Said, ...]:
+        """Return the messages that may go into a running turn, oldest first."""
+        return tuple(one for one in self._waiting if one.is_steer)
+
+    @property
+    def unkept(self) -> list[str]:
+        """Return the texts that are not on the disk."""
+        texts = (*self._returned, *(one.text for one in (*self._going, *self._waiting)))
+        return [text for text in texts if text not in self._kept]
+
+    def say(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> str:
+        """Queue a message or a command; return its id. No event tells that it waits before `publish_waiting`.
+
+        Args:
+            text: what is said.
+            images: the images that were pasted into it.
+            when: whether it may go into a running turn.
+            carry_out: carries out a command; None for a message.
+        """
+        said = Said(uuid4().hex[:12], text, tuple(images), when, carry_out)
+        self._waiting.append(said)
+        self._at_once.add(said.id)
+        self._stirred.set()
+        return said.id
+
+    def publish_waiting(self) -> None:
+        """Publish the messages that have to wait and were not published yet, and store them."""
+        self._at_once.difference_update(one.id for one in self._waiting)
+        for one in self._waiting:
+            if self._wire is not None and one.id not in self._published:
+                self._publish(one.queued)
+        self._changed()
+
+    def _publish(self, event: SteerQueued | SteerTaken) -> None:
+        if self._wire is not None:
+            self._wire.publish(event)
+            if isinstance(event, SteerQueued):
+                self._published.add(event.id)
+            else:
+                self._published.discard(event.id)
+
+    # -- taking it -------------------------------------------------------------------------------
+
+    async def stirred(self) -> None:
+        """Wait until something may be due, or the session is closed."""
+        await self._stirred.wait()
+        self._stirred.clear()
+
+    @property
+    def due(self) -> Said | None:
+        """Return the message that begins when nothing else runs, still in the queue; None for none."""
+        for one in self._waiting:
+            if one.when == "now":
+                return one
+        return self._waiting[0] if self._waiting and not self._is_held else None
+
+    def take(self, some: Iterable[Said]) -> tuple[Said, ...]:
+        """Take these out of the queue, as far as they still wait, for the context: `arrived` or `put_back` follows."""
+        ids = {one.id for one in some}
+        taken = tuple(one for one in self._waiting if one.id in ids)
+        self._waiting = [one for one in self._waiting if one.id not in ids]
+        self._going += taken
+        return taken
+
+    def begin(self, said: Said) -> None:
+        """Take a message for the turn that begins with it, whose `TurnBegin` tells of it, or a command to carry out."""
+        self.take([said])
+        self._publish_gone(said)
+        # All other messages have to wait now.
+        self.publish_waiting()
+
+    def arrived(self, steers: Sequence[Said] | None = None, place: int = 0) -> None:
+        """Publish that the messages taken are in the context.
+
+        Args:
+            steers: the steers that arrived; None for the message with which the turn began, of which no event is published.
+            place: the number of the first steer's message behind the newest checkpoint.
+        """
+        self._going = tuple(one for one in self._going if steers is not None and one not in steers)
+        self._at_once.intersection_update(one.id for one in (*self._going, *self._waiting))
+        for number, one in enumerate(steers or (), place):
+            taken = SteerTaken(one.id, one.text, number=number, images=one.image_blocks)
+            self._publish(taken)
+        self._changed()
+
+    def put_back(self, steers: Sequence[Said]) -> None:
+        """Queue steers again that could not be put into the context, before messages said since."""
+        self._going = tuple(one for one in self._going if one not in steers)
+        self._waiting[:0] = steers
+        if steers:
+            self.publish_waiting()
+        self._stirred.set()
+
+    # -- taking it back --------------------------------------------------------------------------
+
+    def take_back(self, said_id: str) -> Said | None:
+        """Take a message back for editing; return None if it is in the context already."""
+        for one in self._waiting:
+            if one.id == said_id:
+                self._give_back((one,))
+                return one
+        return None
+
+    def take_back_last(self) -> Said | None:
+        """Take back the newest message for after the turn, else the newest of all; return None if none waits."""
+        later = [one for one in self._waiting if one.when != "now"]
+        return self.take_back((later or self._waiting)[-1].id) if self._waiting else None
+
+    def take_back_all(self) -> tuple[Said, ...]:
+        """Take back everything, oldest first; return it."""
+        taken = self.waiting
+        self._give_back(taken)
+        return taken
+
+    def hand_back(self, some: Iterable[Said]) -> None:
+        """Give messages back to their callers by an event: they cannot be said, or the turn that they were for was stopped."""
+        self._give_back(some, handed_back=True)
+
+    def _give_back(self, some: Iterable[Said], *, handed_back: bool = False) -> None:
+        for one in some:
+            if one in self._waiting:
+                self._waiting.remove(one)
+            if self._folder is not None:
+                self._returned.append(one.text)
+            self._publish_gone(one, handed_back=handed_back)
+        self._changed()
+
+    def _publish_gone(self, said: Said, *, handed_back: bool = False) -> None:
+        if handed_back or said.id in self._published:
+            self._publish(SteerTaken(said.id, said.text, True, 0, said.image_blocks, handed_back))
+
+    def ended(self, end: TurnEnd, *, hands_back: bool) -> None:
+        """Handle the end of a turn.
+
+        Args:
+            end: the event of its end.
+            hands_back: whether what it leaves is handed back, where it was not done: after an error what is for after the turn
+                waits on, as the user may try again.
+        """
+        self._is_held = end.reason != "done"
+        # A message that did not come into the context is not lost with the turn that began with it.
+        self.put_back(self._going)
+        if self._is_held and hands_back:
+            self.hand_back([o for o in self._waiting if o.when == "now" or end.reason != "error"])
+
+    # -- on the disk -----------------------------------------------------------------------------
+
+    async def hand_over_left(self) -> None:
+        """Hand back what waited when the program was killed, unless `left_over` was asked for it."""
+        for text in await self.left_over():
+            self._publish(SteerTaken(uuid4().hex[:12], text, True, handed_back=True))
+
+    async def left_over(self) -> list[str]:
+        """Return the texts that waited when the program was killed, at the first call; they stay on the disk until `let_go`."""
+        found: list[str] = []
+        async with self._keeping:
+            if not self._has_read and self._folder is not None:
+                self._has_read = True
+                found = await asyncio.to_thread(_read, self._folder)
+                self._kept = tuple(found)
+                self._returned[:0] = found
+        self._changed()
+        return found
+
+    def let_go(self, texts: Iterable[str]) -> None:
+        """Remove these texts, which were taken back, from the disk."""
+        for text in texts:
+            if text in self._returned:
+                self._returned.remove(text)
+        self._changed()
+
+    async def aclose(self) -> None:
+        """Wait until the waiting messages are on the disk, if the disk takes them; the session is closed then."""
+        self._stirred.set()
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+        self._folder = None
+
+    def _to_keep(self) -> tuple[str, ...]:
+        said = (one for one in (*self._going, *self._waiting) if one.id not in self._at_once)
+        return (*self._returned, *(one.text for one in said))
+
+    def _changed(self) -> None:
+        self._stirred.set()
+        if self._has_read and self._writing is None and self._to_keep() != self._kept:
+            self._writing = asyncio.create_task(self._write(), name="inbox")
+
+    async def _write(self) -> None:
+        try:
+            async with self._keeping:
+                while self._folder is not None and (texts := self._to_keep()) != self._kept:
+                    await asyncio.to_thread(write_waiting, self._folder, texts)
+                    self._kept = texts
+            self._tell_trouble("")
+        except OSError as error:
+            log.warning("what waits cannot be kept", exc_info=error)
+            self._tell_trouble(error.strerror or type(error).__name__)
+        finally:
+            self._writing = None
+
+    def _tell_trouble(self, reason: str) -> None:
+        before, self.trouble = self.trouble, reason
+        if bool(before) == bool(reason) or self._wire is None:
+            return
+        words = f"What waits to be said cannot be kept: {one_line(reason)}."
+        advice = "It would be lost with a program that is killed."
+        if reason:
+            self._wire.publish(Notice("warning", words, advice, topic=NOT_KEPT))
+        else:
+            words = "What waits to be said is kept again."
+            self._wire.publish(Notice("info", words, topic=NOT_KEPT, solved=True))
+
+
+def _read(folder: Path) -> list[str]:
+    finish_writing(folder / WAITING)
+    return read_waiting(folder)

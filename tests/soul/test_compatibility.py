@@ -1,0 +1,220 @@
+"""Other programs open what this one wrote: kimi-cli, and the version before the engine said everything by events.
+
+An older version passes over events that it does not know. It reads those that it knows, so these keep their keys and words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import kimi_cli, opened
+from support.chat_server import ChatServerThread, say
+from support.everything import CAPABILITIES, do_everything
+from support.record_shapes import misfits
+from support.soul import stage
+from wire.test_codec import KINDS, events_of
+
+from kimi_tui.llm.message import Message, TextPart
+from kimi_tui.session.store import SessionStore
+from kimi_tui.wire.codec import encode_record
+from kimi_tui.wire.events import EventRecord
+
+ROOT = Path(__file__).parents[2]
+OLDER = "6092174c"
+"""The commit of the older version."""
+SHAPES: dict[str, Any] = json.loads((ROOT / "tests/wire/records_of_6092174c.json").read_text())
+"""The records of its events, made by `support/record_shapes.py`."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A session in which everything was done, and its context as the engine had it at the end."""
+
+    data: Path
+    folder: Path
+    messages: tuple[Message, ...]
+    token_count: int
+    n_checkpoints: int
+    system_prompt: str | None
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Written once."""
+    return asyncio.run(_store(tmp_path_factory.mktemp("everything")))
+
+
+async def _store(folder: Path) -> Stored:
+    async with stage(folder, data=folder / "data", capabilities=CAPABILITIES) as on:
+        await do_everything(on)
+        context = on.session.context
+        return Stored(
+            folder / "data",
+            on.session.dir,
+            tuple(context.messages),
+            context.token_count,
+            context.n_checkpoints,
+            context.system_prompt,
+        )
+
+
+@pytest.fixture
+def copied(stored: Stored, tmp_path: Path) -> Path:
+    """A copy of the data folder, to be gone on in."""
+    shutil.copytree(stored.data, tmp_path / "data")
+    return tmp_path / "data"
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_both_read_every_event_that_they_know(kind: type, data: st.DataObject) -> None:
+    record = EventRecord(1, 0.0, data.draw(events_of(kind)))
+    _assert_readable(json.loads(json.dumps(encode_record(record)))["message"])
+    if "source" in EventRecord._fields:
+        beside = record._replace(source="helper")
+        _assert_readable(json.loads(json.dumps(encode_record(beside)))["message"])
+
+
+def _assert_readable(message: dict[str, Any]) -> bool:
+    """Whether the older version knows such an event; what one of the two knows, it can read."""
+    with contextlib.suppress(kimi_cli.UnknownEvent):
+        kimi_cli.parse(message)
+    kind = message["type"]
+    if kind not in SHAPES:
+        return False
+    assert not list(misfits(message["payload"], SHAPES[kind], kind))
+    return True
+
+
+# -- kimi-cli ------------------------------------------------------------------------------------------------------
+
+
+def test_kimi_cli_restores_the_messages_of_the_context(stored: Stored) -> None:
+    restored = kimi_cli.restore(stored.folder / "context.jsonl")
+    assert [_plain(one) for one in restored.messages] == [_plain(one) for one in stored.messages]
+    assert restored.system_prompt == stored.system_prompt
+    assert restored.n_checkpoints == stored.n_checkpoints
+    assert restored.token_count == stored.token_count
+
+
+def test_kimi_cli_restores_every_world_line(stored: Stored) -> None:
+    session = SessionStore(stored.data).find(stored.folder.name)
+    lines = session.world_lines.list()
+    assert len(lines) >= 4
+    seen = set[str]()
+    for line in lines:
+        restored = kimi_cli.restore(stored.folder / f"context_{line.n}.jsonl")
+        known = session.world_line(line.n).messages
+        assert [_plain(one) for one in restored.messages] == [_plain(one) for one in known]
+        seen |= {part.type for one in restored.messages for part in one.content}
+        seen |= {one.role for one in restored.messages}
+    assert seen == {"user", "assistant", "tool", "text", "think", "image_url"}
+
+
+def _plain(message: Any) -> Any:
+    """A message of either program."""
+    content: Any = message.content
+    if isinstance(content, str):
+        content = [TextPart(text=content)]
+    parts = [
+        (part.type, part.image_url.url if part.type == "image_url" else getattr(part, part.type))
+        for part in content
+    ]
+    calls = [
+        (call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
+    ]
+    return message.role, parts, calls, message.tool_call_id
+
+
+def test_kimi_cli_reads_the_events_that_it_knows_and_the_title(
+    stored: Stored, tmp_path: Path
+) -> None:
+    record = stored.folder / "wire.jsonl"
+    events = list(kimi_cli.events(record))
+    unknown = {str(event) for event in events if isinstance(event, kimi_cli.UnknownEvent)}
+    assert "CheckpointCreated" in unknown
+    assert len([event for event in events if not isinstance(event, kimi_cli.UnknownEvent)]) > 100
+    assert kimi_cli.title(stored.folder) == "Everything at once"
+    # Without a title the first turn gives it, before which no event is that kimi-cli does not know.
+    shutil.copy(record, tmp_path)
+    (tmp_path / "state.json").write_text("{}")
+    assert kimi_cli.title(tmp_path) == "Write it, as @shot.png shows."
+
+
+@pytest.mark.exhaustive
+def test_kimi_cli_itself_restores_the_messages(stored: Stored) -> None:
+    if find_spec("kimi_cli") is None:
+        pytest.skip("kimi-cli is not installed beside this program")
+    program = (
+        "import asyncio, json, sys\nfrom pathlib import Path\nfrom kimi_cli.soul.context import Context\n"
+        "context = Context(Path(sys.argv[1]))\nasyncio.run(context.restore())\n"
+        "print(json.dumps([m.model_dump(exclude_none=True) for m in context.history]))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program, str(stored.folder / "context.jsonl")],
+        capture_output=True,
+        check=True,
+    )
+    theirs = [kimi_cli.KimiMessage.model_validate(one) for one in json.loads(told.stdout)]
+    assert [_plain(one) for one in theirs] == [_plain(one) for one in stored.messages]
+
+
+# -- the older version ---------------------------------------------------------------------------------------------
+
+
+def test_the_older_version_reads_the_record_of_a_session(stored: Stored) -> None:
+    _, *lines = (stored.folder / "wire.jsonl").read_text("utf-8").splitlines()
+    known = [message for line in lines if _assert_readable(message := json.loads(line)["message"])]
+    assert len(known) > 200
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The program of the older version, from the history of this one."""
+    git = shutil.which("git")
+    archive = [git or "git", "-C", str(ROOT), "archive", OLDER, "kimi_tui"]
+    made = subprocess.run(archive, capture_output=True) if git else None
+    if made is None or made.returncode:
+        pytest.skip(f"the commit {OLDER} is not in a git repository around this program")
+    folder = tmp_path_factory.mktemp("older")
+    with tarfile.open(fileobj=BytesIO(made.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.exhaustive
+async def test_the_older_version_itself_opens_the_session_and_goes_on_and_so_does_this_one(
+    stored: Stored, copied: Path, older: Path
+) -> None:
+    session_id = stored.folder.name
+    (seen,) = await opened.look(copied, session_id)
+    with ChatServerThread() as server:
+        server.script(say("Like this, from where I stand."))
+        command = [sys.executable, opened.__file__, str(copied), session_id, server.base_url]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=-1, stderr=-1, env=os.environ | {"PYTHONPATH": str(older)}
+        )
+        out, said = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    first, then = json.loads(out)
+    assert first == seen
+    assert len(then["messages"]) > len(first["messages"])
+    assert then["messages"][-1]["content"] == "Like this, from where I stand."
+    assert await opened.look(copied, session_id) == [then]
