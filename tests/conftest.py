@@ -23,7 +23,7 @@ _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 
 # Nobody looks at the apps of tests: each picture that is not drawn is time saved. It is not set by the environment, which
 # the programs that tests start would inherit.
-constants.MAX_FPS = 10
+constants.MAX_FPS = 5
 
 # The folders of tests lie where all may write, and with them the programs that stand in for the machine's.
 programs.TEMPORARY = ()

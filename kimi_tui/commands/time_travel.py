@@ -1,6 +1,6 @@
 """`kimi-tui rewind`, `jump`, `undo`, `redo` and `dmail`: the operations of the app, carried out by the same engine.
 
-A `Result` holds what an operation did, or would do; it is printed for users or as JSON, and gives an exit code.
+The outcome of an operation, or of its preview, is printed for users or as JSON, and gives an exit code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -149,11 +149,12 @@ async def _dmail(soul: KimiSoul, options: Namespace) -> int:
         return FAILED
     if options.dry_run:
         preview = await soul.dmails.preview(options.n, options.text, "person")
-        result = result_of_preview(replace(preview, files=files), options.files)
-        return print_result(options, result, f"Would send the D-Mail to #{options.n}")
+        outcome = outcome_of_preview(replace(preview, files=files), options.files)
+        said = f"Would send the D-Mail to #{options.n}"
+        return print_outcome(options, outcome, said, applied=False)
     outcome = await soul.dmails.send(target, options.text, options.files)
     said = f"The D-Mail is at #{options.n}, where the agent reads it in its next turn"
-    return print_result(options, result_of(outcome, files_left_alone(files)), said)
+    return print_outcome(options, with_files(outcome, files_left_alone(files)), said)
 
 
 async def _go(
@@ -178,18 +179,19 @@ async def _go(
     if files is None:
         return FAILED
     if options.dry_run:
-        result = result_of_preview(await soul.travel.preview(target), options.files)
+        outcome = outcome_of_preview(await soul.travel.preview(target), options.files)
     else:
-        result = result_of(await soul.travel.rewind(target, options.files), files_left_alone(files))
+        outcome = await soul.travel.rewind(target, options.files)
+        outcome = with_files(outcome, files_left_alone(files))
     said = f"{words[options.dry_run]} {where}"
     if options.files == "only":
         of = where.removeprefix("before ")
         said = f"{'Would bring back' if options.dry_run else 'Brought back'} the files of {of}"
-        if not result.changed:
+        if not outcome.changed:
             # Nothing at all happened, so there are no figures either.
             would = "would be" if options.dry_run else "was"
             said = f"No file of {of} {would} brought back."
-    return print_result(options, result, said, more)
+    return print_outcome(options, outcome, said, more, applied=not options.dry_run)
 
 
 async def _looked_at(soul: KimiSoul, options: Namespace, target: Target) -> FilesPreview | None:
@@ -210,14 +212,14 @@ async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
     before = soul.used
     said = await (_undo(soul) if options.name == "undo" else soul.travel.redo())
     entry = soul.session.context.journal.entries[-1]
-    result = Result(
+    outcome = RewindOutcome(
         checkpoint_id=entry.checkpoint_id,
         messages_dropped=entry.messages_dropped,
         tokens_before=before,
         tokens_after=soul.used,
         files=files_restored([record.event for record in heard.drain()]),
     )
-    return print_result(options, result, said, {"operation": entry.reason})
+    return print_outcome(options, outcome, said, {"operation": entry.reason})
 
 
 async def _undo(soul: KimiSoul) -> str:
@@ -231,69 +233,21 @@ async def _undo(soul: KimiSoul) -> str:
     return await soul.travel.undo(cut(timeline.name_from(found.left_from), NAME_WIDTH))
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The effects of an operation in figures. `applied` is false if it was only previewed."""
-
-    checkpoint_id: int
-    messages_dropped: int
-    tokens_before: int
-    tokens_after: int
-    files: tuple[FileOutcome, ...] = ()
-    applied: bool = True
-
-    @property
-    def conflicts(self) -> tuple[str, ...]:
-        """The files that should have been restored but were left unchanged, or cannot be restored."""
-        return tuple(one.path for one in self.files if one.fate == "conflict" or one.is_lost)
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """The files that were (or would be) created, changed or deleted."""
-        return tuple(one.path for one in self.files if one.fate not in ("conflict", "skip"))
-
-    def facts(self) -> dict[str, object]:
-        """Return the operation as a JSON object, for scripts."""
-        return {
-            "checkpoint_id": self.checkpoint_id if self.checkpoint_id >= 0 else None,
-            "messages_dropped": self.messages_dropped,
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after,
-            "files": [
-                {"path": one.path, "change": one.fate, "reason": one.reason or None}
-                for one in self.files
-            ],
-            "applied": self.applied,
-        }
-
-
-def result_of(outcome: RewindOutcome, more: Iterable[FileOutcome] = ()) -> Result:
-    """Return the result of an operation that happened.
-
-    Args:
-        outcome: the engine's result.
-        more: further files, which the operation did not concern.
-    """
+def with_files(outcome: RewindOutcome, more: Iterable[FileOutcome]) -> RewindOutcome:
+    """Return an outcome with further files, which the operation did not concern."""
     known = {one.path for one in outcome.files}
-    return Result(
-        checkpoint_id=outcome.checkpoint_id,
-        messages_dropped=outcome.messages_dropped,
-        tokens_before=outcome.tokens_before,
-        tokens_after=outcome.tokens_after,
-        files=(*outcome.files, *(one for one in more if one.path not in known)),
-    )
+    return replace(outcome, files=(*outcome.files, *(one for one in more if one.path not in known)))
 
 
-def result_of_preview(preview: RewindPreview, choice: FilesChoice) -> Result:
-    """Return the result of a rewind that has not happened."""
+def outcome_of_preview(preview: RewindPreview, choice: FilesChoice) -> RewindOutcome:
+    """Return the outcome that a rewind would have."""
     goes = choice != "only"
-    return Result(
+    return RewindOutcome(
         checkpoint_id=preview.target.id,
         messages_dropped=preview.messages if goes else 0,
         tokens_before=preview.tokens_before,
         tokens_after=preview.tokens_after if goes else preview.tokens_before,
         files=() if choice == "keep" else planned_files(preview.files),
-        applied=False,
     )
 
 
@@ -332,37 +286,57 @@ def files_restored(events: Iterable[Event]) -> tuple[FileOutcome, ...]:
     return tuple(found)
 
 
-def print_result(
-    options: Namespace, result: Result, said: str, more: Mapping[str, object] | None = None
+def print_outcome(
+    options: Namespace,
+    outcome: RewindOutcome,
+    said: str,
+    more: Mapping[str, object] | None = None,
+    *,
+    applied: bool = True,
 ) -> int:
-    """Print a result as the options require; return the exit code.
+    """Print an outcome as the options require; return the exit code.
 
     Args:
         options: the options, with `json`.
-        result: the result.
-        said: the result in words: a sentence, or its beginning, to which the figures are added.
+        outcome: the outcome.
+        said: the outcome in words: a sentence, or its beginning, to which the figures are added.
         more: further keys for scripts.
+        applied: false if the operation was only previewed.
     """
     if options.json:
-        print_json({**(more or {}), **result.facts()})
+        print_json({**(more or {}), **_facts(outcome), "applied": applied})
     elif said.endswith("."):
         say(said)
     else:
-        say(f"{said}{_figures(result)}.")
-        if result.files:
+        say(f"{said}{_figures(outcome)}.")
+        if outcome.files:
             print_table(
                 ["file", "change", "why"],
-                [[one.path, one.fate, one.reason] for one in result.files],
+                [[one.path, one.fate, one.reason] for one in outcome.files],
             )
-    if not (result.applied and result.conflicts):
+    if not (applied and outcome.conflicts):
         return DONE
-    complain(f"Left alone, not brought back: {', '.join(result.conflicts)}.")
+    complain(f"Left alone, not brought back: {', '.join(outcome.conflicts)}.")
     return CONFLICTS
 
 
-def _figures(result: Result) -> str:
+def _facts(outcome: RewindOutcome) -> dict[str, object]:
+    """Return the outcome as a JSON object, for scripts."""
+    return {
+        "checkpoint_id": outcome.checkpoint_id if outcome.checkpoint_id >= 0 else None,
+        "messages_dropped": outcome.messages_dropped,
+        "tokens_before": outcome.tokens_before,
+        "tokens_after": outcome.tokens_after,
+        "files": [
+            {"path": one.path, "change": one.fate, "reason": one.reason or None}
+            for one in outcome.files
+        ],
+    }
+
+
+def _figures(outcome: RewindOutcome) -> str:
     """Return `: 9 messages left behind, 550 to 110 tokens`; empty if the conversation stays unchanged."""
-    if not result.messages_dropped and result.tokens_before == result.tokens_after:
+    if not outcome.messages_dropped and outcome.tokens_before == outcome.tokens_after:
         return ""
-    left = counted(result.messages_dropped, "message")
-    return f": {left} left behind, {tokens(result.tokens_before)} to {tokens(result.tokens_after)} tokens"
+    left = counted(outcome.messages_dropped, "message")
+    return f": {left} left behind, {tokens(outcome.tokens_before)} to {tokens(outcome.tokens_after)} tokens"

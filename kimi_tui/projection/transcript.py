@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kimi_tui.display_names import some_of
@@ -892,13 +892,12 @@ class TranscriptModel:
     def _switched(self, event: LineChanged, told: LinesChange, at: float) -> Change:
         change = self._reverts.switched(event, told.edit)
         self._has_switched = event.op in ("undo", "redo", "jump")
-        if said := toll_words(
-            event.steps_left,
-            event.messages_left,
-            event.from_line,
-            [*map(one_line, event.files_left)],
-            name=one_line(event.line_name),
-        ):
+        left = replace(
+            event.left,
+            files=(*map(one_line, event.left.files),),
+            line_name=one_line(event.left.line_name),
+        )
+        if said := toll_words(left, event.from_line):
             change = both(change, self._mark("line", f"Undone: {said}", at))
         if change.first is not None:
             self._steps = StepTokens()

@@ -45,11 +45,13 @@ from kimi_tui.tools.session_tools import SendDMail
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import (
     FORM_TOPIC,
+    NOTHING_LEFT,
     CheckpointCreated,
     CheckpointKind,
     ContextReverted,
     Event,
     EventRecord,
+    LeftBehind,
     LineChanged,
     ModelChanged,
     Notice,
@@ -544,14 +546,13 @@ class Conversation:
         from_line: int,
         to_line: int,
         uid: str,
-        left: tuple[int, int, tuple[str, ...], str] = (0, 0, (), ""),
+        left: LeftBehind = NOTHING_LEFT,
     ) -> LineChanged:
         """Publish the end of an operation, and the figures after it; returns that event, which the views get.
 
-        `left` are the steps and messages that an undo took along, the files that did not follow them, and what their line
-        is called.
+        `left` is what an undo took along.
         """
-        changed = LineChanged(op, from_line, to_line, uid, self.ends_open, *left)
+        changed = LineChanged(op, from_line, to_line, uid, self.ends_open, left)
         self.publish(changed)
         self.marks.publish()
         self.publish_status()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from kimi_tui.display_names import some_of
 from kimi_tui.projection.tokens import TokenFigure
@@ -41,11 +40,9 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.tool_cards import ImageBlock
-from kimi_tui.wire.events import LineChanged, Operation, toll_words
+from kimi_tui.wire.events import NOTHING_LEFT, LeftBehind, LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
-Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
-"""The further costs of an undo: steps, messages, the files changed by them (which stay as they are), and the line's name."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
@@ -206,12 +203,11 @@ class Operations:
         prepared = await conversation.files.prepare_back(wanted)
         async with conversation.files.journaled(prepared, "undo") as entry:
             undone = await session_operations.undo(context, files=entry)
-        left = (toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
+        left = LeftBehind(toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
         said = ""
         if undone.reverted is not None:
             await self._refresh(undone.reverted, _held(wanted))
-            number = undone.reverted.entry.n
-            said = toll_words(toll.steps, toll.messages, number, left[2], name=line_name)
+            said = toll_words(left, undone.reverted.entry.n)
         if undone.reverted is not None and wanted.grows_line:
             # Records that were only appended to the live world line are removed from it again.
             conversation.publish_reverted(undone.reverted)
@@ -287,7 +283,7 @@ class Operations:
         left: JournalEntry,
         points: Sequence[Checkpoint],
         reverted: Reverted | None,
-        also: Toll = (0, 0, (), ""),
+        behind: LeftBehind = NOTHING_LEFT,
     ) -> None:
         """Publish that the line that the operation `left` left, with these checkpoints, is live again."""
         if reverted is None:
@@ -295,7 +291,7 @@ class Operations:
             return
         n_live = len(self.conversation.context.checkpoints)
         uid = points[n_live].uid if n_live < len(points) else ""
-        self.conversation.publish_line_changed(op, reverted.world_line, left.n, uid, also)
+        self.conversation.publish_line_changed(op, reverted.world_line, left.n, uid, behind)
 
     async def _stays(self, undone: JournalEntry, toll: RewindPreview) -> tuple[FileChange, ...]:
         """Return the files created by the steps that an undo takes along, except those that the operation had restored."""

@@ -30,10 +30,10 @@ from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.wire.events import EventRecord
 
 if TYPE_CHECKING:
+    from kimi_tui.session.world_lines import WorldLine
     from kimi_tui.soul.world_line_reader import (
         StoredSummary,
         WorldLineComparison,
-        WorldLineInfo,
         WorldLineReader,
     )
 
@@ -164,7 +164,7 @@ class Lines:
 
         return WorldLineReader(self._session, self._conversation.files, self._conversation.figures)
 
-    async def all(self) -> Sequence[WorldLineInfo]:
+    async def all(self) -> Sequence[WorldLine]:
         """Return the world lines that were left, in order of number. May be called at any time."""
         return await self._reader.world_lines()
 

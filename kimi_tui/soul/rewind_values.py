@@ -183,8 +183,18 @@ class RewindOutcome:
     messages_dropped: int
     tokens_before: int
     tokens_after: int
-    prompt: str
+    prompt: str = ""
     files: tuple[FileOutcome, ...] = ()
     is_open: bool = False
     images: tuple[ImageBlock, ...] = ()
     change: LineChanged | None = None
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """The files that should have been restored but were left unchanged, or cannot be restored."""
+        return tuple(one.path for one in self.files if one.fate == "conflict" or one.is_lost)
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The files that were created, changed or deleted."""
+        return tuple(one.path for one in self.files if one.fate not in ("conflict", "skip"))

@@ -27,34 +27,6 @@ from kimi_tui.workspace.diff import SideChange
 
 
 @dataclass(frozen=True, slots=True)
-class WorldLineInfo:
-    """A world line that was left.
-
-    Attributes:
-        n: Its number.
-        reason: The operation that left it; `foreign` or `unknown` where it is not known.
-        checkpoint_id: The checkpoint that the operation went back to (-1: none), `uid` its name.
-        at: When the line was left, ISO 8601.
-        text: The D-Mail or the summary of that operation.
-        shared: How many of its first checkpoints are the live one's too.
-        n_messages: How many messages it holds.
-    """
-
-    n: int
-    reason: str
-    checkpoint_id: int
-    uid: str
-    at: str
-    tokens_before: int
-    tokens_after: int
-    messages_dropped: int
-    text: str
-    shared: int
-    n_messages: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class FileSide:
     """A file on one world line, compared with the fork.
 
@@ -131,11 +103,10 @@ class WorldLineReader:
     files: FileHistory
     figures: CheckpointTokens
 
-    async def world_lines(self) -> Sequence[WorldLineInfo]:
+    async def world_lines(self) -> Sequence[WorldLine]:
         """Return the world lines that were left, in order of number."""
         session = self.session
-        lines = await asyncio.to_thread(session.world_lines.list, session.context.world_line)
-        return [_info(line) for line in lines]
+        return await asyncio.to_thread(session.world_lines.list, session.context.world_line)
 
     async def read(self, world_line: int) -> list[EventRecord]:
         """The events of a world line, as `history` rebuilds them.
@@ -230,23 +201,6 @@ class WorldLineReader:
             divergence.remarks,
             divergence.reason,
         )
-
-
-def _info(line: WorldLine) -> WorldLineInfo:
-    return WorldLineInfo(
-        n=line.n,
-        reason=line.reason,
-        checkpoint_id=line.left_by.checkpoint_id,
-        uid=line.left_by.uid,
-        at=line.left_by.at,
-        tokens_before=line.left_by.tokens_before,
-        tokens_after=line.left_by.tokens_after,
-        messages_dropped=line.left_by.messages_dropped,
-        text=line.left_by.text,
-        shared=line.shared,
-        n_messages=line.n_messages,
-        size_bytes=line.size_bytes,
-    )
 
 
 def _names(points: Sequence[Checkpoint]) -> list[str]:

@@ -25,7 +25,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LiveLineActivity
-    from kimi_tui.soul.world_line_reader import WorldLineInfo
+    from kimi_tui.session.world_lines import WorldLine
     from kimi_tui.wire.events import EventRecord
 
 
@@ -80,7 +80,7 @@ class WorldLineTranscript(Transcript):
 class Banner(PaintedRows):
     """The banner over a world line: which one it is, and what can be done with it."""
 
-    def __init__(self, info: WorldLineInfo) -> None:
+    def __init__(self, info: WorldLine) -> None:
         super().__init__()
         self._info = info
         self._line_name = ""
@@ -116,7 +116,7 @@ class WorldLineView(Vertical):
         work_dir: paths below it are shown relative to it.
     """
 
-    def __init__(self, info: WorldLineInfo, work_dir: str) -> None:
+    def __init__(self, info: WorldLine, work_dir: str) -> None:
         super().__init__()
         self.info = info
         self.banner = Banner(info)
@@ -142,19 +142,19 @@ class WorldLineView(Vertical):
         event.stop()
 
 
-def left_words(info: WorldLineInfo, now: datetime) -> str:
+def left_words(info: WorldLine, now: datetime) -> str:
     """Return how and when a line was left: `left by your rewind to #4, 2 h ago`."""
     why = left_by(info.reason)
     where = ""
-    if info.reason in ("rewind", "dmail") and info.checkpoint_id >= 0:
-        where = f" to #{info.checkpoint_id}"
-    ago = _ago(info.at, now)
+    if info.reason in ("rewind", "dmail") and info.left_by.checkpoint_id >= 0:
+        where = f" to #{info.left_by.checkpoint_id}"
+    ago = _ago(info.left_by.at, now)
     return f"left by {why}{where}{', ' if ago else ''}{ago}"
 
 
-def left_when(info: WorldLineInfo, now: datetime) -> str:
+def left_when(info: WorldLine, now: datetime) -> str:
     """Return when a line was left: `left 2 h ago`; empty if that is not known."""
-    ago = _ago(info.at, now)
+    ago = _ago(info.left_by.at, now)
     return f"left {ago}" if ago else ""
 
 
@@ -164,7 +164,7 @@ def _ago(at: str, now: datetime) -> str:
 
 
 def banner_spans(
-    info: WorldLineInfo,
+    info: WorldLine,
     name: str,
     width: int,
     glyphs: Glyphs,

@@ -11,10 +11,10 @@ that reading restores exactly what was written. Blocks of another program are re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import PurePosixPath
-from typing import Any, Literal, TypeGuard, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeGuard, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import one_line
@@ -36,8 +36,9 @@ from kimi_tui.tool_cards import (
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
+T = TypeVar("T")
 # By field: the first thirteen have no name at kimi-cli, the last four have an empty payload there.
-_STORED_BY_FIELD: dict[str, type] = {
+_STORED_BY_FIELD: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         ev.ToolStarted,
@@ -53,7 +54,6 @@ _STORED_BY_FIELD: dict[str, type] = {
         ev.ContextReverted,
         ev.FilesChanged,
         ev.FilesRestored,
-        ev.LineChanged,
         ev.Notice,
         ev.TurnEnd,
         ev.StepInterrupted,
@@ -73,6 +73,13 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
     "no": "reject",
 }
 _ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
+_LEFT_BEHIND = {
+    "steps": "steps_left",
+    "messages": "messages_left",
+    "files": "files_left",
+    "line_name": "line_name",
+}
+"""The fields of `LeftBehind`, which are stored among those of `LineChanged`, by name."""
 _OURS_ALONE = (ev.CheckpointCreated, ev.ContextReverted, ev.LineChanged)
 """Events that kimi-cli does not have. A fork's last one has no number, as kimi-cli's events have none."""
 _BESIDE = "SubagentEvent"
@@ -168,14 +175,20 @@ def _encode(event: Event) -> tuple[str, Json]:
                 payload["handed_back"] = True
             name = "SteerWithdrawn" if withdrawn else "SteerInput"
             return name, _with_images(payload, images)
+        case ev.LineChanged():
+            payload = _encode_fields(event)
+            left = _encode_fields(payload.pop("left"))
+            return "LineChanged", payload | {_LEFT_BEHIND[name]: left[name] for name in left}
         case _:
-            return type(event).__name__, {
-                field.name: list(cast("tuple[object, ...]", value))
-                if isinstance(value, tuple)
-                else value
-                for field in fields(event)
-                if (value := getattr(event, field.name)) is not None
-            }
+            return type(event).__name__, _encode_fields(event)
+
+
+def _encode_fields(value: Any) -> Json:
+    return {
+        field.name: list(cast("tuple[object, ...]", one)) if isinstance(one, tuple) else one
+        for field in fields(value)
+        if (one := getattr(value, field.name)) is not None
+    }
 
 
 def _with_images(payload: Json, images: Sequence[ImageBlock]) -> Json:
@@ -480,6 +493,13 @@ def _decode_plain(name: str, data: Json) -> Event | None:
                 images_of(data.get("images", said)),
                 data.get("handed_back") is True,
             )
+        case "LineChanged":
+            left = {ours: data[key] for ours, key in _LEFT_BEHIND.items() if key in data}
+            changed = _decode_fields(
+                ev.LineChanged, {key: one for key, one in data.items() if key != "left"}
+            )
+            known = _decode_fields(ev.LeftBehind, left)
+            return None if changed is None or known is None else replace(changed, left=known)
         case _:
             kind = _STORED_BY_FIELD.get(name)
             return None if kind is None else _decode_fields(kind, data)
@@ -538,7 +558,7 @@ def _decode_part(data: Json) -> Event | None:
             return None
 
 
-def _decode_fields(kind: type, data: Json) -> Event | None:
+def _decode_fields(kind: type[T], data: Json) -> T | None:
     defaults = _KIMI_CLI_DEFAULTS.get(kind)
     source = {**defaults, **data} if defaults else data
     values: Json = {}

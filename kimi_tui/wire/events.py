@@ -8,7 +8,6 @@ may be empty or repeat. Durations are in seconds, sizes in tokens unless stated 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -435,6 +434,25 @@ class FilesRestored:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What was done since an operation that is undone; it stays on the world line that the undo leaves.
+
+    Attributes:
+        steps: the number of checkpoints; `messages` is the number of messages.
+        files: the files that those steps changed and that stay as they are.
+        line_name: the name of that world line at the time.
+    """
+
+    steps: int = 0
+    messages: int = 0
+    files: tuple[str, ...] = ()
+    line_name: str = ""
+
+
+NOTHING_LEFT = LeftBehind()
+
+
+@dataclass(frozen=True, slots=True)
 class LineChanged:
     """An operation ended and the live world line is another one; views that cannot follow rebuild themselves.
 
@@ -446,10 +464,7 @@ class LineChanged:
         uid: the checkpoint before which `to_line` was cut (empty: the whole line is live); after any other operation the
             checkpoint that it was about.
         is_open: whether the new line ends where the agent could continue without a new message.
-        steps_left: after an undo, the number of checkpoints since the undone operation, which stay on `from_line`;
-            `messages_left` is the number of messages.
-        files_left: the files that those steps changed and that stay as they are.
-        line_name: the name of `from_line` at that time.
+        left: after an undo, what stays on `from_line`.
     """
 
     op: Operation
@@ -457,28 +472,24 @@ class LineChanged:
     to_line: int
     uid: str
     is_open: bool = False
-    steps_left: int = 0
-    messages_left: int = 0
-    files_left: tuple[str, ...] = ()
-    line_name: str = ""
+    left: LeftBehind = NOTHING_LEFT
 
 
 _MOST_NAMED = 3
 
 
-def toll_words(
-    steps: int, messages: int, world_line: int, files: Sequence[str] = (), *, name: str = ""
-) -> str:
+def toll_words(left: LeftBehind, world_line: int) -> str:
     """Say how much an undo takes along, where that stays, and which files are not undone; empty if nothing is taken along.
 
     Example for a line with a name: `3 steps since then stay as world line 2 (fix the quotes); made.txt stays as it is`.
     """
-    count, noun = (steps, "step") if steps else (messages, "message")
+    count, noun = (left.steps, "step") if left.steps else (left.messages, "message")
     if not count:
         return ""
     what = f"{count:,} {noun}s since then stay" if count > 1 else f"1 {noun} since then stays"
     what += f" as world line {world_line}" if world_line else " as a world line"
-    what += f" ({name})" if name else ""
+    what += f" ({left.line_name})" if left.line_name else ""
+    files = left.files
     if not files:
         return what
     return f"{what}; {some_of(files, _MOST_NAMED)} {'stay as they are' if len(files) > 1 else 'stays as it is'}"

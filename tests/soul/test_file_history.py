@@ -339,7 +339,7 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
         words = "2 steps since then stay as world line 2; made.txt stays as it is"
         assert f"{words}." in said
         assert (on.work / "made.txt").is_file()
-        assert on.ear.of(ev.LineChanged)[-1].files_left == ("made.txt",)
+        assert on.ear.of(ev.LineChanged)[-1].left.files == ("made.txt",)
         transcript = TranscriptModel()
         for record in await on.soul.history():
             transcript.apply(record)

@@ -83,6 +83,42 @@ async def test_what_is_for_after_the_turn_begins_the_next_one_by_one(tmp_path: P
         assert len(on.server.requests) == 3
 
 
+async def test_a_message_overtakes_one_for_after_the_turn_which_is_told_of(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(1, say("one")), say("two"))
+        await attended(on)
+        # Nothing runs, so either would begin at once.
+        on.soul.say("later", when="after the turn")
+        on.soul.say("now")
+        await on.server.at_gate.wait()
+        assert [e.text for e in on.ear.of(ev.SteerQueued)] == ["later"]
+        await on.soul.interrupt()
+        assert [e.text for e in on.ear.of(ev.TurnBegin)] == ["now"]
+
+
+async def test_a_compaction_that_waits_for_the_turn_comes_before_what_waits(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), gate(1, say("two")), say("A summary."), say("three"))
+        await on.soul.run("first")
+        await attended(on)
+        heard = on.soul.wire.subscribe()
+        on.soul.say("second")
+        await on.server.at_gate.wait()
+        on.soul.say("later", when="after the turn")
+        compacting = asyncio.create_task(on.soul.compact(waits=True))
+        await asyncio.sleep(0)
+        on.server.release()
+        assert await compacting
+        await next_event(heard, ev.TurnBegin, lambda event: event.text == "later")
+        await next_event(heard, ev.TurnEnd)
+        order = [
+            event.text if isinstance(event, ev.TurnBegin) else "compaction"
+            for event in on.ear.events
+            if isinstance(event, ev.TurnBegin | ev.CompactionEnd)
+        ]
+        assert order == ["first", "second", "compaction", "later"]
+
+
 async def test_after_an_error_it_waits_and_after_a_stop_it_is_handed_back(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         model = GatedModel()

@@ -240,13 +240,13 @@ async def test_reading_lines(tmp_path: Path) -> None:
         await on.soul.compact()
         await on.soul.run("later")
         lines = await on.soul.lines.all()
-        assert [(n.n, n.reason, n.checkpoint_id, n.shared) for n in lines] == [
+        assert [(n.n, n.reason, n.left_by.checkpoint_id, n.shared) for n in lines] == [
             (1, "rewind", 2, 0),
             (2, "dmail", 2, 0),
             (3, "compaction", 0, 0),
         ]
         assert [n.n_messages for n in lines] == [6, 4, 4]
-        assert lines[1].text == "a letter"
+        assert lines[1].left_by.text == "a letter"
 
         async def read(n: int) -> list[object]:
             told = await on.soul.lines.read(n)

@@ -72,7 +72,11 @@ class Places:
                     assert (preview.tokens_before, preview.tokens_after) == (used, after)
             if n in timeline.tree.lines:
                 drawn = timeline.tree.lines[n]
-                assert drawn.tokens_before == lines[n].tokens_before == listed[n]["tokens_before"]
+                assert (
+                    drawn.tokens_before
+                    == lines[n].left_by.tokens_before
+                    == listed[n]["tokens_before"]
+                )
             if n and (after := timeline.tokens_after(n)[0]):
                 assert after == listed[n]["tokens_after"]
             shown_change = {r.uid: r.tokens_change for r in rows if r.said < 0}

@@ -525,7 +525,7 @@ async def test_a_line_without_a_figure_holds_the_same_for_the_journal_as_for_the
         outcome = await on.soul.travel.rewind(Target(0))
         (told,) = on.ear.of(ev.ContextReverted)
         (line,) = await on.soul.lines.all()
-        figures = {told.tokens_after, outcome.tokens_after, line.tokens_after}
+        figures = {told.tokens_after, outcome.tokens_after, line.left_by.tokens_after}
         assert len(figures) == 1
         # With what the tools' descriptions take, which no message holds.
         texts = text_tokens(on.session.context.system_prompt or "")

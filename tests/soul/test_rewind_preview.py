@@ -242,6 +242,19 @@ async def test_a_preview_stands_when_the_line_becomes_another_one(tmp_path: Path
         assert seen.dropped[2].text == ""
 
 
+async def test_an_undo_is_previewed_with_the_figures_that_come_back(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one", usage=(8_000, 10)), say("two", usage=(9_000, 10)))
+        for text in ("first", "second"):
+            await on.soul.run(text)
+        full = on.soul.used
+        await on.soul.travel.rewind(Target(2))
+        seen = await on.soul.travel.preview_undo()
+        assert (seen.tokens_before, seen.tokens_after) == (on.soul.used, full)
+        await on.soul.travel.undo()
+        assert on.soul.used == full
+
+
 async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

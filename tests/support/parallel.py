@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -82,6 +83,8 @@ class Parallel:
         for place, item in enumerate(session.items):
             self._units.setdefault(self._unit_of(item.nodeid), deque()).append(place)
         self._warm_up()
+        # A fork whose collector goes through what is here already would copy it, page by page.
+        gc.freeze()
         forks.share(forks.meeting())
         try:
             for number in range(min(self._n_workers, len(self._units))):

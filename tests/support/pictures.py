@@ -46,6 +46,7 @@ _INKS = [*list(DARK)[len(_GROUNDS) :], *_GROUNDS]
 _ATTRIBUTES = ("bold", "dim", "italic", "underline", "underline2", "reverse", "strike", "blink")
 _ON_BLANKS = ("underline", "underline2", "reverse", "strike")
 """What is seen of a cell in which nothing stands, beside its background."""
+_WORDS = re.compile(" +|[^ ]+").findall
 _TERMINAL = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"]
 _SIXTEEN = [*_TERMINAL, *(f"bright-{name}" for name in _TERMINAL)]
 TEXT, MARKS = "|", ":"
@@ -172,17 +173,17 @@ def _row(strips: Iterable[Strip], colours: _Colours) -> tuple[str, list[str]]:
 
     A blank between two words of one style is taken for a part of them.
     """
-    text, styles, blanks = "", list[str](), list[int]()
+    text, styles, gaps = "", list[str](), list[int]()
     for segment in chain.from_iterable(strips):
         text += segment.text
-        for words in re.findall(r" +|[^ ]+", segment.text):
+        for words in _WORDS(segment.text):
             if is_blank := words[0] == " ":
-                blanks += range(len(styles), len(styles) + len(words))
-            styles += [colours.style(segment.style, is_blank=is_blank)] * cell_len(words)
-    for blank in blanks:
-        around = set(styles[max(blank - 1, 0) : blank + 2 : 2])
-        if len(around) == 1 and styles[blank] == colours.blanks.get(*around):
-            styles[blank] = around.pop()
+                gaps += [len(styles)] if len(words) == 1 else []
+            style = colours.style(segment.style, is_blank=is_blank)
+            styles += [style] * (len(words) if words.isascii() else cell_len(words))
+    for gap in gaps:
+        if 0 < gap < len(styles) - 1 and (words := styles[gap - 1]) == styles[gap + 1]:
+            styles[gap] = words if styles[gap] == colours.blanks.get(words) else styles[gap]
     return text, styles
 
 

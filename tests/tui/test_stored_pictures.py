@@ -84,6 +84,10 @@ async def test_no_difference_that_cannot_be_seen_is_in_the_text() -> None:
     assert await shown(unseen) == await shown(WORDS)
 
 
+async def test_a_blank_at_the_end_of_a_row_belongs_to_no_words() -> None:
+    assert (await shown("[$accent]" + "x" * 39 + "[/]"))[-1] == ":" + "a" * 39
+
+
 async def test_a_style_keeps_the_letter_that_it_has() -> None:
     has = {"accent on band": "x", "warn": "b"}
     assert (await shown(WORDS, has))[1:4] == ["x accent on band", "S ink-strong bold", "b on band"]

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from support.cases import each
+from support.left_line import left_line
 
 from kimi_tui.projection.world_lines import LiveLineActivity, news_after
-from kimi_tui.soul.world_line_reader import WorldLineInfo
+from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.world_line_view import (
@@ -31,10 +32,10 @@ NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 NAME = "fix the quotes in one regex"
 
 
-def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldLineInfo:
+def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldLine:
     """A line that was left two hours ago."""
     at = at or (NOW - timedelta(hours=2)).isoformat()
-    return WorldLineInfo(2, reason, checkpoint_id, "u4", at, 47_200, 30_000, 9, "", 4, 9, 1)
+    return left_line(2, reason, checkpoint_id, at=at, tokens_before=47_200, messages=9, shared=4)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldL
         (info(at=NOW.isoformat()), "left by your rewind to #4, just now"),
     ],
 )
-def test_why_a_line_was_left(line: WorldLineInfo, words: str) -> None:
+def test_why_a_line_was_left(line: WorldLine, words: str) -> None:
     assert left_words(line, NOW) == words
 
 
@@ -142,5 +143,5 @@ def test_what_does_not_fit_is_left_out_whole() -> None:
     ],
 )
 def test_when_it_was_left_is_told_where_it_is_a_time(at: str, words: str) -> None:
-    info = WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 4, 14, 1)
+    info = left_line(2, "rewind", 4, at=at, tokens_before=47_200, messages=14, shared=4)
     assert left_when(info, NOW) == words

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.left_line import left_line
 from support.screens import Desk
 from support.still_screen import still_screen
 from support.story import whole_story
 
-from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.world_line_view import WorldLineTranscript, WorldLineView
 from kimi_tui.wire.events import EventRecord
 
-LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 4, 14, 1)
+LINE = left_line(2, "rewind", 4, at="", tokens_before=47_200, messages=14, shared=4)
 
 
 @asynccontextmanager

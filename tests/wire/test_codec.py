@@ -123,6 +123,9 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "tuple[tuple[str, int], ...]": st.lists(st.tuples(TEXT, COUNT), max_size=3).map(tuple),
     "RequestKind": st.sampled_from(get_args(RequestKind)),
     "Card | None": st.none() | CARDS,
+    "LeftBehind": st.builds(
+        ev.LeftBehind, COUNT, COUNT, st.lists(TEXT, max_size=3).map(tuple), TEXT
+    ),
 }
 NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key")} | {
     ("ToolResult", "key"),
@@ -156,6 +159,19 @@ def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> No
     line = json.loads(json.dumps(encode_record(record)))
     assert ("reviewer" in str(line)) == bool(source)
     assert Decoder().decode_record(line, 1) == record
+
+
+def test_what_an_undo_leaves_is_stored_among_the_fields_of_its_event() -> None:
+    left = ev.LeftBehind(3, 7, ("made.txt",), "fix the quotes")
+    event = ev.LineChanged("undo", 2, 1, "abc", left=left)
+    stored = {
+        "steps_left": 3,
+        "messages_left": 7,
+        "files_left": ["made.txt"],
+        "line_name": "fix the quotes",
+    }
+    assert encode(event)["payload"].items() >= stored.items()
+    assert "left" not in encode(event)["payload"]
 
 
 # As large as JSON allows, which is larger than any float, and what Python's reader takes for numbers besides.

@@ -90,7 +90,11 @@ def test_a_pack_ends_where_zeros_begin_and_before_a_body_that_is_cut(tmp_path: P
     for _ in range(2):
         end += 36 + int.from_bytes(content[end + 32 : end + 36])
     # Without the table at its end a pack is read through.
-    for there, is_whole in ((content[:end] + bytes(100), True), (content[: end - 1], False)):
+    for there, is_whole in (
+        (content[:end], True),
+        (content[:end] + bytes(100), True),
+        (content[: end - 1], False),
+    ):
         pack.write_bytes(there)
         again = BlobStore(tmp_path / "store", 1 << 20)
         assert again.has(first)

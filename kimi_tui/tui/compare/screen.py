@@ -14,13 +14,11 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.content import Content
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
-from textual.widgets import Static
 
 from kimi_tui.projection.blocks import Block, images_of
 from kimi_tui.projection.comparison import Comparison, Side
@@ -43,7 +41,7 @@ from kimi_tui.tui.notices import NoticeDetails, NoticingPane
 from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.pictures import LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.row_list import ListState, PaintedRows
-from kimi_tui.tui.rows import LayoutRoom, Span, fitted
+from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span, fitted, sides, spans_width
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
@@ -51,7 +49,8 @@ from kimi_tui.tui.transcript.transcript import LOW_ROWS, LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo
+    from kimi_tui.session.world_lines import WorldLine
+    from kimi_tui.soul.world_line_reader import WorldLineComparison
     from kimi_tui.tool_cards import ImageBlock
 
 
@@ -409,12 +408,21 @@ class CompareAnswer(NamedTuple):
     block: Block | None
 
 
-class CompareHead(Static):
-    """The head of the comparison: its title and a name over each column."""
+class CompareHead(PaintedRows):
+    """Rows over the columns of a comparison: its title with a name over each side, or the heading of the files.
 
+    Args:
+        rows: makes the rows for a width in cells.
+        widget_id: the widget's id.
+    """
 
-class CompareFilesHead(Static):
-    """The row over the list of files that differ."""
+    def __init__(self, rows: Callable[[int], Sequence[Line]], widget_id: str) -> None:
+        super().__init__(widget_id=widget_id)
+        self._rows = rows
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Make the rows."""
+        return self._rows(width)
 
 
 _LEAST_NAME = 8
@@ -457,7 +465,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self,
         found: WorldLineComparison,
         comparison: Comparison,
-        info: WorldLineInfo,
+        info: WorldLine,
         *,
         name: str = "",
         used: int,
@@ -475,11 +483,11 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._used = used
         self._heading = heading
         self._gauge = gauge
-        self._head = CompareHead()
+        self._head = CompareHead(self._title, "sides-head")
         self._sides = CompareSides(comparison, load_image)
         self._pane = NoticingPane(self._sides)
         self._files = CompareFiles(found)
-        self._files_head = CompareFilesHead()
+        self._files_head = CompareHead(self._files_heading, "files-head")
         self._footer = Footer()
 
     def compose(self) -> ComposeResult:
@@ -502,11 +510,13 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self.set_class(app.size.height < SHORT_BELOW, "-short")
         if self._gauge is not None:
             self._gauge.timeline_width = timeline_width(app.size.width)
-        self._head.update(self._title(app.size.width))
-        head = self._files.table(app.size.width).head()
-        self._files_head.update(Content.styled("".join(span.text for span in head), "$ink-quiet"))
+        self._head.refresh()
+        self._files_head.refresh()
 
-    def _title(self, width: int) -> Content:
+    def _files_heading(self, width: int) -> Sequence[Line]:
+        return [Line(tuple(self._files.table(width).head()))]
+
+    def _title(self, width: int) -> Sequence[Line]:
         glyphs = glyphs_of(self)
         info, fork = self._info, self._found.fork
         if fork < 0:
@@ -517,40 +527,24 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             shared = "both share #0" + (f" to #{fork}" if fork else "")
             if self._found.shared_tokens:
                 shared += f", {formatting.tokens(self._found.shared_tokens)}"
-        left = Content.assemble(
-            ("  Compare", "bold $ink-strong"),
-            (f"  from the fork at #{fork} on" if fork >= 0 else "", "$ink-quiet"),
-        )
-        gap = width - 2 - left.cell_length - cell_len(shared)
-        if gap >= 3:
-            left = Content.assemble(left, " " * gap, (shared, "$ink-quiet"))
+        left = [Span("  Compare", "strong")]
+        if fork >= 0:
+            left.append(Span(f"  from the fork at #{fork} on", "quiet"))
+        if spans_width(left) + 3 + cell_len(shared) + 2 <= width:
+            left = sides(left, [Span(shared, "quiet")], width - 2)
         column = (width - 1) // 2
         when = left_when(info, datetime.now(UTC))
-        names = Content.assemble(
-            _side_head(
-                glyphs.lost,
-                "$kind-lost",
-                f"World line {info.n}",
-                self._line_name,
-                when,
-                formatting.tokens(info.tokens_before) if info.tokens_before else "",
-                column,
-            ),
-            (glyphs.step, "$line"),
-            _side_head(
-                glyphs.turn,
-                "$accent",
-                "Now",
-                "",
-                "",
-                formatting.tokens(self._used),
-                width - column - 1,
-            ),
-        )
-        blank = Content.assemble(" " * column, (glyphs.step, "$line"))
-        if self.has_class("-short"):
-            return Content("\n").join([left, names, blank])
-        return Content("\n").join([Content(""), left, Content(""), names, blank])
+        left_tokens = info.left_by.tokens_before
+        divider = Span(glyphs.step, "line")
+        tokens = formatting.tokens(left_tokens) if left_tokens else ""
+        mark = Span(glyphs.lost, "lost")
+        other = _side_head(mark, f"World line {info.n}", self._line_name, when, tokens, column)
+        mark = Span(glyphs.turn, "accent")
+        used = formatting.tokens(self._used)
+        live = _side_head(mark, "Now", "", "", used, width - column - 1)
+        names = Line((*other, divider, *live))
+        rows = [Line(tuple(left)), names, Line((Span(" " * column), divider))]
+        return rows if self.has_class("-short") else [BLANK, rows[0], BLANK, *rows[1:]]
 
     def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
         """Show a notice for a few seconds."""
@@ -645,17 +639,16 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self.dismiss(None)
 
 
-def _side_head(
-    glyph: str, colour: str, which: str, name: str, when: str, figure: str, width: int
-) -> Content:
-    left = Content.assemble("  ", (glyph, colour), " ", (which, "bold $ink-strong"))
-    room = width - left.cell_length - cell_len(figure) - 2 - 4
+def _side_head(mark: Span, which: str, name: str, when: str, figure: str, width: int) -> list[Span]:
+    """The heading of one side: which line it is, as much as fits of its name and of when it was left, and its tokens."""
+    left = [Span("  "), mark, Span(" "), Span(which, "strong")]
+    room = width - spans_width(left) - cell_len(figure) - 2 - 4
     if name and room >= _LEAST_NAME:
         name = formatting.cut(name, room)
-        left = Content.assemble(left, "  ", (name, "$ink"))
+        left += [Span("  "), Span(name)]
         room -= cell_len(name) + 2
     said = next((one for one in (when, when.removeprefix("left ")) if cell_len(one) <= room), "")
     if said:
-        left = Content.assemble(left, "  ", (said, "$ink-quiet"))
-    gap = width - 2 - left.cell_length - cell_len(figure)
-    return Content.assemble(left, " " * max(1, gap), (figure, "$ink"), "  ")
+        left += [Span("  "), Span(said, "quiet")]
+    gap = " " * max(1, width - 2 - spans_width(left) - cell_len(figure))
+    return [*left, Span(gap), Span(figure), Span("  ")]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.world_lines import LiveLineActivity
+    from kimi_tui.session.world_lines import WorldLine
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.tui.world_line_view import WorldLineView
     from kimi_tui.wire.events import EventRecord
 
@@ -60,7 +60,7 @@ class WorldLineViewer:
         self._wanted = (0, -1)
         """The world line and checkpoint to glance at."""
         self._coming: Worker[None] | None = None
-        self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
+        self._looked_up: asyncio.Task[tuple[WorldLine, list[EventRecord]]] | None = None
         """The task that reads the line to glance at, in a thread that continues even if nobody waits for it any more."""
         self._news: LiveLineActivity | None = None
         self._selected_prospect: Prospect | None = None
@@ -180,7 +180,7 @@ class WorldLineViewer:
 
     async def _look_up(
         self, soul: KimiSoul, world_line: int
-    ) -> tuple[WorldLineInfo, list[EventRecord]]:
+    ) -> tuple[WorldLine, list[EventRecord]]:
         """Facts about a line, and its events."""
         records = await soul.lines.read(world_line)
         info = next((one for one in await soul.lines.all() if one.n == world_line), None)
@@ -188,7 +188,7 @@ class WorldLineViewer:
             raise KeyError(f"There is no world line {world_line}.")
         return info, records
 
-    async def _put(self, info: WorldLineInfo, glance: Literal["", "coming"] = "") -> WorldLineView:
+    async def _put(self, info: WorldLine, glance: Literal["", "coming"] = "") -> WorldLineView:
         """Put a line in the place of the chat."""
         from kimi_tui.projection.world_lines import LiveLineActivity
         from kimi_tui.tui.world_line_view import WorldLineView
@@ -217,7 +217,7 @@ class WorldLineViewer:
         reading.transcript.show_dropped(None)
         bench.prompt.reading = reading.info.n
         self._head(READ_ONLY)
-        bench.views.gauge.viewed = reading.info.tokens_before or None
+        bench.views.gauge.viewed = reading.info.left_by.tokens_before or None
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         self._focus()
 

@@ -6,10 +6,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from support.left_line import left_line
 from support.still_screen import still_screen
 
 from kimi_tui.projection.comparison import Comparison
-from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison, WorldLineInfo
+from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
 from kimi_tui.tui.frame import HeaderText
@@ -33,7 +34,7 @@ def page(then: str = "what was then") -> CompareScreen:
             0,
         ),
         Comparison.of([said(then)], [said("what is now")]),
-        WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 0, 1, 0),
+        left_line(2, "rewind", 0, at="", tokens_before=4_000, messages=9, shared=0),
         used=2_000,
         heading=HeaderText("Compared", "~", "main", "kimi-k2"),
     )
@@ -52,7 +53,7 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
     async with still_screen(tmp_path) as one:
         one.app.push_screen(page())
         await one.sees("what was then")
-        one.app.screen.query_one("CompareHead").text_select_all()
+        one.app.screen.query_one("#sides-head").text_select_all()
         await one.pilot.press("ctrl+c")
         await one.sees("Copied ")
         assert "Compare" in one.app.clipboard

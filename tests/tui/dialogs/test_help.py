@@ -40,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_only_the_rows_on_view_are_painted(
+async def test_what_is_on_view_is_painted_and_all_of_it_can_be_selected(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     painted: set[int] = set()
@@ -50,18 +50,48 @@ async def test_only_the_rows_on_view_are_painted(
         painted.add(y)
         return render_line(self, y)
 
-    monkeypatch.setattr(TextRows, "render_line", noted)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         # A scroll that is animated passes by every row.
         one.app.animation_level = "none"
-        await one.pilot.press("f1")
-        await one.sees("Prompt")
-        text = one.app.screen.query_one(TextRows)
-        assert len(painted) < text.size.height / 2
-        await one.pilot.press("end")
-        await one.sees("/quit")
-        assert len(painted) < text.size.height
+        with monkeypatch.context() as watched:
+            watched.setattr(TextRows, "render_line", noted)
+            await one.pilot.press("f1")
+            await one.sees("Prompt")
+            text = one.app.screen.query_one(TextRows)
+            assert len(painted) < text.size.height / 2
+            await one.pilot.press("end")
+            await one.sees("/quit")
+            assert len(painted) < text.size.height
+        await one.pilot.press("home")
+        await one.sees("put back what was cut")
+
+        def shown() -> list[str]:
+            # Not the screen behind it, where something may still come.
+            left, top, width, height = one.app.screen.find_widget(text).visible_region
+            rows = one.text().split("\n")[top : top + height]
+            return [row[left : left + width] for row in rows]
+
+        before = shown()
+        assert any("Prompt" in row for row in before)
+        one.app.screen.selections = {text: SELECT_ALL}
+        selected = one.app.screen.get_selected_text()
+        assert selected is not None
+        assert "Prompt" in selected
+        assert "/quit" in selected
+        await one.pilot.pause()
+        assert shown() == before
+        one.app.screen.clear_selection()
+        await one.pilot.pause()
+        assert shown() == before
+        # A second click selects a word, and a third one the row.
+        lines = [line.text for line in text.lines(text.content_size.width)]
+        y, row = next((y, row) for y, row in enumerate(lines) if "put back" in row)
+        at = (row.index("what") + 1, y)
+        await one.pilot.click(text, offset=at, times=2)
+        assert one.app.screen.get_selected_text() == "what"
+        await one.pilot.click(text, offset=at, times=3)
+        assert one.app.screen.get_selected_text() == row.strip()
 
 
 async def test_it_begins_with_the_place_that_has_the_keys(home: Path) -> None:
@@ -100,33 +130,6 @@ def test_the_places_that_it_can_begin_with_are_in_it() -> None:
     also = (RewindScreen, SessionsScreen, SettingsScreen, SummaryScreen, TextScreen)
     assert {one.HELP_TITLE for one in (*over, *also)} <= titles
     assert {*HELP_TITLES.values(), "Approvals"} <= titles
-
-
-async def test_all_of_it_can_be_selected(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        await one.pilot.press("f1")
-        await one.sees("Esc close")
-        text = one.app.screen.query_one(TextRows)
-
-        def shown() -> list[str]:
-            # Not the screen behind it, where something may still come.
-            left, top, width, height = one.app.screen.find_widget(text).visible_region
-            rows = one.text().split("\n")[top : top + height]
-            return [row[left : left + width] for row in rows]
-
-        before = shown()
-        assert any("Prompt" in row for row in before)
-        one.app.screen.selections = {text: SELECT_ALL}
-        selected = one.app.screen.get_selected_text()
-        assert selected is not None
-        assert "Prompt" in selected
-        assert "/quit" in selected
-        await one.pilot.pause()
-        assert shown() == before
-        one.app.screen.clear_selection()
-        await one.pilot.pause()
-        assert shown() == before
 
 
 @pytest.mark.parametrize("size", first_only([(60, 20), (80, 24), (120, 40)]))
@@ -223,21 +226,6 @@ def test_help_and_footer_follow_the_configuration() -> None:
     taken = dict(hints("prompt", SessionState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
     assert taken["Ctrl+J"] == "new line"
     assert dict(hints("prompt", SessionState(), {}, UNICODE, 0.0))["Enter"] == "send"
-
-
-async def test_a_second_click_selects_a_word_and_a_third_the_row(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        await one.pilot.press("f1")
-        await one.sees("put back what was cut")
-        rows = one.app.screen.query_one(TextRows)
-        lines = [line.text for line in rows.lines(rows.content_size.width)]
-        y, row = next((y, row) for y, row in enumerate(lines) if "put back" in row)
-        at = (row.index("what") + 1, y)
-        await one.pilot.click(rows, offset=at, times=2)
-        assert one.app.screen.get_selected_text() == "what"
-        await one.pilot.click(rows, offset=at, times=3)
-        assert one.app.screen.get_selected_text() == row.strip()
 
 
 async def test_the_help_comes_with_its_own_styles_alone(

@@ -262,10 +262,10 @@ async def test_a_replay(one: Desk) -> None:
     scrubber = one.app.screen.query_one(Scrubber)
     await one.until(lambda: scrubber.size.width > 100)
     await one.pilot.mouse_down(scrubber, offset=(20, 1))
-    await one.pilot.hover(scrubber, offset=(80, 1))
-    await one.pilot.mouse_up(scrubber, offset=(80, 1))
+    await one.pilot.hover(scrubber, offset=(82, 1))
+    await one.pilot.mouse_up(scrubber, offset=(82, 1))
     await one.pilot.press("left_square_bracket")
-    shown = await one.sees("at #29, of 99 steps")
+    shown = await one.sees("at #38, of 99 steps")
     assert isinstance(one.app.screen, ReplayScreen)
     player = one.app.screen._player
     assert player is not None

@@ -47,9 +47,14 @@ def row_with(one: Desk, words: str) -> str:
     return next(row for row in one.text().split("\n") if words in row)
 
 
-async def test_a_refused_key(home: Path) -> None:
+async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(status(401, {"error": {"message": "no such key"}}), say("Better now."))
+        server.script(
+            status(401, {"error": {"message": "no such key"}}),
+            say("Better now."),
+            status(529, headers={"Retry-After": "40"}),
+            say("Later."),
+        )
         await one.ready()
         await one.say("Hello")
         shown = " ".join((await one.sees("Enter tries again")).split())
@@ -61,7 +66,17 @@ async def test_a_refused_key(home: Path) -> None:
         assert str(one.screen.prompt.area.placeholder).startswith("Enter goes on")
         await one.pilot.press("enter")
         await one.sees("Better now.")
+        await one.idle()
         assert [m["role"] for m in server.requests[-1].messages] == ["system", "user"]
+        await one.say("Hello again")
+        await one.sees("Trying again in")
+        await one.pilot.press("escape")
+        await one.idle()
+        shown = await one.sees("Stopped by you")
+        assert "Trying again" not in shown
+        assert len(server.requests) == 3
+        await one.pilot.press("enter")
+        await one.sees("Later.")
 
 
 async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
@@ -95,21 +110,6 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         await one.sees("Here it is.")
         await one.idle()
         assert "Trying again" not in one.text()
-
-
-async def test_a_wait_is_given_up(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(status(529, headers={"Retry-After": "40"}), say("Later."))
-        await one.ready()
-        await one.say("Hello")
-        await one.sees("Trying again in")
-        await one.pilot.press("escape")
-        await one.idle()
-        shown = await one.sees("Stopped by you")
-        assert "Trying again" not in shown
-        assert len(server.requests) == 1
-        await one.pilot.press("enter")
-        await one.sees("Later.")
 
 
 async def test_an_answer_that_breaks_off_goes_from_the_screen(home: Path) -> None:
@@ -351,8 +351,12 @@ async def test_the_session_names_the_prompt_cache(home: Path) -> None:
         assert server.requests[0].body["prompt_cache_key"] == soul.session.id
 
 
-async def test_what_the_engine_has_to_say_is_shown(home: Path) -> None:
+async def test_what_the_engine_has_to_say_is_shown_and_its_estimates_are_in_the_log(
+    home: Path,
+) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
+        trouble = Chunk({"error": {"message": "No credit left", "code": 402}})
+        server.script(say("Hello.", usage=(9_000, 5)), stream(delta(content="half of it"), trouble))
         await one.ready()
         await one.say("/compact")
         await one.sees("There is nothing to compact yet.")
@@ -363,24 +367,13 @@ async def test_what_the_engine_has_to_say_is_shown(home: Path) -> None:
         soul.wire.publish(Notice("info", "Saved again.", topic="disk", solved=True))
         shown = await one.sees("Saved again.")
         assert "The disk is full." not in shown
-
-
-async def test_estimates_are_compared_with_usage_in_the_log(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(say("Hello.", usage=(9_000, 5)))
-        await one.ready()
+        # Estimates are compared with the figures of the server.
         await one.say("Hello")
         await one.sees("9.0k / 32.0k")
         await one.idle()
         assert "the server says 9000, difference +" in log_file().read_text()
-
-
-async def test_an_error_event_in_the_stream(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        trouble = Chunk({"error": {"message": "No credit left", "code": 402}})
-        server.script(stream(delta(content="half of it"), trouble))
-        await one.ready()
-        await one.say("Hello")
+        # An error event in the stream.
+        await one.say("Hello again")
         shown = await one.sees("Model call failed")
         assert "402: No credit left" in shown
         await one.idle()

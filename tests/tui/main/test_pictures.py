@@ -20,6 +20,7 @@ from support.story import whole_story
 from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
+from kimi_tui.projection.session_state import Queued
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tools.session_tools import MODE_AFTER
@@ -28,7 +29,6 @@ from kimi_tui.tui.dialogs.text_screen import figures_screen
 from kimi_tui.tui.main.commands.session import JOBS_USE
 from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 from kimi_tui.tui.notices import Notices
-from kimi_tui.tui.state import Queued
 from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
 

@@ -43,17 +43,41 @@ def messages(server: ChatServer, number: int = -1) -> str:
     return str(server.requests[number].body["messages"][1:])
 
 
-async def test_a_message_goes_out_and_its_answer_comes_in(home: Path) -> None:
+async def test_a_message_goes_out_is_answered_and_comes_back_by_keys(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(say("Hello **there**.", think="hm"))
+        server.script(say("Hello **there**.", think="hm"), say("Two."), say("Three."))
         await one.ready()
         await one.say("Good day")
         shown = await one.sees("Hello there.")
         assert "Thought for" in shown
         assert "Good day" in messages(server)
         await one.idle()
-        assert one.screen.prompt.area.text == ""
+        area, timeline = one.screen.prompt.area, one.screen.bench.views.timeline
+        assert area.text == ""
         assert "Good day" in one.text().split("\n")[0]  # the session's title
+        # Escape twice in an empty prompt leads to the timeline.
+        await one.pilot.press("escape", "escape")
+        assert timeline.has_focus
+        await one.pilot.press("escape")
+        await one.until(lambda: area.has_focus)
+        area.put("text")
+        await one.pilot.press("escape", "escape")
+        assert area.has_focus
+        area.put("")
+        # A rewind puts the message back.
+        await one.say("Second")
+        await one.sees("Two.")
+        await one.idle()
+        await one.pilot.press("ctrl+t")
+        await one.pilot.press("enter")
+        await one.confirm("enter")
+        await one.until(lambda: area.text == "Second")
+        await one.until(lambda: area.has_focus)
+        await one.until(lambda: "Two." not in one.text())
+        await one.say("Another second")
+        await one.sees("Three.")
+        assert "Two." not in messages(server)
+        assert "there" in messages(server)
 
 
 async def test_what_is_typed_before_the_session_is_open_is_sent_then(home: Path) -> None:
@@ -123,9 +147,10 @@ async def test_up_takes_the_last_queued_message_back(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Second\n\nThird")
 
 
-async def test_escape_stops_and_enter_goes_on(home: Path) -> None:
+async def test_enter_goes_on_behind_a_stop_and_an_error(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(stall(), say("Here I am again."))
+        refused = status(401, {"error": {"message": "no such key"}})
+        server.script(stall(), say("Here I am again."), refused, say("Better now."))
         await one.ready()
         await one.say("Begin")
         await one.until(lambda: bool(server.requests))
@@ -134,12 +159,7 @@ async def test_escape_stops_and_enter_goes_on(home: Path) -> None:
         assert one.screen.conversation.state.can_resume
         await one.pilot.press("enter")
         await one.sees("Here I am again.")
-
-
-async def test_an_error_of_the_model_is_told_and_can_be_tried_again(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(status(401, {"error": {"message": "no such key"}}), say("Better now."))
-        await one.ready()
+        await one.idle()
         await one.say("Hello")
         await one.sees("no such key")
         await one.idle()
@@ -317,42 +337,6 @@ async def test_the_draft_survives_an_approval(home: Path) -> None:
         assert one.screen.prompt.area.text == "half a thought"
 
 
-async def test_a_rewind_by_keys_puts_the_message_back(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(say("One."), say("Two."), say("Three."))
-        await one.ready()
-        for text, answer in (("First", "One."), ("Second", "Two.")):
-            await one.say(text)
-            await one.sees(answer)
-            await one.idle()
-        await one.pilot.press("ctrl+t")
-        await one.pilot.press("enter")
-        await one.confirm("enter")
-        await one.until(lambda: one.screen.prompt.area.text == "Second")
-        await one.until(lambda: one.screen.prompt.area.has_focus)
-        await one.until(lambda: "Two." not in one.text())
-        await one.say("Another second")
-        await one.sees("Three.")
-        assert "Two." not in messages(server)
-        assert "One." in messages(server)
-
-
-async def test_escape_twice_in_an_empty_prompt_leads_to_the_timeline(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(say("One."))
-        await one.ready()
-        await one.say("First")
-        await one.sees("One.")
-        await one.idle()
-        await one.pilot.press("escape", "escape")
-        assert one.screen.bench.views.timeline.has_focus
-        await one.pilot.press("escape")
-        await one.until(lambda: one.screen.prompt.area.has_focus)
-        one.screen.prompt.area.put("text")
-        await one.pilot.press("escape", "escape")
-        assert one.screen.prompt.area.has_focus
-
-
 async def test_compacting_while_the_agent_works_waits_for_the_turn(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("One. " * 50), say("Two."), say("## Summary\n\nWe counted."))
@@ -366,24 +350,26 @@ async def test_compacting_while_the_agent_works_waits_for_the_turn(home: Path) -
         assert "the numbers" in str(server.requests[2].body)
 
 
-async def test_the_menu_of_commands(home: Path) -> None:
+async def test_keys_before_anything_is_said(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
+        area = one.screen.prompt.area
+        # There is nothing to read.
+        await one.pilot.press("pageup", "pagedown", *"text")
+        await one.until(lambda: area.text == "text")
+        area.put("")
+        # The menu of commands.
         await one.pilot.press(*"/re")
         shown = await one.sees("/redo")
         assert "/rewind [N]" in shown
         await one.pilot.press("down", "tab")
-        assert one.screen.prompt.area.text == "/redo "
-        one.screen.prompt.area.put("")
+        assert area.text == "/redo "
+        area.put("")
         await one.pilot.press(*"/nothing", "enter")
         await one.sees("There is no command /nothing.")
-        assert one.screen.prompt.area.text == "/nothing"
-        assert server.requests == []
-
-
-async def test_palette_and_help(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
+        assert area.text == "/nothing"
+        area.put("")
+        # Palette and help.
         await one.pilot.press("ctrl+p")
         await one.until(lambda: isinstance(one.app.screen, PaletteScreen))
         await one.pilot.press(*"help", "enter")
@@ -393,7 +379,38 @@ async def test_palette_and_help(home: Path) -> None:
         await one.sees("/quit")
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
-        assert one.screen.prompt.area.has_focus
+        assert area.has_focus
+        # The mode, by key and by word.
+        await one.pilot.press("shift+tab")
+        await one.sees("accepts edits")
+        await one.pilot.press("shift+tab")
+        await one.sees("plans only")
+        await one.pilot.press("shift+tab")
+        await one.sees("asks first")
+        await one.say("/mode all")
+        await one.sees("allows all, no sandbox")
+        await one.sees("commands run as you would run them")
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        assert soul.mode == "all"
+        # Now that it was said the key comes by it, too.
+        for words in ("plans only", "asks first", "accepts edits", "allows all", "plans only"):
+            await one.pilot.press("shift+tab")
+            await one.sees(f"kimi-test   {words}")
+            assert MODE_WORDS[soul.mode] == words
+        assert server.requests == []
+        # Ctrl+C empties the prompt, and quits once it says so.
+        await one.pilot.press(*"text", "ctrl+c")
+        assert area.text == ""
+        await one.sees("Ctrl+C again quits.")
+        await one.pilot.press(*"more")
+        await one.until(lambda: "again quits" not in one.text())
+        await one.pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        assert area.text == "", "a letter in between: it meant the text again"
+        assert one.app.return_code is None
+        await one.pilot.press("ctrl+c")
+        await one.until(lambda: one.app.return_code == 0)
 
 
 async def test_what_floats_has_a_frame_that_every_terminal_can_draw(home: Path) -> None:
@@ -438,28 +455,6 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.sees("Written.")
-
-
-async def test_mode_by_key_and_by_word(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        await one.pilot.press("shift+tab")
-        await one.sees("accepts edits")
-        await one.pilot.press("shift+tab")
-        await one.sees("plans only")
-        await one.pilot.press("shift+tab")
-        await one.sees("asks first")
-        await one.say("/mode all")
-        await one.sees("allows all, no sandbox")
-        await one.sees("commands run as you would run them")
-        soul = one.screen.conversation.soul
-        assert soul is not None
-        assert soul.mode == "all"
-        # Now that it was said the key comes by it, too.
-        for words in ("plans only", "asks first", "accepts edits", "allows all", "plans only"):
-            await one.pilot.press("shift+tab")
-            await one.sees(f"kimi-test   {words}")
-            assert MODE_WORDS[soul.mode] == words
 
 
 def sandbox_here() -> Sandbox | None:
@@ -666,22 +661,6 @@ async def test_a_session_that_is_left_before_it_is_opened_leaves_no_coroutine(ho
         assert not inspect.isawaitable(opener._work)  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_ctrl_c_twice_quits(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        await one.pilot.press(*"text", "ctrl+c")
-        assert one.screen.prompt.area.text == ""
-        await one.sees("Ctrl+C again quits.")
-        await one.pilot.press(*"more")
-        await one.until(lambda: "again quits" not in one.text())
-        await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
-        assert one.screen.prompt.area.text == "", "a letter in between: it meant the text again"
-        assert one.app.return_code is None
-        await one.pilot.press("ctrl+c")
-        await one.until(lambda: one.app.return_code == 0)
-
-
 async def test_ctrl_c_quits_as_long_as_it_says_so(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -711,13 +690,6 @@ async def test_ctrl_c_quits_as_long_as_it_says_so(
         await one.app.on_event(events.MouseDown(None, 9, 9, 0, 0, 1, False, False, False))
         await one.until(lambda: "again quits" not in one.text())
         assert one.app.return_code is None
-
-
-async def test_paging_where_there_is_nothing_to_read(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        await one.pilot.press("pageup", "pagedown", *"text")
-        await one.until(lambda: one.screen.prompt.area.text == "text")
 
 
 async def test_ctrl_d_twice_quits_and_stops_nothing(home: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.conversation import Conversation
+from support.left_line import left_line
 from support.pictures import Pictures, darken, still
 from support.still_screen import show_records
 from support.story import STORY_PREVIEW, whole_story
@@ -19,6 +20,7 @@ from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.projection.comparison import Comparison
+from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.soul.rewind_values import (
     END,
     DroppedMessage,
@@ -32,7 +34,6 @@ from kimi_tui.soul.world_line_reader import (
     DivergedFiles,
     FileSide,
     WorldLineComparison,
-    WorldLineInfo,
 )
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.tui.app import KimiApp
@@ -67,10 +68,10 @@ def app(home: Path) -> KimiApp:
     )
 
 
-def line() -> WorldLineInfo:
+def line() -> WorldLine:
     """World line 2, left two hours ago."""
     at = (datetime.now(UTC) - timedelta(hours=2, minutes=1)).isoformat()
-    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 4, 14, 1)
+    return left_line(2, "rewind", 4, at=at, tokens_before=47_200, messages=14, shared=4)
 
 
 async def over_the_page(

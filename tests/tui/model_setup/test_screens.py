@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from support.cases import first_only
 from support.chat_server import ChatServer, status
 from support.screens import Desk, no_servers
 from support.stored_sessions import store_session
@@ -166,7 +167,9 @@ async def test_a_key_that_is_pasted_as_url_is_never_shown(home: Path) -> None:
             assert not key or key not in one.text(), pasted
 
 
-async def test_a_base_url_needs_no_scheme(home: Path) -> None:
+async def test_a_base_url_needs_no_scheme_and_another_one_takes_the_models_away(
+    home: Path,
+) -> None:
     async with ChatServer(models=["only-here"]) as server:
         running = app(home)
         async with running.run_test(size=(80, 24)) as pilot:
@@ -178,17 +181,9 @@ async def test_a_base_url_needs_no_scheme(home: Path) -> None:
             running.screen.query_one("#key", Input).value = "sk-test-sk-test"
             await one.sees("only-here")
             # What is saved is what stands there.
-            assert running.screen.query_one("#url", Input).value == server.base_url
-
-
-async def test_another_url_takes_the_models_of_the_first_away(home: Path) -> None:
-    async with ChatServer(models=["only-here"]) as server:
-        running = app(home)
-        async with running.run_test(size=(80, 24)) as pilot:
-            one = Desk(running, pilot)
-            await paste_key(one, server.base_url, "sk-secret-key")
-            await one.sees("only-here")
-            running.screen.query_one("#url", Input).value = "http://127.0.0.1:9/v1"
+            url = running.screen.query_one("#url", Input)
+            assert url.value == server.base_url
+            url.value = "http://127.0.0.1:9/v1"
             await one.until(lambda: "only-here" not in one.text())
 
 
@@ -288,19 +283,6 @@ async def test_a_local_server_is_found_and_used_without_a_key(
     assert config.models["llama"].max_context_size is None
 
 
-async def test_no_local_server_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
-    running = app(home)
-    async with running.run_test(size=(80, 24)) as pilot:
-        one = Desk(running, pilot)
-        await one.sees("none found")
-        await pilot.press("down", "enter")
-        shown = await one.sees("press Ctrl+R")
-        assert shown.split("\n")[-1].strip() == "Ctrl+R look again   Esc back", "nothing to choose"
-        await pilot.press("escape", "escape")
-        await one.until(lambda: running.return_code == 0)
-
-
 async def test_many_models_are_narrowed_by_letters_and_looked_for_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,7 +349,7 @@ async def test_a_server_with_one_model_that_chats_needs_no_choice(home: Path) ->
             await one.screen.conversation.close()
 
 
-@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+@pytest.mark.parametrize("size", first_only([(60, 20), (80, 24)]))
 async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
     home: Path, size: tuple[int, int]
 ) -> None:
@@ -420,7 +402,8 @@ async def test_all_ways_are_on_every_screen(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "url"), [((120, 40), "https://api.moonshot.ai/v1"), ((80, 24), " api.moonshot.ai/v1")]
+    ("size", "url"),
+    first_only([((80, 24), " api.moonshot.ai/v1"), ((120, 40), "https://api.moonshot.ai/v1")], 2),
 )
 async def test_addresses_stand_where_they_can_be_read(
     home: Path, size: tuple[int, int], url: str
@@ -505,7 +488,7 @@ async def faulty(*_: object, **__: object) -> None:
     raise ZeroDivisionError
 
 
-async def test_a_fault_in_a_check_is_told_and_the_key_can_be_checked_again(
+async def test_a_fault_in_a_check_or_while_saving_is_told_and_it_can_be_tried_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with ChatServer(models=["small"]) as server:
@@ -518,18 +501,7 @@ async def test_a_fault_in_a_check_is_told_and_the_key_can_be_checked_again(
                 await one.sees("Something went wrong in the program")
             await pilot.press("enter")
             await one.sees("accepted, 1 model")
-    assert "ZeroDivisionError" in caplog.text
-
-
-async def test_a_fault_while_saving_is_told_and_another_model_can_be_chosen(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with ChatServer(models=["small"]) as server:
-        running = app(home)
-        async with running.run_test(size=(100, 30)) as pilot:
-            one = Desk(running, pilot)
-            await paste_key(one, server.base_url, "sk-secret-key")
-            await one.sees("accepted, 1 model")
+            await one.until(lambda: "Something went wrong" not in one.text())
             with monkeypatch.context() as patched:
                 patched.setattr("kimi_tui.tui.model_setup.screens.save", faulty)
                 await pilot.press("enter")
@@ -538,21 +510,27 @@ async def test_a_fault_while_saving_is_told_and_another_model_can_be_chosen(
             await one.sees("What shall we work on?")
             await one.ready()
             await one.screen.conversation.close()
+    assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_fault_while_looking_for_servers_leaves_all_three_ways(
+async def test_without_a_local_server_or_behind_a_fault_it_is_said_what_to_do(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kimi_tui.llm.models.local_servers", faulty)
     running = app(home)
-    async with running.run_test(size=(100, 30)) as pilot:
+    async with running.run_test(size=(80, 24)) as pilot:
         one = Desk(running, pilot)
         await one.sees("none found")
-        await pilot.press("2")
+        await pilot.press("down", "enter")
         await one.sees("Something went wrong in the program")
         monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
         await pilot.press("ctrl+r")
         await one.sees("Start one and press Ctrl+R")
+        last = "Ctrl+R look again   Esc back"
+        # There is nothing to choose.
+        await one.until(lambda: one.text().split("\n")[-1].strip() == last)
+        await pilot.press("escape", "escape")
+        await one.until(lambda: running.return_code == 0)
 
 
 async def test_an_accepted_key_without_models_needs_no_second_enter(home: Path) -> None:

@@ -52,20 +52,82 @@ async def click_on(one: Desk, typed: str, wanted: str) -> None:
     await one.pilot.click(offset=(6, y))
 
 
-async def test_enter_runs_what_is_highlighted(home: Path) -> None:
+async def test_enter_or_a_click_runs_what_is_highlighted(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
+        area = one.screen.prompt.area
+        # Typed and sent in one go it is what the menu would have chosen, also before there is one.
+        with monkeypatch.context() as alone:
+            commands = ran(one, alone)
+            assert one.screen.completion.menu is None
+            area.load_text("/he")
+            area.action_send()
+            await one.until(lambda: commands == [("help", "")])
+            await one.pilot.press("/")
+            await one.sees("/timeline")
+            area.load_text("/und")
+            area.action_send()
+            await one.until(lambda: commands == [("help", ""), ("undo", "")])
         await one.pilot.press(*"/he")
         await one.sees("/help")
         await one.pilot.press("enter")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
-        assert one.screen.prompt.area.text == ""
+        assert area.text == ""
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         assert one.screen.completion.command is None
         await one.pilot.press("up")
-        assert one.screen.prompt.area.text == "/help"
+        assert area.text == "/help"
         assert server.requests == []
+        await one.pilot.press("ctrl+u")
+        # A click leaves the keys where they are.
+        await click_on(one, "/h", "/help")
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert area.text == ""
+        assert area.has_focus
+        # And one that needs something more waits for it.
+        await click_on(one, "/jum", "/jump")
+        await one.until(lambda: area.text == "/jump ")
+        await one.pilot.press("ctrl+u")
+        # What was sent before opens no menu.
+        for text in ("/usage", "/undo"):
+            await one.say(text)
+            await one.until(lambda: area.text == "")
+        await one.pilot.press("up")
+        await one.until(lambda: area.text == "/undo")
+        await one.pilot.press("up")
+        assert area.text == "/usage"
+        assert one.screen.completion.command is None
+
+
+async def test_more_than_is_shown_is_said_and_found(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        every = len(COMMANDS.offered("/"))
+        await one.pilot.press("/")
+        await one.sees(f"1 to 8 of {every}")
+        await one.pilot.press("up")
+        await one.sees(f"{every - 7} to {every} of {every}")
+        # The row that says so chooses nothing.
+        y = next(at for at, row in enumerate(one.text().split("\n")) if f"of {every}" in row)
+        await one.pilot.click(offset=(6, y))
+        assert one.screen.prompt.area.text == "/"
+        await one.pilot.press(*"help")
+        await one.until(lambda: f"of {every}" not in one.text())
+        await one.pilot.press("ctrl+u", "ctrl+p")
+        await one.sees("1 to 14 of")
+        # The palette finds a command with its slash, and says where there is none.
+        await one.pilot.press(*"/settings")
+        menu = one.app.screen.query_one(CommandMenu)
+        await one.until(lambda: menu.chosen is not None and menu.chosen.name == "settings")
+        await one.pilot.press("ctrl+u", *"zzzq")
+        await one.sees("No command matches.")
+        await one.pilot.press("ctrl+u")
+        await one.until(lambda: "No command matches." not in one.text())
 
 
 @each("name", [command.name for command in COMMANDS])
@@ -131,24 +193,6 @@ async def test_no_row_moves_while_one_is_chosen(home: Path) -> None:
         await one.idle()
 
 
-async def test_what_is_typed_and_sent_in_one_go_is_what_the_menu_would_have_chosen(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        commands = ran(one, monkeypatch)
-        area = one.screen.prompt.area
-        assert one.screen.completion.menu is None
-        area.load_text("/he")
-        area.action_send()
-        await one.until(lambda: commands == [("help", "")])
-        await one.pilot.press("/")
-        await one.sees("/timeline")
-        area.load_text("/und")
-        area.action_send()
-        await one.until(lambda: commands == [("help", ""), ("undo", "")])
-
-
 async def test_escape_closes_it_and_keeps_the_text(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(stall())
@@ -192,33 +236,6 @@ async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await one.sees("/new takes nothing behind it.")
         assert one.screen.prompt.area.text == "/new folder please"
         assert commands == []
-
-
-async def test_a_click_runs_the_row_and_leaves_the_keys_where_they_are(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        await click_on(one, "/h", "/help")
-        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
-        await one.pilot.press("escape")
-        await one.until(lambda: one.app.screen is one.screen)
-        assert one.screen.prompt.area.text == ""
-        assert one.screen.prompt.area.has_focus
-        # And one that needs something more waits for it.
-        await click_on(one, "/jum", "/jump")
-        await one.until(lambda: one.screen.prompt.area.text == "/jump ")
-
-
-async def test_what_was_sent_before_opens_no_menu(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        for text in ("/usage", "/undo"):
-            await one.say(text)
-            await one.until(lambda: one.screen.prompt.area.text == "")
-        await one.pilot.press("up")
-        await one.until(lambda: one.screen.prompt.area.text == "/undo")
-        await one.pilot.press("up")
-        assert one.screen.prompt.area.text == "/usage"
-        assert one.screen.completion.command is None
 
 
 async def test_what_looks_like_a_path_is_a_message(home: Path) -> None:
@@ -382,37 +399,3 @@ def test_what_the_arrows_chose_stays_chosen_when_more_is_offered() -> None:
     menu.move(-1)
     assert menu.chosen is not None
     assert menu.chosen.name == "model a-2"
-
-
-async def test_that_there_are_more_commands_is_said(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        every = len(COMMANDS.offered("/"))
-        await one.pilot.press("/")
-        await one.sees(f"1 to 8 of {every}")
-        await one.pilot.press("up")
-        await one.sees(f"{every - 7} to {every} of {every}")
-        # The row that says so chooses nothing.
-        y = next(at for at, row in enumerate(one.text().split("\n")) if f"of {every}" in row)
-        await one.pilot.click(offset=(6, y))
-        assert one.screen.prompt.area.text == "/"
-        await one.pilot.press(*"help")
-        await one.until(lambda: f"of {every}" not in one.text())
-        await one.pilot.press("ctrl+u", "ctrl+p")
-        await one.sees("1 to 14 of")
-
-
-async def test_the_palette_finds_a_command_with_its_slash_and_says_where_there_is_none(
-    home: Path,
-) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        await one.pilot.press("ctrl+p", *"/settings")
-        await one.until(lambda: one.app.screen.query_one(CommandMenu).chosen is not None)
-        chosen = one.app.screen.query_one(CommandMenu).chosen
-        assert chosen is not None
-        assert chosen.name == "settings"
-        await one.pilot.press("ctrl+u", *"zzzq")
-        await one.sees("No command matches.")
-        await one.pilot.press("ctrl+u")
-        await one.until(lambda: "No command matches." not in one.text())

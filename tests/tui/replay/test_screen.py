@@ -156,10 +156,12 @@ def _before_dmail(screen: ReplayScreen) -> int:
     return recorded.replay.recording.step(dmail.position, -2)
 
 
-async def test_keys_go_by_steps_and_turns_and_to_the_edges(home: Path) -> None:
+async def test_keys_clicks_and_the_clock_go_through_it(home: Path) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until_read(app, pilot)
+        screen = await until_read(app, pilot)
+        one, scrubber, clock = Desk(app, pilot), app.screen.query_one(Scrubber), clock_of(screen)
+        # Keys go by steps and turns and to the edges.
         assert "replay, read only" in seen(app, pilot)
         assert "at #0, of 64 steps" in seen(app, pilot)
         await pilot.press("right", "right")
@@ -167,13 +169,46 @@ async def test_keys_go_by_steps_and_turns_and_to_the_edges(home: Path) -> None:
         await pilot.press("left")
         assert "at #1, of 64 steps" in seen(app, pilot)
         await pilot.press("end")
-        await Desk(app, pilot).sees("at the end")
-        await Desk(app, pilot).sees("One index runs past the end")
+        await one.sees("at the end")
+        await one.sees("One index runs past the end")
         await pilot.press("left_square_bracket")
-        await Desk(app, pilot).until(lambda: "One index runs past the end" not in seen(app, pilot))
+        await one.until(lambda: "One index runs past the end" not in seen(app, pilot))
         assert "Fields with" in seen(app, pilot)
         await pilot.press("home")
         assert "at the beginning" in seen(app, pilot)
+        # A row of the timeline goes there.
+        await pilot.press("end", "t")
+        await pilot.press("down", "down", "enter")
+        await one.sees("at #9, of 16 steps")
+        await pilot.press("escape", "right")
+        await one.sees("at #10, of 16 steps")
+        await pilot.press("home")
+        await settled(pilot, screen)
+        # The playhead is dragged.
+        await pilot.mouse_down(scrubber, offset=(60, 2))
+        await settled(pilot, screen)
+        assert "at #0, of" not in seen(app, pilot)
+        await pilot.hover(scrubber, offset=(117, 2))
+        await pilot.mouse_up(scrubber, offset=(117, 2))
+        await one.sees("at the end")
+        await pilot.hover(scrubber, offset=(30, 2))
+        await settled(pilot, screen)
+        assert "at the end" in seen(app, pilot)  # let go
+        # It plays faster and slower, and stops at the end.
+        await pilot.press("home")
+        await settled(pilot, screen)
+        await pilot.press("space")
+        assert "playing  1x" in seen(app, pilot)
+        await pilot.press("plus", "plus", "plus", "plus", "plus")
+        assert "playing  16x" in seen(app, pilot)
+        await pilot.press("minus")
+        assert "playing  8x" in seen(app, pilot)
+        before = clock.position
+        await one.until(lambda: clock.position > before)
+        clock.time_s = 10_000.0
+        await one.until(lambda: not clock.is_playing)
+        await one.sees("One index runs past the end")
+        assert "at the end  8x" in seen(app, pilot)
 
 
 @pytest.fixture
@@ -215,42 +250,6 @@ async def test_a_replay_can_be_left_before_it_was_read(
         await pilot.pause()
         assert app.return_code == 0
         may_read.set()
-
-
-async def test_it_plays_faster_and_slower_and_stops_at_the_end(home: Path) -> None:
-    app = replaying(home, stored(home, story()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        screen = await until_read(app, pilot)
-        await pilot.press("space")
-        assert "playing  1x" in seen(app, pilot)
-        await pilot.press("plus", "plus", "plus", "plus", "plus")
-        assert "playing  16x" in seen(app, pilot)
-        await pilot.press("minus")
-        assert "playing  8x" in seen(app, pilot)
-        clock = clock_of(screen)
-        before = clock.position
-        await Desk(app, pilot).until(lambda: clock.position > before)
-        clock.time_s = 10_000.0
-        await Desk(app, pilot).until(lambda: not clock.is_playing)
-        await Desk(app, pilot).sees("One index runs past the end")
-        assert "at the end  8x" in seen(app, pilot)
-
-
-async def test_the_playhead_is_dragged(home: Path) -> None:
-    app = replaying(home, stored(home, story()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        screen = await until_read(app, pilot)
-        scrubber = app.screen.query_one(Scrubber)
-        await pilot.mouse_down(scrubber, offset=(60, 2))
-        await settled(pilot, screen)
-        middle = seen(app, pilot)
-        assert "at #0, of" not in middle
-        await pilot.hover(scrubber, offset=(117, 2))
-        await pilot.mouse_up(scrubber, offset=(117, 2))
-        await Desk(app, pilot).sees("at the end")
-        await pilot.hover(scrubber, offset=(30, 2))
-        await settled(pilot, screen)
-        assert "at the end" in seen(app, pilot)  # let go
 
 
 async def test_a_session_that_is_open_elsewhere_is_played_and_left_as_it_is(home: Path) -> None:
@@ -320,17 +319,6 @@ async def test_a_moment_that_is_nowhere_any_more_cannot_be_forked(home: Path) ->
     session = SessionStore(home).find(stored(home, ()))
     with pytest.raises(UnknownWorldLine):
         await fork_at(session, "nowhere", whole=True)
-
-
-async def test_a_click_on_the_timeline_goes_there(home: Path) -> None:
-    app = replaying(home, stored(home, story()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until_read(app, pilot)
-        await pilot.press("end", "t")
-        await pilot.press("down", "down", "enter")
-        await Desk(app, pilot).sees("at #9, of 16 steps")
-        await pilot.press("escape", "right")
-        await Desk(app, pilot).sees("at #10, of 16 steps")
 
 
 async def test_without_a_record_the_conversation_is_told(home: Path) -> None:

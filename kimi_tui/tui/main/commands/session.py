@@ -441,14 +441,14 @@ async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
     from dataclasses import replace
 
     from kimi_tui.foreign_text import shown_name
-    from kimi_tui.wire.events import toll_words
+    from kimi_tui.wire.events import LeftBehind, toll_words
 
-    stays = [
+    stays = tuple(
         shown_name(one.path)
         for one in (found.files.files if found.files else ())
         if one.fate == "skip"
-    ]
-    toll = toll_words(found.steps, found.messages, found.left_as, stays, name=name)
+    )
+    toll = toll_words(LeftBehind(found.steps, found.messages, stays, name), found.left_as)
     if not toll:
         return True
     from kimi_tui.tui.preview.layout import UNDO
