@@ -26,6 +26,7 @@ from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.replay.scrubber import (
     track_spans,
 )
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline.layout import columns_of
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -267,7 +268,7 @@ def test_an_empty_session_has_one_moment() -> None:
     assert replay.recording.step(0, 1) == replay.recording.turn(0, -1) == 0
     assert moment_at(replay, 7).position == 0
     assert replay.recording.clock_at(0) == 0.0
-    assert track_spans(replay.recording, player, 20, UNICODE)[0] == ("█", "head")
+    assert track_spans(replay.recording, player, 20, UNICODE)[0] == Span("█", "head")
 
 
 # --- files

@@ -172,7 +172,7 @@ def test_a_person_s_letter_is_the_person_s() -> None:
     t.checkpoint("dmail", "Your D-Mail")
     model = model_of(t)
     mail = model.tree.live[1]
-    words = "".join(text for text, _ in label_of(mail, 40, UNICODE))
+    words = "".join(span.text for span in label_of(mail, 40, UNICODE))
     assert (words, whole_label(mail)) == ("Your D-Mail", "Your D-Mail")
     facts = checkpoint_details(model, mail, None, width=60, rows=1, glyphs=UNICODE)
     assert not any("sent from" in text for row in facts for text, _ in row)
