@@ -766,6 +766,8 @@ class ConversationController:
             TurnEnd,
         )
 
+        # An agent beside that of the session has turns, waiting messages and notices of its own.
+        records = [record for record in records if not record.source]
         bench, before, ended = self._bench, self.state, None
         if self._live:
             bench.views.play(records)

@@ -11,6 +11,7 @@ from support.screens import desk
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.frame import Header
+from kimi_tui.wire import events as ev
 
 
 @pytest.fixture
@@ -55,3 +56,19 @@ async def test_the_screen_shows_what_the_engine_was_told_by_another(home: Path) 
         heading = one.screen.query_one(Header).heading
         assert (heading.title, heading.mode) == ("Named by another", "edits")
         assert heading.model.endswith("without tools")
+
+
+async def test_an_agent_beside_the_sessions_own_changes_nothing_on_its_screen(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        soul = await one.screen.conversation.opened()
+        for event in (
+            ev.TurnBegin("words of the other"),
+            ev.Notice("warning", "words of the other", topic="the other"),
+            ev.SteerTaken("1", "words of the other", withdrawn=True, handed_back=True),
+            ev.TurnEnd("done"),
+        ):
+            soul.wire.publish(event, "explorer")
+        await soul.rename("Named afterwards")
+        assert "words of the other" not in await one.sees("Named afterwards")
+        assert one.screen.prompt.area.text == ""
