@@ -1,6 +1,6 @@
-"""Builds wheel and sdist, compares both with what git tracks, and tries the wheel in an empty environment.
+"""Builds wheel and sdist, compares both with the files that git tracks, and tries the wheel in an empty environment.
 
-Used by `make dist`: what has passed everything is put into dist/. Each check raises `SystemExit` with a sentence.
+`make dist` uses it and gets the files in dist/ if they pass all checks. Each check raises `SystemExit` with a sentence.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SDIST = ("kimi_tui", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", ".gitignore")
-"""What a source distribution holds, besides the metadata that the backend writes."""
+"""The contents of a source distribution, besides the metadata that the backend writes."""
 _BUILD_S = 600
 
 
 def build(folder: Path, *, isolated: bool = True) -> tuple[Path, Path]:
-    """Build into a folder; returns wheel and sdist. Without `isolated` the backend of this environment is used."""
+    """Build into a folder; return wheel and sdist. Without `isolated` the backend of this environment is used."""
     options = [] if isolated else ["--no-isolation"]
     _run(sys.executable, "-m", "build", *options, "--outdir", str(folder), str(ROOT))
     (wheel,) = folder.glob("*.whl")
@@ -31,7 +31,7 @@ def build(folder: Path, *, isolated: bool = True) -> tuple[Path, Path]:
 
 
 def compare(wheel: Path, sdist: Path) -> None:
-    """Refuse a wheel or sdist that lacks a tracked file of the program, or has another one."""
+    """Raise `SystemExit` if a wheel or sdist lacks a tracked file of the program, or has another file."""
     tracked = _tracked("kimi_tui")
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
@@ -91,7 +91,7 @@ def _run(*command: str) -> None:
 
 
 def main() -> None:
-    """Build, check, and put the result into dist/."""
+    """Build, check, and put the files into dist/."""
     with tempfile.TemporaryDirectory(prefix="kimi-tui-dist-") as made:
         folder = Path(made)
         wheel, sdist = build(folder / "dist")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv and installs the project into it, with whatever this machine has: venv with or without ensurepip,
-# the host's pip, virtualenv, uv. Says what it does. Run it from the root of the checkout.
+# Makes .venv and installs the project into it, with any tool that this machine has: venv with or without ensurepip,
+# the host's pip, virtualenv, uv. It prints each step. Run it from the root of the checkout.
 #
 # usage: scripts/make-venv.sh run|dev|models|mutants
 set -eu
@@ -34,7 +34,7 @@ find_python() {
     done
 }
 
-# An interrupted start leaves a folder without a working python: begin anew.
+# An interrupted run leaves a folder without a working python, which is removed.
 if [ -d $venv ] && ! is_new_enough $venv/bin/python; then
     say "Removing the broken $venv"
     rm -rf $venv
@@ -69,7 +69,7 @@ else
 fi
 
 if [ -z "$installer" ]; then
-    # No pip inside: the host's can install into another Python, virtualenv brings one along, uv needs none.
+    # The environment has no pip: the host's pip can install into another Python, virtualenv has its own, uv needs none.
     if "$python" -m pip --python $venv/bin/python --version >/dev/null 2>&1; then
         installer="$python -m pip --python $venv/bin/python"
     elif command -v virtualenv >/dev/null 2>&1; then
@@ -87,7 +87,7 @@ fi
 if [ -n "${needed:-}" ]; then
     $venv/bin/python -c "$there" >/dev/null 2>&1 && exit
     say "Installing $what_for"
-    # Without what they need for other uses.
+    # Their dependencies serve other uses, and are not installed.
     case $installer in
         "uv pip") uv pip install -q --python $venv/bin/python --no-deps $needed ;;
         *) $installer install -q --disable-pip-version-check --no-input --no-deps $needed ;;
@@ -101,7 +101,7 @@ case $installer in
     *) $installer install -q --disable-pip-version-check --no-input --no-compile -e "$package" ;;
 esac
 
-# Where nothing is compiled, every first start is slow. pip would do it on one processor, other installers may not at all.
+# Without compiled files the first start is slow. pip would compile them on one processor only, other installers perhaps not at all.
 $venv/bin/python -m compileall -q -j 0 $venv/lib kimi_tui >/dev/null 2>&1 ||
     $venv/bin/python -m compileall -q $venv/lib kimi_tui >/dev/null 2>&1 || true
 rm -f $venv/.ready-*

@@ -1,10 +1,10 @@
-"""Changes one place of the program at a time, and looks whether the tests of that module notice.
+"""Changes one place of the program at a time, and checks whether the tests of that module notice.
 
 usage: scripts/mutants.py [--minutes 60] [--jobs CORES] [--seed 1] [--skip N] [--most N] [--only kimi_tui/session] [--marks MARKS] [--report FILE]
 
-The changes are cosmic-ray's: a comparison, a number, a condition, an exception, a loop, a decorator. A sample is drawn, in turn from each of
-`PACKAGES`, until the time is over. Every mutant is made in a copy of the checkout, and meets the tests that mirror its module, or those
-that `TESTS` names for it. The report lists those that survived.
+cosmic-ray makes the changes: to a comparison, a number, a condition, an exception, a loop, a decorator. The sample takes a mutant of each
+of `PACKAGES` in turn, until the time is over. Every mutant is made in a copy of the checkout, and is tested with the tests that mirror
+its module, or those that `TESTS` names for it. The report lists the mutants that survived.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PACKAGES = (
     "kimi_tui/llm/stream.py",
     "kimi_tui/tools/sandbox",
 )
-# Not `test_escapes.py` of the sandbox: where a mutant breaks the sandbox, its attempts get out.
+# `test_escapes.py` of the sandbox is left out: if a mutant breaks the sandbox, its attempts get out.
 TESTS = {
     "llm/stream.py": "llm/test_stream_*.py llm/test_tool_call_pieces.py llm/test_openai_compatible_faults.py",
     "session/context.py": "session/test_context*.py session/test_undo.py",
@@ -81,7 +81,7 @@ TESTS = {
     "workspace/tracker.py": "workspace/test_*.py soul/test_file_history.py",
 }
 """The tests of modules that no test file mirrors, or whose mirror tests only a part of them; below `tests/`."""
-# One change for each operator: most of the others are no program that anybody would write, or change nothing.
+# Each operator makes only one change: most others give no program that anybody would write, or change nothing.
 REPLACED = {
     "ReplaceComparisonOperator": "Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is In_NotIn NotIn_In Lt_LtE LtE_Lt Gt_GtE GtE_Gt",
     "ReplaceBinaryOperator": "Add_Sub Sub_Add Mul_FloorDiv Div_Mul FloorDiv_Mul Mod_Mul BitOr_BitAnd BitAnd_BitOr LShift_RShift",
@@ -103,16 +103,16 @@ class Mutant:
 
     @property
     def package(self) -> str:
-        """The package to which it belongs, or the module where that was chosen alone."""
+        """The package of the module, or the module if that was chosen alone."""
         return next(one for one in PACKAGES if self.module.as_posix().startswith(one))
 
     def change(self, source: str) -> str | None:
-        """The changed text of the module; None where the place is gone."""
+        """Return the changed text of the module; None if the place no longer exists."""
         return mutate_code(source, get_operator(self.operator)(), self.occurrence)
 
 
 def is_sensible(operator: str) -> bool:
-    """Whether mutants of a cosmic-ray operator can tell something."""
+    """Return whether mutants of a cosmic-ray operator can be informative."""
     kind, _, change = operator.rpartition("/")[2].partition("_")
     return (
         change in REPLACED.get(kind, "").split()
@@ -122,7 +122,7 @@ def is_sensible(operator: str) -> bool:
 
 
 def idle_lines(source: str) -> set[int]:
-    """The lines where a change is without effect on what runs, or fails at once: annotations, decorators, bounds of a module."""
+    """Return the lines where a change has no effect, or fails at once: annotations, decorators, bounds of a module."""
     lines = set[int]()
     tree = ast.parse(source)
     bounds = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
@@ -147,7 +147,7 @@ def idle_lines(source: str) -> set[int]:
 
 
 def mutants_of(module: Path, chance: random.Random) -> list[Mutant]:
-    """A mutant for each place of a module that can be changed, in a random order."""
+    """Return a mutant for each place of a module that can be changed, in a random order."""
     source = (ROOT / module).read_text()
     nodes, idle = [*ast_nodes(get_ast(source))], idle_lines(source)
     places: dict[tuple[int, int], list[Mutant]] = {}
@@ -155,7 +155,7 @@ def mutants_of(module: Path, chance: random.Random) -> list[Mutant]:
         operator = get_operator(name)()
         found = ((node, place) for node in nodes for place in operator.mutation_positions(node))
         for occurrence, (node, (start, _)) in enumerate(found):
-            # `A | B` of two classes is a type.
+            # `A | B` of two classes is a type, which a change leaves without effect.
             if start[0] not in idle and not (
                 "_BitOr_" in name and node.get_next_leaf().value[0].isupper()
             ):
@@ -166,7 +166,7 @@ def mutants_of(module: Path, chance: random.Random) -> list[Mutant]:
 
 
 def sample(only: str, chance: random.Random) -> list[Mutant]:
-    """All mutants of the chosen modules: one of each package in turn, each at a random place of it."""
+    """Return all mutants of the chosen modules: one of each package in turn, each at a random place of it."""
     columns: list[list[Mutant]] = []
     for package in PACKAGES:
         there = ROOT / package
@@ -180,7 +180,7 @@ def sample(only: str, chance: random.Random) -> list[Mutant]:
 
 
 def tests_of(module: Path) -> tuple[str, ...]:
-    """The test files that a mutant of a module meets."""
+    """Return the test files that a mutant of a module is tested with."""
     name = module.relative_to("kimi_tui")
     patterns = TESTS.get(name.as_posix(), f"{name.parent}/test_{name.stem}*.py")
     tests = ROOT / "tests"
@@ -199,7 +199,7 @@ class Copies:
             ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
         )
         names = [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
-        # With what Python has compiled before, which holds for all modules but the changed one: the time of that differs.
+        # The copies include compiled files, which are valid for all modules but the changed one: its modification time differs.
         compiled = (file for name in ("kimi_tui", "tests") for file in (ROOT / name).rglob("*.pyc"))
         files = [*map(Path, names), *(file.relative_to(ROOT) for file in compiled)]
         self._free = [base / str(number) for number in range(n)]
@@ -209,10 +209,10 @@ class Copies:
                 shutil.copy2(ROOT / name, copy / name)
         self._marks = marks
         self._sound = set[str]()
-        """The files and tests that were seen to pass: with a mutant that survived, or without a change after they had failed."""
+        """The test files and tests that were seen to pass: with a mutant that survived, or without a change after they had failed."""
 
     def outcome(self, mutant: Mutant) -> tuple[str, str]:
-        """How a mutant fared (killed, timeout, survived, untested), and the difference that it makes."""
+        """Return the outcome of a mutant (killed, timeout, survived, untested), and its diff."""
         tests = tests_of(mutant.module)
         copy = self._free.pop()
         try:
@@ -239,14 +239,14 @@ class Copies:
             return "timeout", diff
         failed = FAILED.search(output)
         if failed is None:
-            # A program that ended at once, if it is not that all tests have other marks.
+            # A program that ended at once killed the mutant, unless all tests were deselected by their marks.
             return ("untested" if "deselected in" in output else "killed"), diff
         file, test = failed[1].partition("::")[0], failed[1]
         is_sound = not self._sound.isdisjoint((file, test)) or self._passes(copy, test)
         return ("killed" if is_sound else "untested"), diff
 
     def _passes(self, copy: Path, test: str) -> bool:
-        """Whether a test passes in a copy without a change."""
+        """Return whether a test passes in a copy without a change."""
         ended, _ = run_tests(command(copy, [test], self._marks), LONGEST_S)
         if ended is TestOutcome.SURVIVED:
             self._sound.add(test)
@@ -254,7 +254,7 @@ class Copies:
 
 
 def command(copy: Path, tests: Sequence[str], marks: str) -> str:
-    """Runs tests in a copy, whose package is found before the installed one, also by the programs that tests start."""
+    """Return the shell command that runs tests in a copy; its package is found before the installed one, also by child processes."""
     options = "-x -p no:cacheprovider --hypothesis-profile=quick"
     options += f" -m {shlex.quote(marks)}"
     script = (
@@ -265,7 +265,7 @@ def command(copy: Path, tests: Sequence[str], marks: str) -> str:
 
 
 def report(fared: list[tuple[Mutant, str, str]], seed: int) -> Iterator[str]:
-    """The lines of the report: a table, and each mutant that survived with what it changed."""
+    """Yield the lines of the report: a table, and each mutant that survived with its diff."""
     kinds = ("killed", "timeout", "survived", "untested")
     yield f"seed {seed}"
     yield "| package | mutants | " + " | ".join(kinds) + " |"
@@ -299,7 +299,7 @@ def main() -> None:
     print(f"{len(mutants)} places, {options.minutes:g} minutes", flush=True)
     fared: list[tuple[Mutant, str, str]] = []
     options.report.parent.mkdir(exist_ok=True)
-    # Below the checkout: the sandbox covers folders of all users, in which programs of tests could not be read.
+    # The copies are below the checkout, since the sandbox covers folders of all users, where tests' programs could not be read.
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=options.report.parent) as base:
         copies = Copies(Path(base), options.jobs, options.marks)
         until = time.monotonic() + options.minutes * 60

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs pytest with the arguments given. Where few tests fail, as they may on a machine that others keep busy, these are
-# run once more with the machine to themselves, and only what fails then has failed: its exit code is that of this script.
+# Runs pytest with the given arguments. If only a few tests fail, as may happen on a busy machine, these tests run once
+# more without any others beside them. The exit code of the script is that of the last run.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 pytest=.venv/bin/pytest

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings and fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from textual import _wait, constants
 
 from kimi_tui.tools import programs
 
-# Textual's pilot takes the program to be busy as long as it uses more than 5 % of a core. On a machine that is
-# shared, waking up alone can cost that much: every key would wait for a second. What a test needs is waited for
-# by a condition.
+# Textual's pilot regards the program as busy while it uses more than 5 % of a core. On a shared machine the wake-ups alone
+# can cost that much, and every key would wait for a second. Tests wait for conditions instead.
 _wait.SLEEP_GRANULARITY = 1 / 200
 _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 
-# Nobody looks at the apps of tests: each picture that is not drawn is time saved. It is not set by the environment, which
-# the programs that tests start would inherit.
+# Nobody looks at the apps of tests, so fewer frames save time. The environment is not used for this, because the programs
+# that tests start would inherit it.
 constants.MAX_FPS = 5
 
-# The folders of tests lie where all may write, and with them the programs that stand in for the machine's.
+# The folders of tests are below a folder that everybody may write to, and so are the programs that replace those of the machine.
 programs.TEMPORARY = ()
 
-# A run in the background, or under nohup, was told to ignore these, and the programs that it starts would do so too.
+# A run in the background, or under nohup, ignores these signals, and the programs that it starts would inherit that.
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:
         is_break = number == signal.SIGINT
         signal.signal(number, signal.default_int_handler if is_break else signal.SIG_DFL)
 
-# Nothing fails here because a machine is slow, nor by chance: the examples are the same in every run, and only
-# `make test-all` looks for others. How many there are is said here and not at each property.
+# No test fails because the machine is slow, or by chance: the examples are the same in every run, and only `make test-all`
+# looks for others. The number of examples is set here and not at each property.
 settings.register_profile(
     "usual",
     deadline=None,
@@ -49,16 +48,16 @@ settings.register_profile("exhaustive", usual, derandomize=False, max_examples=5
 settings.load_profile("usual")
 
 SLOW = (
-    # The program in a terminal.
+    # These run the program in a terminal.
     "e2e/",
-    # Whole screens with a model behind them.
+    # These run whole screens with a model behind them.
     "tui/model_setup/",
     "tui/main/",
     "tui/replay/",
     "tui/compare/",
     "tui/preview/",
     "tui/test_world_line_view.py",
-    # Processes that are killed, disks that fail at every call, machines of states.
+    # These kill processes, have disks fail at every call, and run state machines.
     "session/test_rotation_kills.py",
     "session/test_store_odd_files.py",
     "session/test_rotation_power_cut.py",
@@ -66,28 +65,28 @@ SLOW = (
     "projection/test_replay.py",
     "projection/test_time_travel_state_machine.py",
     "workspace/test_restore_nothing_lost.py",
-    # Commands that are waited for, stopped and killed, and what they can reach.
+    # These start, stop and kill commands, and test what commands can reach.
     "tools/sandbox/test_escapes.py",
     "tools/sandbox/test_everyday.py",
     "tools/test_command_groups.py",
     "tools/test_jobs.py",
     "tools/test_shell.py",
-    # Files of whole sessions, images of every kind.
+    # These use files of whole sessions, and images of every kind.
     "soul/test_compatibility.py",
     "soul/test_file_history.py",
     "soul/test_images.py",
-    # Servers that fail in every way, and every answer to every question.
+    # These use servers that fail in every way, and every answer to every question.
     "soul/test_loop_model_faults.py",
     "tui/approval/test_approval.py",
     "tui/test_background.py",
-    # Programs that run to tell what their callbacks do.
+    # These start programs that report on their callbacks.
     "tui/test_callbacks.py",
     "tui/test_watchdog.py",
-    # Command lines over stored sessions, and the demo's.
+    # These run command lines over stored sessions, and those of the demo.
     "commands/test_sessions.py",
     "commands/test_time_travel.py",
     "demo/test_story.py",
-    # Long texts, and everything's worst.
+    # These use long texts, and the worst input of every part.
     "llm/test_hostile_text.py",
     "soul/test_history_",
     "soul/test_one_figure.py",
@@ -97,9 +96,9 @@ SLOW = (
     "tui/test_patterns.py",
     "tui/transcript/test_viewport.py",
 )
-"""Folders and modules whose tests take long; with them everything that compares pictures."""
+"""Folders and modules whose tests take long, including all tests that compare pictures."""
 WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
-"""What a module imports that starts the whole program, which is slow too."""
+"""Names whose import shows that a module starts the whole program, which is slow too."""
 TOGETHER = {
     "tui/main/test_earlier_session.py": "long session",
     "tui/main/test_long_session.py": "long session",
@@ -111,19 +110,21 @@ TOGETHER = {
     "tui/main/test_world_line_viewer.py": "four turns",
     "tui/test_keyboard.py": "a turn",
 }
-"""The files whose tests share what takes long to make, and what that is."""
+"""The files whose tests share something that takes long to make, with its name."""
 WAITING = ("tests/e2e/", "tests/tools/", "tests/soul/test_loop_model_faults.py")
-"""Tests that wait far longer than they work."""
+"""Tests that wait far longer than they compute."""
 N_WAITERS = 2
-"""How many workers run these first: among those that work they take no core, all at once they would leave the cores idle."""
+"""The number of workers that run these tests first: a few of them take no core from the others, but all at once would leave
+the cores idle.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let tests run in several processes, and the stored pictures of screens be written anew."""
+    """Add the options to run tests in several processes, and to store pictures of screens again."""
     parser.addoption(
         "--snapshot-update", action="store_true", help="store pictures of screens as they are now"
     )
-    # Small letters are pytest's own, and its plugins'; it is what pytest-xdist has called it.
+    # Small letters are reserved for pytest and its plugins; this is the name of the option in pytest-xdist.
     parser.getgroup("kimi-tui")._addoption(
         "-n",
         dest="n_workers",
@@ -134,9 +135,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look once at the end, not five times, for what nobody holds and what complains when it goes: PyPy needs the five."""
+    """Collect garbage once at the end to find unclosed resources, and not five times, which only PyPy needs."""
     config.stash[gc_collect_iterations_key] = 1
-    # What is collected here stays until the end.
+    # The collected tests stay until the end.
     gc.disable()
     if n_workers := config.getoption("n_workers"):
         parallel = Parallel(
@@ -144,19 +145,19 @@ def pytest_configure(config: pytest.Config) -> None:
             n_workers,
             unit_of=_unit_of,
             comes_first=lambda number, unit: unit.startswith(WAITING) is (number < N_WAITERS),
-            # It takes as long as few workers take for what they need of it.
+            # The imports take as long as a few workers take for the modules that they need.
             warm_up=forks.import_all if n_workers > 2 else bool,
         )
         config.pluginmanager.register(parallel, "parallel")
 
 
 def _unit_of(nodeid: str) -> str:
-    """A test's own, but where what is made once for a process takes seconds."""
+    """Return the unit of a test: the test itself, or all tests that share something which takes seconds to make."""
     return TOGETHER.get(nodeid.partition("::")[0].rpartition("tests/")[2], nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes long, and begin with it: at the end of a run no worker waits for a last long one."""
+    """Mark slow tests and run them first, so that no worker waits for a last long one at the end."""
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here).as_posix()
@@ -168,14 +169,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare every later collection of garbage what stays until the end: the tests themselves, and what little their collection left."""
+    """Freeze the tests and the other objects of the collection, which stay until the end, so that no garbage collection visits them."""
     gc.freeze()
     gc.enable()
-    # And let what few tests leave be looked for less often than Python does: without a pause that anybody would feel.
+    # Tests leave little garbage, so it is collected less often than by default, without a noticeable pause.
     gc.set_threshold(5_000, 10, 10)
 
 
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers on this machine are waited for as those elsewhere are."""
+    """Wait for servers on this machine as long as for others."""
     monkeypatch.setattr("kimi_tui.llm.waiting.is_near", lambda host: False)

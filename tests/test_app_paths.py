@@ -1,4 +1,4 @@
-"""Where our files live: the same places that platformdirs names, or one folder for all of them."""
+"""The locations of our files: the same places that platformdirs names, or one folder for all of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_paths_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No home folder at all, as for a user of a container who is in no list; returns the temporary folder."""
+    """Remove the home folder, as for a user of a container who is in no list; return the temporary folder."""
     for name in ("HOME", "KIMI_TUI_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "KIMI_SHARE_DIR"):
         monkeypatch.delenv(name, raising=False)
 

@@ -1,4 +1,4 @@
-"""Base URLs: what is typed, and which host and origin they have."""
+"""Base URLs: the typed text, and its host and origin."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_only_what_is_this_machine_by_its_whole_name_is_loopback(url: str, is_he
         ("api.example.com:8443", "https://api.example.com:8443"),
         ("localhost:11434", "http://localhost:11434"),
         ("127.0.0.1:1/v1", "http://127.0.0.1:1/v1"),
-        # A key, of which no server is asked: some have a dot.
+        # An API key is no server, although some have a dot.
         ("0123abcd.EfGhIj", ""),
         ("sk-0123abcd", ""),
         ("ftp://example.com/v1", ""),

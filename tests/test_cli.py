@@ -1,4 +1,4 @@
-"""The command line: what it makes of its arguments, and that what is wrong is one line with exit code 2."""
+"""The command line: the launch that its arguments give, and one line with exit code 2 for a wrong one."""
 
 from __future__ import annotations
 
@@ -142,14 +142,14 @@ def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
     launch = launch_of(Options())
     assert isinstance(launch.choice, ModelChoice)
     assert launch.choice.model == "theirs"
-    # What is saved goes into our own file all the same.
+    # Saved settings still go into our own file.
     assert launch.config_path == tmp_path / "home" / "config.toml"
     launch.config_path.parent.mkdir()
     launch.config_path.write_text(text.replace("theirs", "ours"))
     launch = launch_of(Options())
     assert isinstance(launch.choice, ModelChoice)
     assert launch.choice.model == "ours"
-    # A model that was chosen for the folder and is gone is missed in words; one that is asked for is not.
+    # If a model that was chosen for the folder is missing, a notice says so; one named on the command line is not checked.
     keep_folder_model(launch.work_dir, FolderModel("old"))
     assert "old, which this folder uses" in launch_of(Options()).notices[0]
     assert launch_of(Options(model="m")).notices == ()

@@ -19,7 +19,7 @@ CHIP = "[image login page.png 1280x800 ~1.4k]"
         (f"{CHIP} {CHIP}", [], "Image login page.png"),
         (f"{CHIP} [image b.png 4x4 ~1, 2]", [], "Images login page.png, b.png"),
         ("[image 4x4 ~1]", [], "Image"),
-        # Of one with a long name the image knows all of it.
+        # For a long name in the text, the image has the complete name.
         (
             CHIP,
             ["the whole name of the login page.png"],
@@ -28,7 +28,7 @@ CHIP = "[image login page.png 1280x800 ~1.4k]"
         ("", ["a.png"], "Image a.png"),
         (" ", ["", ""], "2 images"),
         ("", [""], "Image"),
-        # An older title was cut in the middle of one.
+        # An older title was cut in the middle of a chip.
         ("what is wrong with this [image login pa…", [], "what is wrong with this"),
         ("[image login pa…", [], "Image"),
         ("see [image] and [image of a box]", [], "see [image] and [image of a box]"),

@@ -36,7 +36,7 @@ def test_what_is_built_is_complete(check_dist: ModuleType, tmp_path: Path) -> No
     for name in ("css/app.tcss", "prompts/system.md", "prompts/lean/system.md", "demo/story.toml"):
         assert f"kimi_tui/{name}" in names
     assert not [name for name in names if name.startswith("tests")]
-    # One file less, and one that nobody knows.
+    # The wheel lacks one file, and has one that git does not track.
     odd = tmp_path / "odd.whl"
     with zipfile.ZipFile(odd, "w") as archive:
         for name in [*names[1:], "tests/conftest.py"]:

@@ -1,4 +1,4 @@
-"""What the pages link to is there: a page that walks through the files must not lose its way."""
+"""The links of the pages have targets: a page that walks through the files must not lose its way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_guide_has_the_keys_and_commands_of_the_program() -> None:
     spec.loader.exec_module(made)
     pages = [page.read_text("utf-8") for page in GUIDE]
     assert [made.filled(page) for page in pages] == pages, "make it anew: python docs/make_guide.py"
-    # Every place that the help knows has its keys on some page, and every picture is shown.
+    # Every place that the help knows has its keys on some page, and every picture is used.
     whole = "\n".join([*pages, (ROOT / "docs" / "guide.md").read_text("utf-8")])
     for title in made.keys_of_places():
         assert f"<!-- keys: {title} -->" in whole, title

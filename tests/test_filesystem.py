@@ -1,4 +1,4 @@
-"""Files are opened only where they are files, and written whole or not at all, whatever the disk says."""
+"""Only regular files are opened, and they are written completely or not at all, whatever the disk reports."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-# --- what storage makes of single calls
+# --- the storage's use of single calls
 
 
 def test_an_append_that_is_refused_leaves_the_end_as_it_was(tmp_path: Path) -> None:
@@ -295,6 +295,6 @@ def test_a_path_is_followed_where_a_link_is_none_at_the_next_look(
     def swapped(path: str) -> str:
         raise OSError(errno.EINVAL, "Invalid argument", path)
 
-    # As `realpath` does, which looks whether it is a link and then reads it.
+    # `realpath` does the same: it checks whether a path is a link and then reads it.
     monkeypatch.setattr(os.path, "realpath", swapped)
     assert real_path(f"{tmp_path}/link/x/../y") == f"{tmp_path}/folder/y"

@@ -1,4 +1,4 @@
-"""The border: nothing that a terminal would act on gets through, however it is cut."""
+"""The boundary for foreign text: nothing that a terminal would act on gets through, however the text is split."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def is_harmless(text: str) -> bool:
 
 
 def is_format_letter(char: str) -> bool:
-    """Format characters that have a shape of their own: Arabic number signs, Kaithi, Egyptian."""
+    """Return whether a character is a format character with a shape of its own: Arabic number signs, Kaithi, Egyptian."""
     return (0x600 <= ord(char) <= 0x8E2 and char != "\u061c") or 0x11000 <= ord(char) < 0x1D000
 
 
@@ -170,7 +170,7 @@ def test_joiners_are_spelling_where_a_script_has_them(text: str) -> None:
     assert one_line(text) == text
     cleaner = Cleaner()
     assert "".join(map(cleaner.feed, text)) + cleaner.finish() == text
-    # Before a decision everything is shown.
+    # Before a decision every character is shown.
     assert "\u200c" not in visible(text)
     assert "\u200d" not in visible(text)
 
@@ -251,7 +251,7 @@ def test_a_decision_tells_of_marks_that_are_not_drawn() -> None:
     ],
 )  # fmt: skip
 def test_a_decision_tells_of_marks_of_every_script(letter: str, marks: str) -> None:
-    """Those that belong to no script are counted from the fourth on; one may bear more of its own."""
+    """Marks that belong to no script are counted from the fourth on; a letter may carry more marks of its own script."""
     most = (marks * MARKS_LIMIT)[:MARKS_LIMIT]
     assert visible(f"rm {letter}{most}b") == f"rm {letter}{most}b"
     assert (

@@ -1,6 +1,6 @@
-"""Everything in the tools, the workspace and the border of foreign text that looks at text with patterns, fed 60 kB of its worst.
+"""Every part of the tools, the workspace and the boundary for foreign text that matches patterns gets 60 kB of its worst input.
 
-In a process whose processor time is limited: what takes quadratic time does not come back within it.
+The code runs in a process with limited processor time, in which a quadratic algorithm does not end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kimi_tui.workspace.ignore import IgnoreFile
 
 _SIZE = 60_000
 _CPU_S = 2
-"""What goes through a text once takes a fraction of it; what is quadratic in it, several times as much."""
+"""Seconds of processor time. One pass through a text takes a fraction of them; a quadratic algorithm takes several times as much."""
 
 WORST = {
     "one carriage return in a long line": "a\r" + "x" * _SIZE,
@@ -63,7 +63,7 @@ WORST = {
 
 
 def _read(text: str) -> str:
-    """The text as it comes out of a file."""
+    """Return the text as it is read from a file."""
     return text.encode("utf-8", "replace").decode("utf-8", "surrogateescape")
 
 
@@ -73,14 +73,14 @@ def _capture(text: str) -> None:
     for start in range(0, len(data), 65536):
         capture.feed(data[start : start + 65536])
         live.feed(data[start : start + 65536])
-    # What is kept has an end; the pattern behind it is to hold for all of it.
+    # The kept text is limited in length; the pattern that is applied to it must take all of it.
     capture.text()
     live.take(final=True)
     process._readable(data)
 
 
 def _border(text: str) -> None:
-    # Sequences are taken apart character by character, so that two thirds of it are enough.
+    # Sequences are parsed character by character, so two thirds of the text are enough.
     text = text[: _SIZE * 2 // 3]
     foreign_text.clean(text)
     foreign_text.visible(text)

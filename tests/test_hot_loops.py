@@ -1,6 +1,6 @@
 """Loops that foreign text goes through: twice the text takes twice the steps, counted and not timed.
 
-Of answers that grow `tui/transcript/test_markdown.py` tells the same.
+`tui/transcript/test_markdown.py` does the same for growing answers.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from kimi_tui.wire.events import (
 from kimi_tui.workspace.diff import diff_lines
 
 SIZE = 5_000
-"""Characters, beyond the pieces that the longest of these texts are cut into."""
+"""Characters; more than the pieces into which the longest of these texts are cut."""
 MOST = 2.4
-"""Times the steps of half the text: 2, and what a cut here or there makes."""
+"""The largest ratio to the steps of half the text: 2, and an allowance for cuts in the text."""
 BY = 61
-"""Characters that come at a time."""
+"""The number of characters that arrive at a time."""
 
 PROSE = "a word, *some* more `words` and **others** of [it](https://a.example/b) "
 WORST = {
@@ -120,7 +120,7 @@ def wrapped(text: str) -> None:
 
 
 def lexed(text: str) -> None:
-    # Every rule is tried in every place, so that a part of it is enough.
+    # Every rule is tried at every place, so a part of the text is enough.
     lines = text[: len(text) // 32].split("\n")
     colour(lines, "python")
     stream = CodeStream("python")
@@ -179,7 +179,7 @@ LOOPS: dict[str, Callable[[str], object]] = {
 def test_twice_the_text_takes_twice_the_steps(name: str, every: int) -> None:
     loop = LOOPS[name]
     loop(PROSE)
-    # Each loop meets others of them, and all of them together each one.
+    # Each loop gets a different selection of texts, and together the loops get all of them.
     first = [*LOOPS].index(name) % every
     for kind, piece in [*WORST.items()][first::every]:
         text = piece * (2 * SIZE // len(piece))

@@ -1,4 +1,4 @@
-"""Images are known by their content, fit what providers take, and nothing that is made up gets through or takes much."""
+"""Images are identified by their content and fit the providers' limits; forged ones neither get through nor take much time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = "48.8584 N, 2.2945 E"
 
 
 def _profile() -> bytes:
-    """A colour profile with a text of its own, as programs may add."""
+    """Return a colour profile with a text of its own, as programs may add."""
     plain = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
     (n_tags,) = struct.unpack_from(">I", plain, 128)
     table = [struct.unpack_from(">4sII", plain, 132 + 12 * at) for at in range(n_tags)]
@@ -45,7 +45,7 @@ PROFILE = _profile()
 
 
 def png_of_size(width: int, height: int, rows: bytes = b"") -> bytes:
-    """A PNG whose header says so, whatever its rows are."""
+    """Return a PNG with this size in its header, regardless of its rows."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return (
@@ -80,7 +80,7 @@ def test_what_fits_stays_as_it_is_and_is_known_by_its_content(kind: str) -> None
 
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits of bytes at which noise takes no second to encode."""
+    """Lower the limits of bytes, so that noise at the limit is encoded in less than a second."""
     monkeypatch.setattr(images, "MAX_BYTES", 120_000)
     monkeypatch.setattr(images, "_LIGHT_BYTES", 30_000)
 
@@ -93,11 +93,11 @@ def test_a_large_one_becomes_as_small_as_providers_want_it_in_the_smaller_form()
     wide = read_image(saved(noise(2_100, 40), "PNG"), "wide.png")
     assert wide.media_type == "image/jpeg"
     assert max(opened(wide).size) == MAX_SIDE
-    # Small enough by its sides, and too large all the same.
+    # This image is within the limit of sides, but not of bytes.
     lighter = read_image(saved(noise(250, 250), "PNG"), "heavy.png")
     assert len(lighter.data) <= 120_000
     assert (lighter.width, lighter.height) == (250, 250)
-    # Small enough, and a quarter of it as a JPEG; and one of which no form is smaller.
+    # The first image is within the limits, and a quarter of its size as a JPEG; no other form of the second is smaller.
     shown = saved(noise(150, 150))
     assert 30_000 < len(shown) < 120_000
     assert len(read_image(shown, "shown.png").data) < len(shown)
@@ -132,7 +132,7 @@ def test_one_from_a_camera_is_turned_upright() -> None:
 
 
 def same_colours(profile: bytes) -> bool:
-    """Whether a profile makes the same of colours as `PROFILE`, and tells nothing else."""
+    """Return whether a profile gives the same colours as `PROFILE`, and contains nothing else."""
     back = ImageCms.createProfile("sRGB")
     made = [
         ImageCms.profileToProfile(noise(9, 9), ImageCms.getOpenProfile(BytesIO(one)), back)
@@ -144,7 +144,7 @@ def same_colours(profile: bytes) -> bool:
 
 
 def told(picture: Pillow.Image, kind: str, **options: object) -> bytes:
-    """A file that tells a place in every way that its kind has."""
+    """Return a file that contains a location in every way that its format has."""
     exif = Pillow.Exif()
     exif[0x010E] = SECRET
     if kind == "PNG":
@@ -192,7 +192,7 @@ def test_what_is_sent_shows_the_same_and_tells_no_place(
     assert shown.convert("RGBA").tobytes() == was.convert("RGBA").tobytes()
     if kind != "GIF":
         assert same_colours(shown.info["icc_profile"])
-    # Encoded anew, it tells no more.
+    # After the encoding the image has no location any more.
     turned = read_image(told(flat(2_100, 30).convert("RGB"), kind), "photo")
     assert turned.width == MAX_SIDE
     assert SECRET.encode() not in turned.data
@@ -201,11 +201,11 @@ def test_what_is_sent_shows_the_same_and_tells_no_place(
 @pytest.mark.parametrize(
     ("kind", "before", "hidden"),
     [
-        # An extension with text, with what says how that is drawn; a comment; a block of a program.
+        # These GIF blocks are a text with the settings for drawing it, a comment, and a block of a program.
         ("GIF", b",", b"!\xf9\4\0\0\0\0\0!\1\x0c" + bytes(12) + b"\x13" + SECRET.encode() + b"\0"),
         ("GIF", b",", b"!\xfe\x13" + SECRET.encode() + b"\0"),
         ("GIF", b",", b"!\xff\x0bXMP DataXMP\x13" + SECRET.encode() + b"\0"),
-        # A small picture; what stands behind the facts on colours.
+        # These JPEG blocks have a thumbnail, or data after the facts on colours.
         ("JPEG", b"\xff\xdb", b"\xff\xe0\0\x1bJFXX\0\x10" + SECRET.encode()),
         ("JPEG", b"\xff\xdb", b"\xff\xee\0\x21Adobe\0d\0\0\0\0\1" + SECRET.encode()),
         ("JPEG", b"\xff\xdb", b"\xff\xe0\0\x23JFIF\0\1\1\0\0\1\0\1\2\3" + SECRET.encode()),
@@ -267,7 +267,7 @@ def test_what_is_no_image_is_refused(data: bytes) -> None:
         saved(noise(64, 64), "JPEG")[:-900],
         saved(noise(64, 64), "WEBP")[:-900],
         saved(noise(64, 64), "GIF")[:900],
-        # Begins as one kind and is another.
+        # These files begin as one kind of image and are another.
         b"GIF89a" + saved(noise(64, 64), "PNG"),
         b"\x89PNG\r\n\x1a\n" + saved(noise(64, 64), "JPEG"),
         png_of_size(0, 0),
@@ -282,7 +282,7 @@ def test_what_cannot_be_decoded_to_its_end_is_refused_in_one_line(data: bytes) -
 
 
 def test_a_bomb_is_refused_before_it_is_decoded() -> None:
-    # Two billion pixels in a few kilobytes; a file longer than any image.
+    # One image has two billion pixels in a few kilobytes; the other file is longer than any image.
     tracemalloc.start()
     with pytest.raises(ImageRefused, match="million pixels"):
         read_image(png_of_size(60_000, 40_000, bytes(1 << 20)), "bomb.png")

@@ -80,7 +80,7 @@ def test_a_crash_is_written_with_its_traceback_and_without_the_key(tmp_path: Pat
 def test_a_key_that_no_configuration_holds_is_in_no_crash(tmp_path: Path) -> None:
     path = tmp_path / "kimi-tui.log"
     start_logging(path, ("correct horse battery",))
-    # What a crash knows of is where the key is kept.
+    # `log_crash` gets only the place where the key is stored.
     log_crash(path, RuntimeError("x-auth=correct horse battery"), ("keyring:mine",))
     assert "horse" not in path.read_text()
 

@@ -1,6 +1,6 @@
-"""The protection of the process, and that freed memory leaves it: looked at from within a fresh one. And its collector of cycles.
+"""The protection of the process and the release of freed memory, checked from within a fresh process; and its garbage collector.
 
-Cycles are not looked for while a session is read; behind a long one its objects are looked at no more.
+Garbage is not collected while a session is read; after a long one its objects are not visited any more.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def test_a_child_cannot_read_keys_from_our_environment() -> None:
 _GLIBC = hasattr(ctypes.CDLL(None), "mallopt") and Path("/proc/self/status").exists()
 
 _PIECE_BYTES = 8_000_000
-# A piece of 8 MB that was freed once makes the C library take the next one from its ordinary room. What is made after
-# it keeps that room from shrinking.
+# After a piece of 8 MB was freed once, the C library takes the next one from its heap. Objects that are made after it keep
+# the heap from shrinking.
 _FREED_BETWEEN_OTHERS = f"""
 from pathlib import Path
 from kimi_tui import own_process
@@ -66,7 +66,7 @@ print(held_bytes() - before)
 
 
 def _kept(first: str, then: str = "") -> int:
-    """How many bytes a process holds more after large pieces came and went."""
+    """Return the number of bytes that a process keeps after large pieces were allocated and freed."""
     program = _FREED_BETWEEN_OTHERS.format(first=first, then=then)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -85,13 +85,13 @@ def test_what_was_kept_is_given_back_when_asked() -> None:
 
 @pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
 def test_without_either_it_is_kept() -> None:
-    """What the others compare with: where this no longer holds, neither is needed."""
+    """This is the baseline of the others: if memory leaves without either measure, neither is needed."""
     assert _kept("") > _PIECE_BYTES // 4
 
 
 @pytest.fixture
 def as_it_was() -> Generator[None]:
-    """Leave Python's collector as it was, but for what others froze."""
+    """Restore the state of Python's garbage collector afterwards, except for objects that others froze."""
     threshold, enabled = gc.get_threshold(), gc.isenabled()
     gc.unfreeze()
     yield

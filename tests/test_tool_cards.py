@@ -21,7 +21,7 @@ def test_a_known_tool_has_its_own_card_whatever_a_record_says() -> None:
 
 
 def test_the_tools_of_the_program_are_known_by_name() -> None:
-    # Records of earlier versions say nothing else of them, so none of their calls needs a card.
+    # Records of earlier versions have no card of their tools, so no call of these tools may need one.
     tools = default_toolset()
     assert set(tools.names) >= set(KNOWN)
     assert {tools.card(name) for name in KNOWN} == {None}

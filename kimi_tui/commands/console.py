@@ -120,7 +120,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Whether the user says yes; anything but a clear yes, or no terminal to ask in, counts as no."""
+    """Return whether the user says yes; anything but a clear yes, or no terminal to ask in, counts as no."""
     if not sys.stdin.isatty():
         complain(f"{question} Not asked, since there is no terminal: give --yes.")
         return False

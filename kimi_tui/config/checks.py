@@ -124,7 +124,7 @@ def _provider_type(value: Any) -> str:
 FLAG = Check("flag", _flag)
 TEXT = Check("text", _text)
 STRIPPED = Check("text", _stripped)
-"""The check for a text; blanks around it are removed."""
+"""The check for a text; spaces around it are removed."""
 TEXTS = Check("list", _texts)
 THINKING = Check("text", _thinking)
 """The check for `true`, `false` or an effort; they are read as `on`, `off` or the word in lower case."""

@@ -36,7 +36,7 @@ class ModelInfo:
         thinking: the model is asked to think, or always does.
         effort: the effort, if the request names one.
         one_at_a_time: its server answers one request after another, as far as is known, so a second request delays the next one.
-        lean: whether the configuration asks for the lean form of prompt and tools; None where it does not say.
+        lean: whether the configuration asks for the lean form of prompt and tools; None if it does not say.
         larger: a sentence that says how the user can give the model a larger window; empty if its server has no way.
         enlarged: the window in tokens that `ChatProvider.enlarge` can have the server make; 0 if it cannot.
     """

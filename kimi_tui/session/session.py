@@ -146,7 +146,7 @@ class Session:
         return state
 
     def is_stored(self) -> bool:
-        """Whether any part of the conversation is on the disk. It blocks, so call it in a thread."""
+        """Return whether any part of the conversation is on the disk. It blocks, so call it in a thread."""
         with contextlib.suppress(OSError):
             return (self.dir / LIVE_NAME).stat().st_size > 0
         return False

@@ -1,7 +1,7 @@
-"""What the user said or wrote and the conversation does not hold yet, kept in the session's folder for a program that is killed.
+"""Texts of the user that are not in the conversation yet, stored in the session's folder in case the program is killed.
 
-Here are the texts that wait (`follow_ups.json`), and how a small JSON file of such text is written and read; the draft in the prompt
-is the screen's. The functions block, and belong in a thread.
+This module has the waiting texts (`follow_ups.json`), and writes and reads small JSON files of such texts; the draft in the
+prompt belongs to the screen. The functions block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kimi_tui.filesystem import Storage, read_regular, temporary_of
 from kimi_tui.foreign_text import clean
 
 WAITING = "follow_ups.json"
-"""The texts that were said and are not in the context yet, oldest first."""
+"""The file of the texts that are not in the context yet, oldest first."""
 MOST_TEXTS = 100
 """Maximum number of texts read from the file."""
 _MAX_BYTES = 2 << 20

@@ -177,7 +177,7 @@ class Approval:
             options: the answers with which the turn goes on, the likeliest first.
             detail: what has to be read before the answer, whole: a command, a call.
             where: what is to be known beside it, in a few words.
-            words_offer: the label of the answer in the user's own words; empty where these would not help.
+            words_offer: the label of the answer in the user's own words; empty if these would not help.
             no_offer: the label of the no.
 
         Returns:
@@ -202,7 +202,7 @@ class Approval:
             return None
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> bool:
-        """Take the user's answer to a request; False where that is not the one published now."""
+        """Take the user's answer to a request; False if that is not the one published now."""
         shown = self._shown
         if shown is None or shown.id != request_id or shown.decision.done():
             return False

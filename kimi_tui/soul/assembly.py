@@ -59,7 +59,7 @@ async def open_soul(
 
     Args:
         session: the session; it is opened here if it is not open yet.
-        provider: the model; None where none is set, so that turns end with an error that says so.
+        provider: the model; None if none is set, so that turns end with an error that says so.
         limits: the limits of the loop.
         mode: the approval mode; `ask` replaces `sandboxed` where there is no sandbox without gaps.
         sandbox: the user's settings of the sandbox; None for no sandbox.

@@ -17,7 +17,7 @@ from kimi_tui.wire.events import MarksChanged
 from kimi_tui.wire.queue import Wire
 
 Pin = tuple[str, int]
-"""A checkpoint's uid, and the number (from 0) of the message behind it, markers not counted."""
+"""A checkpoint's uid, and the number (from 0) of the message after it, markers not counted."""
 
 
 class UserMarks:

@@ -79,7 +79,7 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
 
 class ShownLine(NamedTuple):
     """A world line as the timeline shows it: its name, the steps that are its own (without any it is not shown there), and the
-    tokens that were left when it had been left, the server's figure with `after_measured`; 0 where it does not tell."""
+    tokens that were left when it had been left, the server's figure with `after_measured`; 0 if it does not tell."""
 
     name: str
     n_steps: int

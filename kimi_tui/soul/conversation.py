@@ -276,14 +276,16 @@ class Conversation:
         self.choose_form()
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
-        """Have other tools in the session from the next call of the model on, and publish which; the provider reads that call anew.
+        """Add and remove tools of the session from the next model call on, and publish the change.
+
+        The provider's cache does not hold for that call.
 
         Args:
-            added: tools that come, behind those that are there.
-            removed: the names of tools that leave; where there is none of that name, nothing does.
+            added: the tools to add, after the present ones.
+            removed: the names of tools to remove; unknown names are ignored.
 
         Raises:
-            ValueError: the name of one that comes is taken, or no name; nothing was changed.
+            ValueError: the name of an added tool is taken or invalid; nothing was changed.
         """
         new, gone = tuple(added), tuple(name for name in removed if self.all_tools.get(name))
         if not new and not gone:
@@ -329,7 +331,7 @@ class Conversation:
         )
 
     def tell_model(self) -> None:
-        """Publish what is known of the model where that has changed: by the user, by an answer, or by a refusal."""
+        """Publish the facts about the model if they have changed: by the user, by an answer, or by a refusal."""
         if (now := self.model_facts) != self._told_model:
             self._told_model = now
             self.wire.publish(now)
@@ -415,7 +417,7 @@ class Conversation:
 
     @property
     def messages_since_checkpoint(self) -> int:
-        """Return how many messages stand behind the newest checkpoint, markers not counted."""
+        """Return the number of messages after the newest checkpoint, markers not counted."""
         context = self.context
         return context.index.counts(context.checkpoints[-1].message_index)[0]
 

@@ -531,7 +531,7 @@ class FileHistory:
             await self._scan(self._others)
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
-        """Whether the files that will be overwritten are as the last scan saw them; other changes are separated afterwards."""
+        """Return whether the files that will be overwritten are as the last scan saw them; other changes are separated afterwards."""
         with contextlib.suppress(OSError):
             return await self._run(self._tracker.is_as_seen, paths)
         return False

@@ -75,7 +75,7 @@ class History(NamedTuple):
 
     @property
     def told(self) -> list[EventRecord]:
-        """All that a new subscriber hears: `shown`, with what happened to other agents in between."""
+        """All events that a new subscriber gets: `shown`, with those of other agents in between."""
         return list(heapq.merge(self.shown, self.beside, key=lambda one: one.seq))
 
 
@@ -101,7 +101,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
     if end:
         missing = _missing_end(stored, session, is_whole=is_whole)
         is_whole = is_whole or bool(missing)
-        # If the record is behind the conversation, the turn that it tells of last may have gone on.
+        # If the record lags behind the conversation, the turn that it tells of last may have continued.
         ours = [record for record in stored if not record.foreign]
         endings = closing_events([*ours, *missing], missing[-1].at if missing else ended_at)
         half = _half_answer([*stored, *missing], session) if is_whole else None
@@ -187,7 +187,7 @@ def _missing_end(
 def _possible_ends(
     stored: Sequence[EventRecord], session: Session
 ) -> Iterator[Sequence[EventRecord]]:
-    """Return what a record may lack behind its newest step, the shortest first; nothing if the record lacks events further up."""
+    """Yield the parts that a record may lack after its newest step, the shortest first; nothing if it lacks earlier events."""
     context, rebuilt = session.context, rebuild_history(session, stored)
     begun = _begun(stored, len(stored))
     recorded = _made_in(stored)

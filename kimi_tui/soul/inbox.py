@@ -1,12 +1,12 @@
-"""The inbox of a session: one queue of what the user said and the context does not hold yet.
+"""The inbox of a session: one queue of the user's messages and commands that are not in the context yet.
 
-A message that is said "now" while the agent works goes in before its next step (a steer); else it begins a turn of its own, as
-soon as nothing else runs. A message for "after the turn" begins one when the turn is done. A command that the caller carries
-out itself may wait among them. `KimiSoul.attend` empties the queue, and `AgentLoop` takes the steers. Each change is published:
-`SteerQueued` for what has to wait, `SteerTaken` for what does not wait any more.
+A message for "now" goes in before the agent's next step while a turn runs (a steer); otherwise it begins a turn of its own,
+as soon as nothing else runs. A message for "after the turn" begins a turn when the running one is done. Commands that the
+caller carries out itself may wait among them. `KimiSoul.attend` empties the queue, and `AgentLoop` takes the steers. Each
+change is published: `SteerQueued` when a message has to wait, `SteerTaken` when it does not wait any more.
 
-What waits is on the disk too, for a program that is killed: until it is in the context, or `let_go` says that the text which was
-taken back is safe elsewhere.
+Waiting texts are also on the disk, in case the program is killed, until they are in the context, or until `let_go` says that
+a text which was taken back is safe elsewhere.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class Said:
 
     @property
     def image_blocks(self) -> tuple[ImageBlock, ...]:
-        """Return its images as values of the wire."""
+        """Its images as values of the wire."""
         return tuple(map(ImageBlock.of, self.images))
 
     @property
     def is_steer(self) -> bool:
-        """Return whether the message may go into a running turn."""
+        """Whether the message may go into a running turn."""
         return self.when == "now" and self.carry_out is None
 
     @property
     def queued(self) -> SteerQueued:
-        """Return the event that the message waits."""
+        """The event that the message waits."""
         return SteerQueued(self.id, self.text, self.image_blocks, self.when)
 
 
@@ -81,7 +81,7 @@ class Inbox:
         self._returned: list[str] = []
         """Texts that were taken back, and may not be safe elsewhere yet."""
         self._is_held = False
-        """Whether messages for after the turn wait on, because the turn was not done."""
+        """Whether messages for after the turn keep waiting, because the turn did not end with `done`."""
         self._stirred = asyncio.Event()
         self._has_read = False
         self._kept: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Inbox:
         self._keeping = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
         self.trouble = ""
-        """Why waiting messages cannot be stored; empty if they can."""
+        """The reason why waiting messages cannot be stored; empty if they can be."""
 
     def join(self, wire: Wire, folder: Path) -> None:
         """Publish on this wire from now on, and store waiting messages in the session's folder."""
@@ -100,17 +100,17 @@ class Inbox:
 
     @property
     def waiting(self) -> tuple[Said, ...]:
-        """Return everything that waits, in the order in which it was said."""
+        """All waiting messages and commands, in order of arrival."""
         return tuple(self._waiting)
 
     @property
     def steers(self) -> tuple[Said, ...]:
-        """Return the messages that may go into a running turn, oldest first."""
+        """The messages that may go into a running turn, oldest first."""
         return tuple(one for one in self._waiting if one.is_steer)
 
     @property
     def unkept(self) -> list[str]:
-        """Return the texts that are not on the disk."""
+        """The texts that are not on the disk."""
         texts = (*self._returned, *(one.text for one in (*self._going, *self._waiting)))
         return [text for text in texts if text not in self._kept]
 
@@ -124,7 +124,7 @@ class Inbox:
         """Queue a message or a command; return its id. No event tells that it waits before `publish_waiting`.
 
         Args:
-            text: what is said.
+            text: the user's text.
             images: the images that were pasted into it.
             when: whether it may go into a running turn.
             carry_out: carries out a command; None for a message.
@@ -175,18 +175,18 @@ class Inbox:
         return taken
 
     def begin(self, said: Said) -> None:
-        """Take a message for the turn that begins with it, whose `TurnBegin` tells of it, or a command to carry out."""
+        """Take a message for the turn that begins with it and whose `TurnBegin` announces it, or a command to carry out."""
         self.take([said])
         self._publish_gone(said)
-        # All other messages have to wait now.
+        # All other messages have to wait for this one.
         self.publish_waiting()
 
     def arrived(self, steers: Sequence[Said] | None = None, place: int = 0) -> None:
         """Publish that the messages taken are in the context.
 
         Args:
-            steers: the steers that arrived; None for the message with which the turn began, of which no event is published.
-            place: the number of the first steer's message behind the newest checkpoint.
+            steers: the steers that arrived; None for the message with which the turn began, for which no event is published.
+            place: the number of the first steer's message after the newest checkpoint.
         """
         self._going = tuple(one for one in self._going if steers is not None and one not in steers)
         self._at_once.intersection_update(one.id for one in (*self._going, *self._waiting))
@@ -196,7 +196,7 @@ class Inbox:
         self._changed()
 
     def put_back(self, steers: Sequence[Said]) -> None:
-        """Queue steers again that could not be put into the context, before messages said since."""
+        """Queue steers that could not be put into the context again, before later messages."""
         self._going = tuple(one for one in self._going if one not in steers)
         self._waiting[:0] = steers
         if steers:
@@ -219,13 +219,13 @@ class Inbox:
         return self.take_back((later or self._waiting)[-1].id) if self._waiting else None
 
     def take_back_all(self) -> tuple[Said, ...]:
-        """Take back everything, oldest first; return it."""
+        """Take back and return everything, oldest first."""
         taken = self.waiting
         self._give_back(taken)
         return taken
 
     def hand_back(self, some: Iterable[Said]) -> None:
-        """Give messages back to their callers by an event: they cannot be said, or the turn that they were for was stopped."""
+        """Give messages back to their callers by an event, because they cannot be sent or their turn was stopped."""
         self._give_back(some, handed_back=True)
 
     def _give_back(self, some: Iterable[Said], *, handed_back: bool = False) -> None:
@@ -246,11 +246,11 @@ class Inbox:
 
         Args:
             end: the event of its end.
-            hands_back: whether what it leaves is handed back, where it was not done: after an error what is for after the turn
-                waits on, as the user may try again.
+            hands_back: whether remaining messages are handed back if the turn was not done. After an error, messages for
+                after the turn keep waiting, since the user may try again.
         """
         self._is_held = end.reason != "done"
-        # A message that did not come into the context is not lost with the turn that began with it.
+        # A message that is not in the context is not lost with the turn that began with it.
         self.put_back(self._going)
         if self._is_held and hands_back:
             self.hand_back([o for o in self._waiting if o.when == "now" or end.reason != "error"])
@@ -258,7 +258,7 @@ class Inbox:
     # -- on the disk -----------------------------------------------------------------------------
 
     async def hand_over_left(self) -> None:
-        """Hand back what waited when the program was killed, unless `left_over` was asked for it."""
+        """Hand back the messages that waited when the program was killed, unless `left_over` was called before."""
         for text in await self.left_over():
             self._publish(SteerTaken(uuid4().hex[:12], text, True, handed_back=True))
 
@@ -282,7 +282,7 @@ class Inbox:
         self._changed()
 
     async def aclose(self) -> None:
-        """Wait until the waiting messages are on the disk, if the disk takes them; the session is closed then."""
+        """Wait until the waiting messages are on the disk, if it can be written. The session is closed then."""
         self._stirred.set()
         while self._writing is not None:
             await asyncio.wait([self._writing])

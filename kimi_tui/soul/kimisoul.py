@@ -113,7 +113,7 @@ class KimiSoul:
         environ: the environment of the program; tools read it in threads.
         history: what is stored of the session, for the first listener.
         sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
-        no_sandbox: why there is none; empty where there is one.
+        no_sandbox: why there is none; empty if there is one.
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
@@ -122,8 +122,8 @@ class KimiSoul:
     Attributes:
         wire: the event queue on which everything is published.
         session: the open session.
-        no_sandbox: why there is no sandbox; empty where there is one.
-        search_sandbox: the sandbox of search programs; None where there is none.
+        no_sandbox: why there is no sandbox; empty if there is one.
+        search_sandbox: the sandbox of search programs; None if there is none.
         inbox: what the user said and the context does not hold yet.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
     """
@@ -339,7 +339,7 @@ class KimiSoul:
         return history
 
     async def history(self) -> list[EventRecord]:
-        """The events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
+        """Return the events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
         facts, status, newest, running = self.facts, self.status, self.wire.newest_seq, self.running
         await self._recorder.flush()
         is_followed = running and self._is_recorded
@@ -368,7 +368,7 @@ class KimiSoul:
 
     @property
     def facts(self) -> Sequence[Event]:
-        """The state of the session of which a history does not tell, or tells last of another run of the program."""
+        """The facts about the session that a history lacks, or has from another run of the program only."""
         title = self.session.state.title
         return [
             TitleChanged(title or self._beginning, named=bool(title)),
@@ -775,7 +775,7 @@ class KimiSoul:
         """Have the model name the session. A turn, or a compaction, that begins before the name has come stops this.
 
         Returns:
-            the title, empty where there is none or the user has set one; None where it was stopped.
+            the title, empty if there is none or the user has set one; None if it was stopped.
         """
         self._naming = naming = asyncio.create_task(propose_title(self._conversation), name="title")
         try:
@@ -942,7 +942,7 @@ class _TurnEnded(NamedTuple):
 def _with_facts(
     told: Sequence[EventRecord], facts: Sequence[Event], newest: int = 0
 ) -> list[EventRecord]:
-    """A history with the facts behind it, numbered as its end; they are not stored."""
+    """Return a history with the facts behind it, numbered as its end; they are not stored."""
     newest = max(newest, told[-1].seq if told else 0)
     at = told[-1].at if told else 0.0
     return [*told, *(EventRecord(newest, at, fact) for fact in facts)]

@@ -313,7 +313,7 @@ class AgentLoop:
         """Take steps until the agent stops.
 
         Args:
-            text: the user's message. Without text and images the steers that wait begin the turn; where there are none
+            text: the user's message. Without text and images the steers that wait begin the turn; if there are none
                 either, the agent continues from the present context.
             images: the images pasted into the message.
             older: the steers that were said before the message.
@@ -368,7 +368,7 @@ class AgentLoop:
     async def _append_prompt(
         self, text: str, images: Sequence[Image], older: Sequence[Said]
     ) -> None:
-        """Append the user's message behind a new checkpoint, after the steers that were said before it."""
+        """Append the user's message after a new checkpoint, preceded by the steers that came before it."""
         conversation = self._conversation
         words = await self._attachments.user_message(text, images)
         await conversation.checkpoint("user", label_of_message(words))
@@ -383,11 +383,11 @@ class AgentLoop:
     async def _take_steers(
         self, only: Sequence[Said] | None = None, *, begin: bool = False
     ) -> bool:
-        """Append steers that wait: all, or those of `only`.
+        """Append waiting steers: all, or those of `only`.
 
         Args:
             only: the steers to append; None for all.
-            begin: whether they begin a turn, behind a new checkpoint.
+            begin: whether they begin a turn, after a new checkpoint.
 
         Returns:
             whether any steers waited.
@@ -420,7 +420,7 @@ class AgentLoop:
         """Publish the files and images that were attached because messages name them.
 
         Args:
-            place: the number of the first message behind the newest checkpoint.
+            place: the number of the first message after the newest checkpoint.
             messages: messages of the user.
         """
         for number, message in enumerate(messages, place):
@@ -578,7 +578,7 @@ class AgentLoop:
         needs = ends_with_answer(conversation.context.messages)
         point = await conversation.checkpoint("step", first=int(needs))
         if needs:
-            # The message stands behind the checkpoint, so that a rewind to the checkpoint drops it.
+            # The message comes after the checkpoint, so that a rewind to the checkpoint drops it.
             await conversation.append([user_message(prompt("go_on"))])
         answer = StreamedAnswer(conversation, provider.info, n, point.uid)
         try:

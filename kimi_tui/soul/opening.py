@@ -71,7 +71,7 @@ DRAWN_S = 0.03
 class Opened(NamedTuple):
     """An open session: its engine, the events its wire published so far, and notices for the user.
 
-    `no_sandbox` says why commands ask where they were to run in a sandbox; empty where they need not. `past` are the messages that were sent in its folder, oldest first. `branch` is the folder's, where it is a git repository.
+    `no_sandbox` says why commands ask where they were to run in a sandbox; empty if they need not. `past` are the messages that were sent in its folder, oldest first. `branch` is the folder's, where it is a git repository.
     `demo` is the one that it belongs to, None elsewhere.
     """
 
@@ -89,7 +89,7 @@ class Opened(NamedTuple):
 class EarlierSession(NamedTuple):
     """A stored session while it is still being read: what a screen's first page of it is made of.
 
-    `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read. `holder` is the
+    `n_messages` is None if only reading it through would tell. `end` is how it ended, once that was read. `holder` is the
     process that has it open; empty for none.
     """
 
@@ -262,7 +262,7 @@ def _earlier_session(session: Session) -> EarlierSession:
 def _end(
     session: Session, warm_up: Callable[[Sequence[EventRecord]], None]
 ) -> Sequence[EventRecord]:
-    """The events of the session's last turns; none where they cannot be read alone."""
+    """Return the events of the session's last turns; none where they cannot be read alone."""
     try:
         end = end_of_record(session)
         if not end:
@@ -286,7 +286,7 @@ async def _stage(launch: Launch) -> _Stage:
 
 
 async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
-    """The provider for the chosen model.
+    """Return the provider for the chosen model.
 
     Raises:
         CannotOpen: no model was chosen, and the server does not list exactly one.
@@ -336,7 +336,7 @@ def _check_dialect(name: str) -> None:
 
 
 def _seeing(config: Config) -> tuple[str, ...]:
-    """The names of configured models that take images, as far as anybody knows."""
+    """Return the names of configured models that take images, as far as anybody knows."""
     from kimi_tui.llm.models import known_to_see
 
     return tuple(
@@ -348,7 +348,7 @@ def _seeing(config: Config) -> tuple[str, ...]:
 
 
 def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
-    """Why commands ask where they would have run in a sandbox; nothing where the user switched that off."""
+    """Why commands ask where they would have run in a sandbox; nothing if the user switched that off."""
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
         return ""
     if gaps := soul.sandbox_gaps:
@@ -357,7 +357,7 @@ def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
 
 
 def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
-    """The configured compaction strategy; where there is none of that name, the default one and a notice."""
+    """Return the configured compaction strategy; if there is none of that name, the default one and a notice."""
     from kimi_tui.soul.compaction import SimpleCompaction, compaction_named
 
     try:
@@ -367,7 +367,7 @@ def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
 
 
 async def _only_model(choice: ModelChoice) -> str:
-    """The model of a server that was named without one, where only one of its models can be talked to."""
+    """Return the model of a server that was named without one, where only one of its models can be talked to."""
     from kimi_tui.base_url import shown_url
     from kimi_tui.llm.models import NO_LIST_STATUSES, chat_models
 
@@ -390,7 +390,7 @@ async def _only_model(choice: ModelChoice) -> str:
 
 
 async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], bool]:
-    """The session that the command line chose, not yet open, with notices about the choice, and whether it existed before."""
+    """Return the session that the command line chose, not yet open, with notices about the choice, and whether it existed before."""
     store = SessionStore(stage.data_dir)
     if launch.resume is None:
         return store.create(stage.work_dir), [], False
@@ -409,7 +409,7 @@ async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], b
 
 
 def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | None, list[str]]:
-    """The newest session of a folder that has had no session under this name, and what to say. Reads files.
+    """Return the newest session of a folder that has had no session under this name, and what to say. Reads files.
 
     The sessions of the same folder under its former name come along; those of another that may be it are only named.
     """
@@ -431,7 +431,7 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
 def _named_session(
     store: SessionStore, launch: Launch, work_dir: Path
 ) -> tuple[Session, list[str]]:
-    """The session of the id that was asked for; where its folder has another name now, it goes on in this one. Reads files.
+    """Return the session of the id that was asked for; where its folder has another name now, it goes on in this one. Reads files.
 
     Raises:
         SessionNotFound: there is none, or its folder is gone and nothing says that it is this one.

@@ -133,14 +133,14 @@ class Travel:
 
 
 class Lines:
-    """The world lines: those that were left, and all messages of each.
+    """The world lines that were left, and all messages of each.
 
     Args:
-        session: where they are stored.
-        conversation: the live one.
+        session: the session in which they are stored.
+        conversation: the live world line.
         marks: the pins on their messages.
-        flush: brings everything that was published into the record.
-        alone: runs what reads all of the live line.
+        flush: writes all published events into the record.
+        alone: runs an operation that reads the complete live line.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Lines:
         return await self._reader.world_lines()
 
     async def read(self, world_line: int) -> list[EventRecord]:
-        """The events of one world line from its first checkpoint on, as a listener should hear them to show it.
+        """Return the events of one world line from its first checkpoint on, as a listener should hear them to show it.
 
         Feed them to new models. D-Mails and summaries on it are among them, without what they undid, and at the end the names
         and pins. At any time.
@@ -183,7 +183,7 @@ class Lines:
         return [*records, end._replace(seq=end.seq + 1, event=self._marks.all)]
 
     async def summaries(self) -> Sequence[StoredSummary]:
-        """The summaries on the live line, oldest first.
+        """Return the summaries on the live line, oldest first.
 
         Raises:
             SoulBusy: something runs.
@@ -277,10 +277,10 @@ class DMails:
         Nothing is cut, and `ContextReverted` says so: its `from_checkpoint` is less than its `checkpoint_id`.
 
         Args:
-            world_line: where the message is.
+            world_line: the number of the message's line.
             uid: its checkpoint.
-            number: its place behind that, markers not counted, as of a pin.
-            note: words of the user that stand before it.
+            number: its number after that, markers not counted, as for a pin.
+            note: a text of the user that comes before it.
 
         Raises:
             KeyError: no such message.

@@ -358,7 +358,7 @@ class _HistoryBuilder:
         return parts[n_moved:]
 
     def add_segment(self, segment: Segment) -> None:
-        """Add what happened behind a checkpoint: as it was recorded, else made from the messages."""
+        """Add the events after a checkpoint: as recorded, else made from the messages."""
         recorded = self._recorded.get(segment.point.uid)
         dmail, is_published = _dmail_of(segment), self._dmail_published
         self._dmail_published = False
@@ -426,7 +426,7 @@ class _HistoryBuilder:
     def _add_messages(
         self, point: Checkpoint, messages: Sequence[Message], at: float, first: int = 0
     ) -> None:
-        """Add the messages behind a checkpoint from message `first` on, D-Mails and carried summaries among them."""
+        """Add the messages after a checkpoint, from message `first` on, including D-Mails and carried summaries."""
         tokens = self._tokens.before(point.offset).tokens
         for place, message in enumerate([*messages[first:], None], first):
             if message is not None and internal_kind(message) not in ("dmail", "compaction"):

@@ -51,7 +51,7 @@ def shielded(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
 class TimeSlices:
     """Yields to the event loop every 2 ms of a long computation.
 
-    A thread would be no help: whoever computes in Python there keeps the interpreter from the event loop.
+    A thread would not help: Python code that computes in a thread keeps the interpreter from the event loop.
     """
 
     def __init__(self) -> None:

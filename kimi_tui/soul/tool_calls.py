@@ -85,7 +85,7 @@ class ToolRuntime:
     """The parts that all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
 
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
-    goes to the model. `moved_from` is the path that the work folder had before; empty where it has had one path only.
+    goes to the model. `moved_from` is the path that the work folder had before; empty if it has had one path only.
     """
 
     conversation: Conversation

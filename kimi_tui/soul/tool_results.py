@@ -74,12 +74,12 @@ def outcome_of(message: Message) -> ToolOutcome:
 
 
 def never_ran(outcome: ToolOutcome) -> bool:
-    """Whether the call was refused, or the agent was stopped before it started."""
+    """Return whether the call was refused, or the agent was stopped before it started."""
     return _NEVER_RAN.match(outcome.message) is not None
 
 
 def was_stopped(outcome: ToolOutcome) -> bool:
-    """Whether the user stopped the call, or the agent before the call started."""
+    """Return whether the user stopped the call, or the agent before the call started."""
     return _STOPPED.match(outcome.message) is not None
 
 
@@ -255,7 +255,7 @@ async def diffs_of(edits: Iterable[FileEdit]) -> tuple[DisplayBlock, ...]:
 
 
 async def change_more_than(edits: Iterable[FileEdit], most: int) -> bool:
-    """Whether edits add and remove more than `most` lines in all."""
+    """Return whether edits add and remove more than `most` lines in all."""
     n_lines = 0
     for edit in edits:
         changed = (edit.before or "").count("\n") + edit.after.count("\n")

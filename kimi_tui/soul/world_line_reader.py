@@ -34,7 +34,7 @@ class FileSide:
         state: Whether the file is the same as at the fork, changed, new or gone.
         changed_by: Who changed it.
         added, removed, rows: Its diff; the rows may be cut.
-        is_text: False where there are no lines to show.
+        is_text: False if there are no lines to show.
     """
 
     state: Literal["same", "changed", "new", "gone"]
@@ -47,7 +47,7 @@ class FileSide:
 
 @dataclass(frozen=True, slots=True)
 class ComparedFile:
-    """A file that one of the world lines changed; `alike` is true where it is the same on both now."""
+    """A file that one of the world lines changed; `alike` is true if it is the same on both now."""
 
     path: str
     other: FileSide
@@ -59,7 +59,7 @@ class ComparedFile:
 class DivergedFiles:
     """The files that either of two world lines changed since the fork.
 
-    `reason` says why they are unknown, empty where they are known; `remarks` are sentences for the user.
+    `reason` says why they are unknown, and is empty if they are known; `remarks` are sentences for the user.
     """
 
     files: tuple[ComparedFile, ...] = ()
@@ -73,9 +73,9 @@ class WorldLineComparison:
 
     Attributes:
         world_line: The number of the other line, which was left.
-        fork: The id of the newest checkpoint that both have, -1 where they share none.
-        shared_tokens: Tokens in the window at the fork; 0 where that is not known.
-        live, other: The events of each side from the fork on, as `Lines.read` tells them.
+        fork: The id of the newest checkpoint that both have, -1 if they share none.
+        shared_tokens: Tokens in the window at the fork; 0 if that is not known.
+        live, other: The events of each side from the fork on, as `Lines.read` returns them.
         files: The working files that differ from the fork on either side.
     """
 
@@ -109,7 +109,7 @@ class WorldLineReader:
         return await asyncio.to_thread(session.world_lines.list, session.context.world_line)
 
     async def read(self, world_line: int) -> list[EventRecord]:
-        """The events of a world line, as `history` rebuilds them.
+        """Return the events of a world line, as `history` rebuilds them.
 
         Raises:
             KeyError: no such world line.
@@ -123,7 +123,7 @@ class WorldLineReader:
         return await asyncio.to_thread(read)
 
     def _dmails(self, records: Sequence[EventRecord]) -> dict[str, ContextReverted]:
-        """How D-Mails were delivered, by the uids of their checkpoints, with what the server counted afterwards."""
+        """Return the deliveries of D-Mails by the uids of their checkpoints, with the server's later token figures."""
         sent = DMailCuts()
         for record in records:
             sent.apply(record.event)
@@ -134,19 +134,19 @@ class WorldLineReader:
         }
 
     async def markdown(self, target: Target) -> str:
-        """Return a world line up to before a checkpoint of it, or all of it, as Markdown.
+        """Return a world line as Markdown: up to before one of its checkpoints, or all of it.
 
         Raises:
             KeyError: no such checkpoint or world line.
         """
         line = await asyncio.to_thread(self.session.world_line, target.world_line)
         end = None if target.is_end else line.index.checkpoint(target.id).message_index
-        # Messages that are appended meanwhile do not belong to the line's copy.
+        # Messages that are appended during the export do not belong to the copy.
         kept = line.messages[: len(line.messages) if end is None else end]
         return await asyncio.to_thread(as_markdown, kept)
 
     async def summaries(self) -> Sequence[StoredSummary]:
-        """The summaries on the live line, oldest first."""
+        """Return the summaries on the live line, oldest first."""
         parts = await asyncio.to_thread(segments, self.session.context.world_line)
         return [
             StoredSummary(part.point.id, part.point.uid, text)

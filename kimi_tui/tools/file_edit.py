@@ -238,7 +238,7 @@ def _changed(target: ResolvedPath) -> ToolProblem:
 
 
 class WriteFileParams(BaseModel):
-    """What to write where."""
+    """The arguments of WriteFile: the path and the contents."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -159,7 +159,7 @@ _SORTED_NAMES = 5000
 
 
 class GlobParams(BaseModel):
-    """What to look for, where."""
+    """The arguments of Glob: the pattern and the folder."""
 
     model_config = ConfigDict(extra="forbid")
 

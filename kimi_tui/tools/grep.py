@@ -168,7 +168,7 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
         except TimeoutError:
             out_of_time = True
     finally:
-        # However the search ended, even by a cancellation, none of its processes goes on running.
+        # None of its processes may go on running, however the search ended, even by a cancellation.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         message = await errors
@@ -361,7 +361,7 @@ _BINARY = b"binary file matches"
 
 
 class GrepParams(BaseModel):
-    """What to search, where, and what to return."""
+    """The arguments of Grep: the pattern, the files to search, and the form of the result."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 

@@ -56,7 +56,7 @@ _STORED_CHANGED = re.compile(_CHANGED.replace("user", "(?:user|person)"))
 
 
 class ShellParams(BaseModel):
-    """What to run."""
+    """The arguments of Shell: the command."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -538,7 +538,7 @@ STILL_RUNS = "still runs"
 
 
 class TaskOutputParams(BaseModel):
-    """Of which command."""
+    """The arguments of TaskOutput: the command in the background."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -143,7 +143,7 @@ def unseen_changes(before: str, after: str) -> str:
 
 
 def _wrote_what_it_read(gone: Counter[str]) -> bool:
-    """Whether U+FFFD replaces undecodable bytes, even in lines that otherwise changed.
+    """Return whether U+FFFD replaces undecodable bytes, even in lines that otherwise changed.
 
     Args:
         gone: the number of removals of each line; negative for added lines.
@@ -154,7 +154,7 @@ def _wrote_what_it_read(gone: Counter[str]) -> bool:
 
 
 def encodable(text: str) -> bool:
-    """Whether the text came from valid UTF-8."""
+    """Return whether the text came from valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

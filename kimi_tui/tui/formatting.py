@@ -303,7 +303,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
         calls = ", ".join(
             f"{short_name(name)} {count:,}" for name, count in figures.tool_calls.items()
         )
-        # Beside the last tool's name the failures would be read as those of its calls.
+        # Right after the last tool's name, the failures would be read as failures of its calls.
         total = f"{sum(figures.tool_calls.values()):,}"
         failed = f", {figures.tool_failures:,} failed" if figures.tool_failures else ""
         pairs.append(("tool calls", f"{total}{failed}: {calls}" if failed else calls))

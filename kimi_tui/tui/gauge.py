@@ -100,13 +100,13 @@ class Gauge(Widget):
         """The row was clicked."""
 
     timeline_width: reactive[int] = reactive(0)
-    """The width in cells of the timeline beside the chat, under which the figures stand; 0 where there is none."""
+    """The width in cells of the timeline beside the chat, under which the figures stand; 0 if there is none."""
     viewed: reactive[int | None] = reactive[int | None](None)
     """Tokens in the window at an earlier moment, shown beside the present figure; None to show the present alone."""
     prospect: reactive[tuple[int, bool] | None] = reactive[tuple[int, bool] | None](None)
     """Tokens that a rewind would leave in the window, and whether that is an estimate; None while none is previewed."""
     aside: reactive[str] = reactive("")
-    """Text shown beside the figures, where there is room, in place of the forecast; empty for none."""
+    """Text shown beside the figures, if there is room, in place of the forecast; empty for none."""
     to_send: reactive[int] = reactive(0)
     """Tokens of the text in the prompt, which count in the forecast."""
     shown: reactive[float] = reactive(0.0, init=False, repaint=False)
@@ -267,7 +267,7 @@ def bar_spans(
     freed: FreedTokens | None,
     mono: bool,
 ) -> list[Span]:
-    """The spans of the bar.
+    """Return the spans of the bar.
 
     Args:
         status: the state of the window, for segments and the mark of the compaction trigger.
@@ -329,7 +329,7 @@ def figure_spans(
     aside: str = "",
     to_send: int = 0,
 ) -> list[Span]:
-    """The spans of the figures: tokens used, limit, percentage, and one extra where it fits.
+    """Return the spans of the figures: tokens used, limit, percentage, and one extra where it fits.
 
     Where the limit of the window is unknown only the tokens used are shown.
     """
@@ -357,7 +357,7 @@ def figure_spans(
 def prospect_spans(
     status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.
+    """Return `58.3k → 53.7k / 262k  20%`: the present and the future use of the window; shorter if there is less room.
 
     Args:
         status: the window after the rewind.
@@ -400,7 +400,7 @@ def _now_words(status: StatusUpdate) -> str:
 def _extras(
     status: StatusUpdate, glyphs: Glyphs, freed: FreedTokens | None, to_send: int
 ) -> list[list[Span]]:
-    """The extra beside the figures in all its wordings, longest first. A forecast includes the text in the prompt."""
+    """Return the extra beside the figures in all its wordings, longest first. A forecast includes the text in the prompt."""
     if freed is not None:
         change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
         fall = change.replace(numbers.MINUS, glyphs.minus)
@@ -429,7 +429,7 @@ def forecast(used: int, trigger: int, per_step: int) -> str:
     Args:
         used: tokens in the window.
         trigger: tokens at which the context is compacted; 0 for never, which makes the text empty.
-        per_step: average growth of the window, in tokens a step; 0 where unknown.
+        per_step: average growth of the window, in tokens a step; 0 if unknown.
     """
     if trigger <= 0:
         return ""

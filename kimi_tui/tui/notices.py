@@ -95,7 +95,7 @@ class ShowsNotices(Protocol):
 def standing(
     board: tuple[ShownNotice, ...], topic: str | None, now: float
 ) -> tuple[ShownNotice, ...]:
-    """The notices that remain.
+    """Return the notices that remain.
 
     Args:
         board: the notices shown so far.
@@ -107,7 +107,7 @@ def standing(
 
 @lru_cache(maxsize=2)
 def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> Sequence[Content]:
-    """The rows of the newest notices that fit, each with its advice below it; one with a list is shown alone."""
+    """Return the rows of the newest notices that fit, each with its advice below it; one with a list is shown alone."""
     room = max(8, width - 6)
     rows: list[Content] = []
     for one in reversed(board):
@@ -129,7 +129,7 @@ def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> S
 
 
 def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
-    """The rows of several notices, each with its sign; if not all fit, the last row names `/notices`."""
+    """Return the rows of several notices, each with its sign; if not all fit, the last row names `/notices`."""
     texts = (notice.text, *notice.more)
     n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
     each = max(1, LIST_ROWS // len(texts))
@@ -212,11 +212,11 @@ class Notices(Widget):
             self.post_message(self.HeightChanged())
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of rows at that width, which is not the widget's own before it has a place."""
+        """Return the number of rows at that width, which is not the widget's own before it has a place."""
         return len(notice_rows(self.board, width, glyphs_of(self)))
 
     def render(self) -> Content:
-        """The rows of all notices."""
+        """Return the rows of all notices."""
         return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:
@@ -226,7 +226,7 @@ class Notices(Widget):
             self.text_select_all()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, without the edge and the signs before it."""
+        """Return the selected text, without the edge and the signs before it."""
         found = super().get_selection(selection)
         if found is None:
             return None

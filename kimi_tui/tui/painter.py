@@ -130,7 +130,7 @@ class Painter:
         return segments[0].style or style
 
     def _linked(self, name: str, ground: str, url: str) -> Style:
-        """A style whose text is a terminal hyperlink (OSC 8), with one id an address, so that the parts of a link in several
+        """Return a style whose text is a terminal hyperlink (OSC 8), with one id an address, so that the parts of a link in several
         rows belong together. Addresses that are not plain http(s) are left out.
         """
         style = self.style(name, ground)
@@ -147,7 +147,7 @@ class Painter:
     # --- rows
 
     def strip(self, spans: Iterable[Span], width: int, ground: str = "") -> Strip:
-        """A row of exactly `width` cells; one that cannot be painted is plain text.
+        """Return a row of exactly `width` cells; one that cannot be painted is plain text.
 
         Args:
             spans: what stands in it.
@@ -259,7 +259,7 @@ def _harmless(text: str) -> str:
 
 
 def _plain(spans: Iterable[Span], width: int) -> Strip:
-    """A row without colours. Never raises."""
+    """Return a row without colours. Never raises."""
     try:
         text = _harmless("".join(span.text for span in spans))
     except Exception:

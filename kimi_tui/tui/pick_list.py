@@ -45,7 +45,7 @@ SERVER_KEYS: Mapping[str, str] = {"escape": "back", "ctrl+r": "look again"}
 class Entry:
     """An entry of the list: its text, facts in further columns, and whether it is the present setting.
 
-    A tuple of facts has a column for each, the most important first. `shortly` are the facts for a narrow list; None where
+    A tuple of facts has a column for each, the most important first. `shortly` are the facts for a narrow list; None if
     the usual ones are cut instead.
     """
 

@@ -217,7 +217,7 @@ class Thumbnails:
 
     Args:
         owner: the widget that shows them; its workers make them, and it gets the messages.
-        load: reads an image; returns None where its file is gone.
+        load: reads an image; returns None if its file is gone.
     """
 
     class Ready(Message, bubble=False):

@@ -140,12 +140,12 @@ def joined(pieces: Iterable[Span]) -> list[Span]:
 
 
 def spans_width(spans: Iterable[Span]) -> int:
-    """How many cells the spans take together."""
+    """Return how many cells the spans take together."""
     return sum(cells(span.text) for span in spans)
 
 
 def fitted(spans: Iterable[Span], width: int) -> list[Span]:
-    """The spans in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
+    """Return the spans in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
     result: list[Span] = []
     used = 0
     for span in spans:
@@ -235,7 +235,7 @@ def title_row(
     fill: str = "page",
     hit: str = "",
 ) -> Line:
-    """Glyph, name and target at the left, cut where there is no room for them, facts and `#N` at the right edge."""
+    """Return a row with glyph, name and target at the left, cut if there is no room for them, and facts and `#N` at the right edge."""
     right: list[Span] = []
     for fact in facts:
         if right:
@@ -298,7 +298,7 @@ def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
 
 
 def in_rows(text: str, width: int, most: int, mark: str) -> list[str]:
-    """A text in at most so many rows of whole words; where it is longer the last one ends in the mark."""
+    """Return a text in at most so many rows of whole words; if it is longer, the last row ends in the mark."""
     places = list(islice(iter_ranges(text, max(2, width)), most + 1)) if text else []
     rows = [text[start:end] for start, end in places[:most]]
     if len(places) > most > 0:
@@ -410,12 +410,12 @@ def paragraph(
 
     Args:
         text: the text, which breaks at its line feeds.
-        style: of the text.
-        width: of the text alone.
-        lead: stands before the first row.
-        rest: stands before all others; the same where it is not given.
+        style: the style of the text.
+        width: cells of the text, without what comes before it.
+        lead: the spans before the first row.
+        rest: the spans before all other rows; the same if not given.
         fill: the background.
-        hit: what a click on it does.
+        hit: the action of a click.
         margin: leading cells that are left out of a copy.
     """
     out: list[Line] = []

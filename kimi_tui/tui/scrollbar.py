@@ -63,7 +63,7 @@ class ThinScrollBar(ScrollBarRender):
 
 
 def _extent(size: int, virtual_size: float, window_size: float, position: float) -> tuple[int, int]:
-    """Return the first cell of the bar and its length; length 0 where all of the content is visible."""
+    """Return the first cell of the bar and its length; length 0 if all of the content is visible."""
     if not size or window_size >= virtual_size:
         return 0, 0
     length = min(size, max(1, round(size * window_size / virtual_size)))

@@ -1,6 +1,6 @@
-"""How the state of a session is shown: the words of its modes and of its model, and `Prospect`, a state that might come.
+"""The words for the state of a session: its modes and its model; and `Prospect`, a state that an action would lead to.
 
-No widget here, and nothing of the engine: it is imported before the first paint.
+This module has no widget and imports nothing of the engine, since it is imported before the first paint.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MODE_WORDS: dict[Mode, str] = {
     "all": "allows all",
 }
 NO_SANDBOX = "no sandbox"
-"""Said behind the mode in which commands then run unasked as the user would run them."""
+"""The words after a mode in which commands run without asking and without a sandbox."""
 
 
 class Prospect(NamedTuple):
     """The state that a rewind, jump or D-Mail would lead to, shown in chat and gauge before it is done.
 
-    `used` is how many tokens would be in the window; None where that is the present number, or unknown. With `words_stay`
-    the user's messages and pinned messages stay, as with a D-Mail. A target with the id -1 drops nothing.
+    `used` is the number of tokens that would be in the window; None if that is the present number, or unknown. With
+    `words_stay` the user's messages and pinned messages stay, as after a D-Mail. A target with the id -1 drops nothing.
     """
 
     target: Target

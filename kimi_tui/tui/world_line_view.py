@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 LineAction = Literal["jump", "compare", "send", "leave"]
-"""The action of a key on the world line on view."""
+"""The action of a key on the visible world line."""
 SLICE = 32
-"""Events that are read in one go, so that no key waits."""
+"""The number of events that are read in one time slice, so that keys are handled in between."""
 _READ_ONLY = "   read only"
 _LEAST_NAME = 16
 _ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped at your no"}
@@ -43,7 +43,7 @@ KEYS = (
     ("Esc", "back to now"),
 )
 GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
-"""The keys of the timeline, while one of the line's rows is selected there."""
+"""The keys of the timeline while one of the line's rows is selected there."""
 
 
 class WorldLineTranscript(Transcript):
@@ -70,7 +70,7 @@ class WorldLineTranscript(Transcript):
         super().__init__(work_dir=work_dir, is_left=True)
 
     def action_act(self, action: LineAction) -> None:
-        """Post which action was chosen; the action of leaving ends a search first."""
+        """Post the chosen action; the action of leaving ends a search first."""
         if action == "leave" and self.is_searched:
             self.end_search()
         else:
@@ -78,7 +78,7 @@ class WorldLineTranscript(Transcript):
 
 
 class Banner(PaintedRows):
-    """The banner over a world line: which one it is, and what can be done with it."""
+    """The banner over a world line: its name, and the keys that act on it."""
 
     def __init__(self, info: WorldLine) -> None:
         super().__init__()
@@ -88,18 +88,18 @@ class Banner(PaintedRows):
         self._is_read = True
 
     def offer(self, *, read: bool) -> None:
-        """Show the keys of a line that is read, or those of the timeline while the line is only glanced at."""
+        """Show the keys of a line that is read, or those of the timeline while the line is only previewed there."""
         self._is_read = read
         self.refresh()
 
     def tell(self, name: str, news: list[Span]) -> None:
-        """Say what the line is called, and what happens on the live line meanwhile."""
+        """Show the name of the line, and news of the live line."""
         if (name, news) != (self._line_name, self._news):
             self._line_name, self._news = name, news
             self.refresh()
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """The name and reason of the line, the keys, and news of the live line."""
+        """Return the name and reason of the line, the keys, and news of the live line."""
         glyphs = glyphs_of(self)
         keys = KEYS if self._is_read else GLANCE_KEYS
         rows = banner_spans(self._info, self._line_name, width, glyphs, datetime.now(UTC), keys)
@@ -112,8 +112,8 @@ class WorldLineView(Vertical):
     """A world line in the place of the chat: its banner and its messages.
 
     Args:
-        info: what is known of the line.
-        work_dir: paths below it are shown relative to it.
+        info: the facts about the line.
+        work_dir: the work folder; paths below it are shown relative to it.
     """
 
     def __init__(self, info: WorldLine, work_dir: str) -> None:
@@ -123,7 +123,7 @@ class WorldLineView(Vertical):
         self.transcript = WorldLineTranscript(work_dir=work_dir)
 
     def compose(self) -> ComposeResult:
-        """Return banner and messages."""
+        """Yield banner and messages."""
         yield self.banner
         yield self.transcript
 
@@ -171,7 +171,7 @@ def banner_spans(
     now: datetime,
     said: Sequence[tuple[str, str]] = KEYS,
 ) -> tuple[list[Span], list[Span]]:
-    """The two rows over a world line: what it is called and why it was left, and the keys."""
+    """Return the two rows over a world line: its name and the reason why it was left, and the keys."""
     edge = Span(f"{glyphs.edge} ", "lost")
     left: list[Span] = [
         edge,
@@ -198,7 +198,7 @@ def banner_spans(
 
 
 def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
-    """A row's spans without those at its end for which there is no room in front of the margin."""
+    """Return a row's spans without the last ones, as far as they do not fit before the margin."""
     shown: list[Span] = []
     used = 0
     for span in spans:
@@ -210,13 +210,13 @@ def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
 
 
 def news_spans(news: LiveLineActivity, glyphs: Glyphs, *, running: bool, asks: bool) -> list[Span]:
-    """What the banner says of it; nothing where nothing happens.
+    """Return the banner's words on the live line; empty if nothing happens there.
 
     Args:
-        news: what happened.
+        news: the activity.
         glyphs: the signs in use.
         running: whether the agent works.
-        asks: whether it waits for an answer of the user.
+        asks: whether the agent waits for an answer of the user.
     """
     parts: list[list[Span]] = []
     if asks:

@@ -59,7 +59,7 @@ _LEFT_BEHIND = {
 }
 """The fields of `LeftBehind`, which are stored among those of `LineChanged`, by name."""
 _OURS_ALONE = (ev.CheckpointCreated, ev.ContextReverted, ev.LineChanged)
-"""Events that kimi-cli does not have. A fork's last one has no number, as kimi-cli's events have none."""
+"""Events that kimi-cli does not have. The last such event in a fork has no number, since events of kimi-cli have none."""
 _KIMI_CLI_NAMES = frozenset(
     {
         "TurnBegin",
@@ -201,7 +201,7 @@ def encode_record(record: EventRecord) -> Json:
     name, payload = _encode(record.event)
     message: Json = {"type": name, "payload": payload}
     if record.source:
-        # kimi-cli's shape for an agent beside the session's, which readers that know of one agent alone pass over.
+        # kimi-cli stores an event of a subagent in this shape, which readers that know of a single agent ignore.
         message = {"type": _BESIDE, "payload": {"agent_id": record.source, "event": message}}
     line: Json = {"timestamp": record.at, "seq": record.seq, "message": message}
     return line if name in _KIMI_CLI_NAMES else line | _SKIPPED_BY_KIMI_CLI
@@ -303,7 +303,7 @@ class Decoder:
         self._arguments: dict[str, list[str]] = {}
         self._status = ev.StatusUpdate(0, 0, 0)
         self._beside: dict[str, Decoder] = {}
-        """By the name of an agent beside that of the session: its calls and figures are its own."""
+        """The decoders of agents beside the session's own, by name; each has calls and figures of its own."""
 
     def decode_record(self, line: Mapping[str, Any], seq: int) -> EventRecord | None:
         """Decode one line of `wire.jsonl`; `seq` is its number if it has none itself."""
@@ -323,7 +323,7 @@ class Decoder:
         )
 
     def _decode_sourced(self, message: Mapping[str, Any]) -> tuple[Event | None, str]:
-        """One event, and the name of the agent to which it happened; empty for that of the session."""
+        """Return one event, and the name of the agent whose event it is; empty for the session's own."""
         if message.get("type") != _BESIDE:
             return self.decode(message), ""
         payload = lenient_json.mapping(message.get("payload"))
@@ -528,7 +528,7 @@ def _decode_approval(data: Json) -> Event | None:
         words_offer=_text(data, "words_offer"),
         no_offer=_text(data, "no_offer"),
         stops=data.get("stops") is not False,
-        # Older records leave the field out; the card of the tool says it there.
+        # Older records lack the field; the card of the tool is used instead.
         changeable=data.get("changeable", card_of(tool).is_command) is True,
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
     )
@@ -578,12 +578,12 @@ def _decode_fields(kind: type[T], data: Json) -> T | None:
             return None
     try:
         return kind(**values)
-    except TypeError:  # a field without a default is missing
+    except TypeError:  # except TypeError:  # a field without a default is missing
         return None
 
 
 _Fits = Callable[[object], bool]
-"""Whether a value is valid for a field."""
+"""Returns whether a value is valid for a field."""
 
 
 def _is_text(value: object) -> bool:
@@ -613,7 +613,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, _Fits, bool], ...]:
 
 
 _AS_IT_WAS = object()
-"""Stands for the value of the status before."""
+"""The default of a field that keeps the value of the status before."""
 
 
 def _status_fields() -> Iterator[tuple[str, _Fits, object]]:
@@ -637,7 +637,7 @@ def _text(data: Mapping[str, Any], key: str) -> str:
 
 
 def _pairs(value: object, fits: _Fits) -> Iterator[tuple[str, Any]]:
-    """The pairs of a text and of what fits that a list holds."""
+    """Yield the pairs of a text and a valid value in a list."""
     for one in lenient_json.listing(value):
         match lenient_json.listing(one):
             case [str(name), found] if fits(found):
@@ -654,7 +654,7 @@ def _joined_text(value: object) -> str:
     return "".join(lenient_json.text(lenient_json.mapping(part).get("text")) for part in parts)
 
 
-# Display blocks.
+# -- display blocks ------------------------------------------------------------------------------------------------
 
 
 def _encode_display(blocks: Sequence[DisplayBlock]) -> list[Json]:
@@ -732,7 +732,7 @@ def _encode_diff(block: DiffBlock) -> Iterator[Json]:
             "new_start": next((line.number for line in run if line.sign != "-"), 1),
             "is_summary": False,
             "signs": "".join(line.sign for line in run),
-            # The first group has the whole count, as lines may have been left out.
+            # The first group has the counts of the whole diff, since lines may have been left out.
             "added": block.added if position == 0 else 0,
             "removed": block.removed if position == 0 else 0,
         }
@@ -915,7 +915,7 @@ def _count(record: Mapping[str, object], key: str) -> int:
     return value if _is_whole(value) and value >= 0 else 0
 
 
-# JSON numbers have no limit, but one that no float can hold would break later divisions.
+# JSON numbers have no limit; a number that no float can hold would break later divisions.
 _MAX_WHOLE = 1 << 53
-# This is in the year 5138. Some calendars end at 9999, and a time zone moves a time by a day.
+# This is in the year 5138. Some calendars end at 9999, and a time zone shifts a time by up to a day.
 _MAX_SECONDS = 1e11

@@ -21,7 +21,7 @@ Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "r
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
 When = Literal["now", "after the turn"]
-"""When a message that the user says goes in: before the next step, or in a turn of its own."""
+"""The time at which a user's message goes in: before the next step, or in a turn of its own."""
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
 """The operations that make another world line live."""
 SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
@@ -61,7 +61,7 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class StepBegin:
-    """Step `n` (from 1) of the running turn: one model call and its tools."""
+    """Step `n` (from 1) of the running turn, which is one model call and its tools."""
 
     n: int
 
@@ -109,21 +109,21 @@ class StepInterrupted:
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """More of the answer."""
+    """A further piece of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkPart:
-    """More reasoning."""
+    """A further piece of the reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model begins a tool call; `arguments` is the JSON text so far, more may follow as `ToolCallPart`.
+    """The model begins a tool call; `arguments` is the JSON text so far, and `ToolCallPart` events may bring more.
 
     `card` is the card of its tool; None if the name is enough to find it (`tool_cards.card_of`).
     """
@@ -137,7 +137,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """More of a call's arguments."""
+    """A further piece of a call's arguments."""
 
     key: str
     arguments: str
@@ -154,7 +154,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """Live output of a running tool, as it comes and already cleaned."""
+    """A piece of the output of a running tool, already cleaned, published while the tool runs."""
 
     key: str
     text: str
@@ -162,7 +162,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A tool ended. `output` is the text for the model, `message` its one-line summary, `display` the blocks for the card."""
+    """A tool ended. `output` is the text for the model, `message` its one-line summary, and `display` holds the blocks for the card."""
 
     key: str
     is_error: bool
@@ -365,10 +365,10 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """A message, or a command, that the user said and that waits, with the images pasted into it.
+    """A message or a command of the user waits; `images` were pasted into it.
 
-    "now" it goes in before the next step, or begins a turn when nothing runs; "after the turn" it begins one behind that. The
-    wire tells late subscribers of what still waits.
+    With `when` "now" it goes in before the next step, or begins a turn if nothing runs; with "after the turn" it begins a
+    turn after the running one. The wire repeats the event to late subscribers while it waits.
     """
 
     id: str
@@ -379,10 +379,11 @@ class SteerQueued:
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """What waited went in, as message `number` behind the newest checkpoint, as pins count; `images` are as in `TurnBegin`.
+    """A waiting message went in, as message `number` after the newest checkpoint (counted as for pins); `images` as in `TurnBegin`.
 
-    `withdrawn`: it does not wait any more, and did not go in. The user took it back, a turn begins with it (`TurnBegin` follows), or
-    the engine gives it back unasked (`handed_back`): what it was for was stopped, or it cannot be said.
+    If it is `withdrawn`, it did not go in and does not wait any more: the user took it back, a turn begins with it
+    (`TurnBegin` follows), or the engine gives it back unasked (`handed_back`), since its turn was stopped or it cannot be
+    sent.
     """
 
     id: str
@@ -435,7 +436,7 @@ class FilesRestored:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """What was done since an operation that is undone; it stays on the world line that the undo leaves.
+    """The steps since an operation that is undone; they stay on the world line that the undo leaves.
 
     Attributes:
         steps: the number of checkpoints; `messages` is the number of messages.
@@ -522,15 +523,16 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class ModeChanged:
-    """The approval mode is another one, whoever changed it. Of this run of the program alone, and not recorded."""
+    """The approval mode changed, by the user or the program. The event concerns this run only, and is not recorded."""
 
     mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
 class TitleChanged:
-    """The session is called `title` from now on. Where nobody named it (`named` is false), that is how it began; until one
-    of these comes, it is called as the first message in it begins."""
+    """The title of the session is `title` from now on. If nobody named it (`named` is false), that is the beginning of its
+    first message, as is the title before the first such event.
+    """
 
     title: str
     named: bool = True
@@ -538,13 +540,13 @@ class TitleChanged:
 
 @dataclass(frozen=True, slots=True)
 class ModelChanged:
-    """The model in use is another one, or something else is known of it or asked of it.
+    """The model in use changed, or the facts about it, or the settings that it is called with.
 
     Attributes:
-        name: as its server calls it; empty while none is set.
+        name: its name at its server; empty while none is set.
         window: its context size in tokens.
-        thinking: how it is asked to think: `on`, an effort, or empty where it is not.
-        choices: the settings of thinking that it takes.
+        thinking: the thinking that it is asked for: `on`, an effort, or empty for none.
+        choices: the thinking settings that it accepts.
         setting: the setting that the user made; empty for none.
     """
 
@@ -557,11 +559,11 @@ class ModelChanged:
 
 @dataclass(frozen=True, slots=True)
 class MarksChanged:
-    """All names and pins of the session, by the uids that checkpoints have now and by those that they had first.
+    """All names and pins of the session, by the present and the first uids of checkpoints.
 
     Attributes:
-        names: each as a checkpoint's uid and its name, which is also that of a world line.
-        pins: the pinned messages, each as a checkpoint's uid and its number behind that.
+        names: pairs of a checkpoint's uid and its name, which is also that of a world line.
+        pins: the pinned messages, as pairs of a checkpoint's uid and the message's number after it.
     """
 
     names: tuple[tuple[str, str], ...] = ()
@@ -588,7 +590,7 @@ class ToolsChanged:
 
 @dataclass(frozen=True, slots=True)
 class JobsChanged:
-    """The number of commands that run in the background now. It concerns this run of the program only, and is not recorded."""
+    """The number of commands that run in the background now. The event concerns this run only, and is not recorded."""
 
     running: int
 
@@ -632,9 +634,9 @@ Event = (
 
 
 SESSION_FACTS = TitleChanged | ModelChanged | MarksChanged
-"""Events that tell of the whole session and are recorded wherever it stands: they belong to no step."""
+"""Events about the whole session, which are recorded wherever it stands: they belong to no step."""
 STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
-"""Events that only bring more of a text: there are many per second while an answer is written or a tool runs."""
+"""Events that only bring more of a text; there are many per second while an answer is written or a tool runs."""
 
 
 class EventRecord(NamedTuple):
@@ -693,7 +695,7 @@ def with_text(event: Event, text: str) -> Event:
 
 
 def continues(first: Event, second: Event) -> bool:
-    """Whether the second event continues the text of the first one."""
+    """Return whether the second event continues the text of the first one."""
     match second:
         case TextPart() | ThinkPart():
             return type(first) is type(second)

@@ -49,7 +49,7 @@ class Subscription:
         event = record.event
         if self._pending:
             last = self._pending[-1]
-            # A call that begins is an event of its own, although its arguments continue in others.
+            # A `ToolCall` is an event of its own, although `ToolCallPart` events continue its arguments.
             is_more = type(last.event) is type(event) and last.source == record.source
             if is_more and continues(last.event, event):
                 before = text_of(last.event)
@@ -103,20 +103,20 @@ class Wire:
         # The unsolved notices by topic, and the notices that were published while there was no listener.
         self._unsolved: dict[str, EventRecord] = {}
         self._missed_notices: list[EventRecord] = []
-        # What the user said and waits, by its id.
+        # The `SteerQueued` events of waiting messages, by their ids.
         self._queued: dict[str, EventRecord] = {}
 
     @property
     def newest_seq(self) -> int:
-        """The number of the newest event that was published, or of what was recorded before."""
+        """The number of the newest event that was published or recorded."""
         return self._next_seq - 1
 
     def publish(self, event: Event, source: str = "") -> EventRecord:
-        """Queue the event for every subscriber; returns it with its number and time.
+        """Queue the event for every subscriber; return it with its number and time.
 
         Args:
-            event: what happened.
-            source: the name of the agent beside that of the session to which it happened; empty for the session's own.
+            event: the event.
+            source: the name of the agent whose event it is, for an agent beside the session's own; empty for the session's own.
         """
         record = EventRecord(self._next_seq, time.time(), event, source=source)
         self._next_seq += 1
@@ -133,15 +133,15 @@ class Wire:
     def subscribe(
         self, wake: Callable[[Event], None] | None = None, *, records: bool = False
     ) -> Subscription:
-        """Return a new subscription to what is published from now on.
+        """Return a new subscription to events published from now on.
 
-        It also gets what the user said and waits, the notices that are not solved yet, and those published while nobody
-        listened: trouble that begins before a screen listens must not be lost.
+        It also gets the waiting messages of the user, the unsolved notices, and the notices published while nobody listened:
+        a problem that begins before a screen listens must not be lost.
 
         Args:
-            wake: called on the loop with the event when the queue was empty, or held nothing but `StatusUpdate` until then, and
-                at the end of a turn; for those who `drain`.
-            records: it only records events and shows them to nobody; such notices do not count as seen.
+            wake: called on the loop with the event when the queue was empty, or held nothing but `StatusUpdate` until then,
+                and at the end of a turn; for subscribers that use `drain`.
+            records: whether the subscriber only records events and shows them to nobody; notices that it gets do not count as seen.
         """
         subscription = Subscription(wake)
         self._subscriptions.append(subscription)

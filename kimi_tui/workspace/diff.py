@@ -255,7 +255,7 @@ def find_divergence(
 
 
 def _is_known(manifest: Mapping[str, ManifestEntry], path: str) -> bool:
-    """Whether the contents of a path, or its absence, are known."""
+    """Return whether the contents of a path, or its absence, are known."""
     entry = manifest.get(path)
     return was_looked_for(manifest, path) if entry is None else entry.is_known
 

@@ -75,7 +75,7 @@ def config(place: Place) -> Path:
 
 
 def leaked(text: str) -> Iterator[str]:
-    """The names of the secrets of which a recognisable part stands in a text."""
+    """Yield the names of the secrets of which a recognisable part stands in a text."""
     for name, secret in SECRETS.items():
         if secret in text or secret[:12] in text or secret[-12:] in text:
             yield name

@@ -28,7 +28,7 @@ def point(number: int) -> list[dict[str, Any]]:
 
 
 def write_kimi_session(share: Path, work: Path, name: str, said: str) -> Path:
-    """A session with one D-Mail, as kimi-cli writes it."""
+    """Return a session with one D-Mail, as kimi-cli writes it."""
     (share / "sessions").mkdir(parents=True, exist_ok=True)
     entry = {"path": str(work), "kaos": "local", "last_session_id": None}
     listed = share / "kimi.json"

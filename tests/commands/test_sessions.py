@@ -17,7 +17,7 @@ from kimi_tui.session.store import SessionStore
 
 
 def write_session(store: SessionStore, work_dir: Path, title: str, at: int) -> str:
-    """A session of another day, by its files."""
+    """Return a session of another day, by its files."""
     folder = store.bucket(work_dir) / str(uuid.uuid4())
     folder.mkdir(parents=True)
     lines = [

@@ -65,7 +65,7 @@ compact = "Ctrl+G"
 
 
 def parse(text: str) -> Config:
-    """The text as a file."""
+    """Return the text as a file."""
     return parse_config(text.encode(), PATH)
 
 
@@ -259,7 +259,7 @@ TOML_VALUES = st.recursive(
 
 
 def written(value: object) -> str:
-    """A value as TOML."""
+    """Return a value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):

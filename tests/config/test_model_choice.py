@@ -68,7 +68,7 @@ api_key = "stored-router"
 def chosen(
     config: Config = STORED, overrides: Overrides = NOTHING_SAID, **environ: str
 ) -> ModelChoice | NeedsChoice:
-    """The choice in an environment."""
+    """Return the choice in an environment."""
     return choose_model(config, overrides, environ)
 
 

@@ -12,7 +12,7 @@ READY = "Ctrl+T timeline"
 
 
 def _idle(screen: str) -> bool:
-    """Whether the agent has stopped: the prompt sends, and does not steer."""
+    """Return whether the agent has stopped: the prompt sends, and does not steer."""
     return "Enter send" in screen
 
 

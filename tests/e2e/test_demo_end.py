@@ -21,7 +21,7 @@ def temporary(program: Program, tmp_path: Path) -> Path:
 
 
 def demo(program: Program) -> Terminal:
-    """The demo, ready for its first message."""
+    """Return the demo, ready for its first message."""
     terminal = program.start("--demo", "--speed", "20")
     terminal.wait_for("› Rows with")
     return terminal

@@ -23,7 +23,7 @@ COMMAND = "sleep 300 & echo $! > child; echo begun; wait"
 
 
 def _state(pid: int) -> str:
-    """The letter that the system has for what a process does; Z where it is gone."""
+    """Return the letter of the system for the state of a process; Z if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def _state(pid: int) -> str:
 
 
 def _catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal."""
+    """Return whether a process has a handler for a signal."""
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
@@ -44,7 +44,7 @@ def _until(holds: Callable[[], bool]) -> None:
 
 
 def _processes_in(folder: Path) -> Iterator[int]:
-    """The processes that stand in a folder."""
+    """Yield the processes that stand in a folder."""
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (entry / "cwd").resolve() == folder.resolve():
@@ -52,13 +52,13 @@ def _processes_in(folder: Path) -> Iterator[int]:
 
 
 def _own_number(pid: int) -> str:
-    """The number by which a process knows itself: in a sandbox it is another one than outside."""
+    """Return the ID that a process has for itself, which differs from that outside of a sandbox."""
     numbers = re.search(r"^NSpid:.*\t(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
     return numbers[1] if numbers is not None else str(pid)
 
 
 def _working(program: Program, server: ChatServerThread) -> tuple[Terminal, int]:
-    """The program while a command of the agent runs, and that command's process."""
+    """Return the program while a command of the agent runs, and that command's process."""
     server.script(call("Shell", {"command": COMMAND}), say("Not reached."))
     terminal = program.start("--yolo")
     terminal.wait_for("Ctrl+T timeline")
@@ -529,7 +529,7 @@ def test_a_program_that_is_killed_takes_its_command_with_it(
 
 
 def _broken(program: Program, code: str = BROKEN) -> Terminal:
-    """The program with something that breaks."""
+    """Return the program with something that breaks."""
     return program.start_python(code)
 
 

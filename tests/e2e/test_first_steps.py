@@ -68,7 +68,7 @@ def test_first_run_leads_to_the_demo(program: Program) -> None:
 
 
 def at_base_url(program: Program) -> Terminal:
-    """The first run, where the address of another server is asked for."""
+    """Return the first run, where the address of another server is asked for."""
     terminal = program.start()
     terminal.wait_for("Which model shall it use?")
     terminal.key("1")

@@ -23,7 +23,7 @@ KEY = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890abcdEFGH12"
 
 
 def _asked(program: Program, server: ChatServerThread) -> Terminal:
-    """The program with a question that it has written, and that is on its way."""
+    """Return the program with a question that it has written, and that is on its way."""
     server.script(gate(0, call("Shell", {"command": "echo > ran"})), say("Well."))
     # Little is drawn, so that the system holds all of it: the program has written it.
     terminal = program.start(size=(80, 24))
@@ -140,7 +140,7 @@ def _pressed_until(terminal: Terminal, key: str, words: str) -> None:
 
 
 def _typed(program: Program, words: str) -> Terminal:
-    """The program, with words in the prompt and all of it drawn."""
+    """Return the program, with words in the prompt and all of it drawn."""
     terminal = program.start(size=(80, 24))
     terminal.wait_for("What shall we work on?")
     terminal.type(words)
@@ -330,7 +330,7 @@ def test_no_enter_chooses_from_models_that_came_by_themselves(
 
 
 def _began(program: Program, *said: tuple[str, str], options: Sequence[str] = ()) -> Terminal:
-    """The program behind some turns and commands, each with what it shows then; one that has nothing stands in the prompt."""
+    """Return the program behind some turns and commands, each with what it shows then; one that has nothing stands in the prompt."""
     terminal = program.start(*options, size=(100, 30))
     terminal.wait_for("›")
     for words, answer in said:
@@ -345,7 +345,7 @@ def _began(program: Program, *said: tuple[str, str], options: Sequence[str] = ()
 
 
 def _lines(program: Program) -> int:
-    """How many world lines there are."""
+    """Return the number of world lines."""
     return len([*program.session_dir().glob("context*.jsonl")])
 
 

@@ -93,7 +93,7 @@ def chat_of(screen: str) -> str:
 
 
 def words_of(rows: str) -> str:
-    """The words of some rows in one line."""
+    """Return the words of some rows in one line."""
     return " ".join(rows.replace("▌", " ").split())
 
 
@@ -103,12 +103,12 @@ def timeline_of(screen: str) -> str:
 
 
 def bar_of(screen: str) -> list[int]:
-    """The rows of the chat's scrollbar."""
+    """Return the rows of the chat's scrollbar."""
     return [y for y, row in enumerate(screen.split("\n")) if row[80:81] == "▐"]
 
 
 def files(work: Path) -> dict[str, str]:
-    """All files below a folder."""
+    """Return all files below a folder."""
     return {
         str(path.relative_to(work)): path.read_text("utf-8")
         for path in sorted(work.rglob("*"))

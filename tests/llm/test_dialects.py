@@ -154,7 +154,7 @@ async def test_a_known_server_refuses_nothing(name: str, thinking: str) -> None:
 
 
 def has_learned(server: ChatServer, model: str, dialect: str) -> bool:
-    """Whether any refusal or odd answer of this server changes the next request."""
+    """Return whether any refusal or odd answer of this server changes the next request."""
     quirks = quirks_of(server.base_url, model, dialect)
     return replace(quirks, accepted=0, counted_share=0.0) != LearnedQuirks()
 
@@ -188,7 +188,7 @@ async def test_an_unknown_server_is_asked_in_vain_once_for_each_quirk(
 
 
 def _resold(request: Request) -> Any:
-    """A reseller's copy of Moonshot's rule, whose schemas are forgiving."""
+    """Return a reseller's copy of Moonshot's rule, whose schemas are forgiving."""
     for position, message in enumerate(request.messages):
         if message.get("tool_calls") and not message.get("reasoning_content"):
             text = f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {position}"

@@ -161,7 +161,7 @@ async def said_by_model(url: str = URL) -> str:
 
 
 async def error_of(url: str = URL) -> LLMError:
-    """The error that all who ask a server get; it is the same for a chat and for the list of models."""
+    """Return the error that all who ask a server get; it is the same for a chat and for the list of models."""
     with pytest.raises(LLMError) as listed:
         await chat_models(url, "")
     with pytest.raises(LLMError) as chatted:
@@ -260,7 +260,7 @@ async def test_a_proxy_that_cannot_connect_says_why(
 
 
 def certificate(folder: Path) -> ssl.SSLContext:
-    """The context of a server whose certificate for `NAME` is in the file `cert` of a folder, and hashed in `folder`."""
+    """Return the context of a server whose certificate for `NAME` is in the file `cert` of a folder, and hashed in `folder`."""
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x"]
     made += ["-keyout", "key", "-out", "cert", "-addext", f"subjectAltName=DNS:{NAME}"]
     subprocess.run(made, cwd=folder, check=True, capture_output=True)

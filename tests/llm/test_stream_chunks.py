@@ -446,14 +446,14 @@ HALVES = ["\ud83d", "\ude00"]
 
 
 def chunks(*deltas: dict[str, Any], reason: str = "stop") -> bytes:
-    """A stream of these deltas, with all that is not ASCII written as escapes."""
+    """Return a stream of these deltas, with all that is not ASCII written as escapes."""
     every = [{"choices": [{"index": 0, "delta": one}]} for one in deltas]
     every.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in every)
 
 
 def streamed(data: bytes, size: int = 10_000) -> Message:
-    """The message in a stream that comes in pieces of a size; nothing in it has half a character."""
+    """Return the message in a stream that comes in pieces of a size; nothing in it has half a character."""
     events, decoder, collector = (
         SSEDecoder(),
         ChunkDecoder(ResponseContext("host", "m")),

@@ -39,7 +39,7 @@ def stream_of(pieces: list[Piece]) -> bytes:
 
 
 def read(data: bytes, cuts: list[int] | None = None) -> list[tuple[str, str, Any]]:
-    """The calls in the message that is stored: id, name, and the arguments as a value (as text where they are none)."""
+    """Return the calls in the message that is stored: id, name, and the arguments as a value (as text where they are none)."""
     events, decoder, collector = (
         SSEDecoder(),
         ChunkDecoder(ResponseContext("host", "m")),
@@ -313,7 +313,7 @@ CALLS_UNLIKE_BUT_FOR_NAMES = st.lists(
 
 @st.composite
 def gateways_and_calls(draw: st.DrawFn) -> tuple[Gateway, list[tuple[str, dict[str, Any]]]]:
-    """A gateway, and calls that are still to be told from another behind it."""
+    """Return a gateway, and calls that are still to be told from another behind it."""
     gateway = draw(st.sampled_from(draw(st.sampled_from(KINDS))))
     if gateway.form != "object":
         first = draw(st.sampled_from(["", "", "{}", "null", " { } ", "{}null"]))
@@ -334,7 +334,7 @@ def gateways_and_calls(draw: st.DrawFn) -> tuple[Gateway, list[tuple[str, dict[s
 
 
 def cut_anywhere(text: str, places: list[int]) -> list[str]:
-    """The text in pieces, also between the halves of a character outside the first 65,536."""
+    """Return the text in pieces, also between the halves of a character outside the first 65,536."""
     units = text.encode("utf-16-le")
     edges = sorted({0, len(units), *(2 * (place % (len(units) // 2 + 1)) for place in places)})
     pairs = itertools.pairwise(edges)
@@ -344,7 +344,7 @@ def cut_anywhere(text: str, places: list[int]) -> list[str]:
 def sent_by(
     gateway: Gateway, calls: list[tuple[str, dict[str, Any]]], places: list[int], order: list[int]
 ) -> Iterator[Piece]:
-    """The pieces of these calls as the gateway sends them."""
+    """Yield the pieces of these calls as the gateway sends them."""
     per_call: list[list[Piece]] = []
     repeats: list[list[Piece]] = []
     n_changed = 0

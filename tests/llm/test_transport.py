@@ -27,7 +27,7 @@ _CHUNK = st.one_of(
 
 
 def outcome(reader: ChunkedReader | ChunkedBody, pieces: list[bytes]) -> tuple[bytes, str]:
-    """The body that was read, and how it ended."""
+    """Return the body that was read, and how it ended."""
     buffer, body = ReceiveBuffer(), b""
     for piece in pieces:
         buffer += piece

@@ -65,7 +65,7 @@ async def ask(
 
 
 def late(*ops: Any, answer: Answer | None = None) -> Answer:
-    """An answer before which something else comes."""
+    """Return an answer that something else precedes."""
     answer = answer or say("fine")
     return replace(answer, ops=(*ops, *answer.ops))
 

@@ -25,7 +25,7 @@ ROOM = LayoutRoom(80)
 
 
 def played(talk: Conversation, model: TranscriptModel | None = None) -> TranscriptModel:
-    """The chat after these events."""
+    """Return the chat after these events."""
     model = model or TranscriptModel()
     for record in talk.take():
         model.apply(record)
@@ -33,7 +33,7 @@ def played(talk: Conversation, model: TranscriptModel | None = None) -> Transcri
 
 
 def two_steps() -> Conversation:
-    """A turn of two steps, each with words and a call: #0, #1, #2."""
+    """Return a turn of two steps, each with words and a call: #0, #1, #2."""
     talk = Conversation()
     talk.user("Look")
     for word in ("Keep", "Drop"):
@@ -43,13 +43,13 @@ def two_steps() -> Conversation:
 
 
 def uid_of(talk: Conversation, checkpoint: int) -> str:
-    """The uid of a checkpoint."""
+    """Return the uid of a checkpoint."""
     events = [record.event for record in talk.records]
     return next(e.uid for e in events if isinstance(e, CheckpointCreated) and e.id == checkpoint)
 
 
 def letter(to: int, frm: int, *pinned: str, **more: object) -> ContextReverted:
-    """A letter that arrives."""
+    """Return a letter that arrives."""
     whole = ContextReverted("dmail", to, "u", frm, 3, 8, 5, 50_000, 30_000, "Go on.", pinned=pinned)
     return replace(whole, **more)  # type: ignore[arg-type]
 
@@ -67,7 +67,7 @@ def names(blocks: list[Block] | tuple[Block, ...]) -> list[str]:
 
 
 def words(block: DMailBlock) -> str:
-    """The card, on one line."""
+    """Return the card, on one line."""
     return " ".join(" ".join(line.text for line in dmail_card(block, ROOM)).split())
 
 

@@ -46,13 +46,13 @@ STORY = whole_story().records
 
 
 def replayed(records: Sequence[EventRecord], keyframe_every: int) -> Replay:
-    """A replay with keyframes so many records apart."""
+    """Return a replay with keyframes so many records apart."""
     with patch("kimi_tui.projection.replay.KEYFRAME_EVERY", keyframe_every):
         return Replay(records)
 
 
 def shown(moment: ReplayState) -> str:
-    """All that a moment would draw."""
+    """Return everything that a moment would draw."""
     tree = moment.session.timeline.tree
     rows = moment.session.timeline.rows
     told = repr(
@@ -81,7 +81,7 @@ def failed(error: Exception) -> None:
 
 
 def prefix(records: Sequence[EventRecord], position: int) -> ReplayState:
-    """The moment by its definition."""
+    """Return the moment by its definition."""
     moment = ReplayState(SessionModel())
     moment.apply(records[:position], failed)
     return moment

@@ -98,16 +98,16 @@ class TimeTravels(RuleBasedStateMachine):
         self.untrue += untrue_of_request(messages, read_line(self.on.folder))
 
     def points(self, n: int = 0) -> list[tuple[int, str]]:
-        """The checkpoints of a line."""
+        """Return the checkpoints of a line."""
         return [(one.id, one.uid) for one in read_line(self.on.folder, n).segments]
 
     def target(self, at: int, n: int = 0) -> Target | None:
-        """A checkpoint of a line."""
+        """Return a checkpoint of a line."""
         points = self.points(n) if n or (self.on.folder / "context.jsonl").exists() else []
         return Target(points[at % len(points)][0], n) if points else None
 
     def line(self, at: int) -> int:
-        """A world line; 0 where there is none."""
+        """Return a world line; 0 if there is none."""
         lines = world_lines(self.on.folder) if self.on.folder.exists() else []
         return lines[at % len(lines)] if lines else 0
 
@@ -201,7 +201,7 @@ class TimeTravels(RuleBasedStateMachine):
         self.check("listed", self.of_lists())
 
     def has_record(self) -> bool:
-        """Whether the record leads to what is live; one that was cut for a fork does not."""
+        """Return whether the record leads to what is live; one that was cut for a fork does not."""
         self.do(self.on.soul.flush())
         return fits(read_records(self.on.session), self.on.session)
 

@@ -75,7 +75,7 @@ async def test_a_lock_of_the_dead_never_blocks(
 
 
 def background_child() -> subprocess.Popen[bytes]:
-    """A child that has every descriptor that children can have."""
+    """Start and return a child that has every descriptor that children can have."""
     return subprocess.Popen(["sleep", "60"], close_fds=False)
 
 

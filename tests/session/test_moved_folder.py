@@ -20,7 +20,7 @@ from kimi_tui.tui.sessions.catalog import SessionCatalog
 
 
 async def made(store: SessionStore, work_dir: Path, word: str = "hi") -> Session:
-    """A session in which that was said, closed again."""
+    """Return a closed session in which this message was sent."""
     session = store.create(work_dir)
     session.storage.make_folder(work_dir)
     await session.open()

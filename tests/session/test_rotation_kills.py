@@ -92,7 +92,7 @@ def root() -> Iterator[Path]:
 
 
 def begun(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The runs that died, less those that died before there was a folder."""
+    """Return the runs that died, less those that died before there was a folder."""
     dead = [result for result in results if result["status"]]
     assert all(os.path.exists(result["folder"]) or result["done"] == -1 for result in dead)
     return [result for result in dead if os.path.exists(result["folder"])]

@@ -28,7 +28,7 @@ PREPARED_SAFE = {3, 4, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18}
 async def cuts(
     root: Path, how: str, scenario: Sequence[kill_runner.Step], every: int
 ) -> tuple[list[tuple[Path, int]], list[Any]]:
-    """The scenario, and for each of its calls the folder that a power cut just before it leaves."""
+    """Return the scenario, and for each of its calls the folder that a power cut just before it leaves."""
     folder = root / "session"
     storage = PowerStorage(folder)
     read_end, write_end = os.pipe()

@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def held(folder: Path, storage: WatchedStorage) -> Session:
-    """A session of five messages, all of them on the disk."""
+    """Return a session of five messages, all of them on the disk."""
     session = Session(folder, Path("/w"), storage)
     await session.open()
     for n in range(5):
@@ -47,7 +47,7 @@ async def held(folder: Path, storage: WatchedStorage) -> Session:
 
 
 async def copied(session: Session) -> object:
-    """Wait until it is made or gone; None where there is none."""
+    """Wait until it is made or gone; None if there is none."""
     task = session.context._prefix._task  # pyright: ignore[reportPrivateUsage]
     return await task if task is not None else None
 

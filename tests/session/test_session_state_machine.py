@@ -42,7 +42,7 @@ class Model:
     serial: int = 0
 
     def next_id(self) -> int:
-        """The id of the next checkpoint."""
+        """Return the id of the next checkpoint."""
         return sum(1 for entry in self.live if entry[0] == "point")
 
     def add(self, *entry: object) -> None:
@@ -51,7 +51,7 @@ class Model:
         self.redo.clear()
 
     def point(self) -> tuple[object, ...]:
-        """A new checkpoint's entry."""
+        """Return a new checkpoint's entry."""
         self.serial += 1
         return ("point", self.next_id(), self.serial)
 

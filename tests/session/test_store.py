@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> SessionStore:
 
 
 async def made(store: SessionStore, work_dir: Path, *words: str) -> Session:
-    """A session in which that was said, closed again."""
+    """Return a closed session in which this message was sent."""
     session = store.create(work_dir)
     await session.open()
     for word in words:
@@ -50,7 +50,7 @@ async def made(store: SessionStore, work_dir: Path, *words: str) -> Session:
 
 
 def unsaid(store: SessionStore) -> Session:
-    """A session in which nothing was said yet, as a killed program leaves it."""
+    """Return a session without a message, as a killed program leaves it."""
     session = store.create(HERE)
     session.dir.mkdir(parents=True)
     (session.dir / "context.jsonl").touch()

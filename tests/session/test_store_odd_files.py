@@ -39,7 +39,7 @@ _templates: list[Path] = []
 
 
 async def made(store: SessionStore) -> Session:
-    """A closed session with two checkpoints, one line that was left, a record and a title; made once and copied."""
+    """Return a closed session with two checkpoints, one line that was left, a record and a title; made once and copied."""
     if not _templates:
         folder = tempfile.mkdtemp(dir=memory_folder())
         atexit.register(shutil.rmtree, folder)

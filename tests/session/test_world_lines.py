@@ -1,4 +1,4 @@
-"""World lines: what the journal says of them, and what the files alone tell where there is none."""
+"""World lines: what the journal says of them, and what the files alone tell if there is none."""
 
 from __future__ import annotations
 

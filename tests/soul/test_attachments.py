@@ -20,7 +20,7 @@ from kimi_tui.wire import events as ev
 
 
 def asked(on: Stage) -> str:
-    """All that the model was sent last."""
+    """Return everything that the model was sent last."""
     return "\n".join(text for _, text in on.sent())
 
 

@@ -102,7 +102,7 @@ async def test_dmails_without_a_new_result() -> None:
 
 
 async def paused(on: Stage, said: str) -> tuple[asyncio.Task[None], ev.ApprovalRequest]:
-    """A turn that was begun and has paused, and what is asked."""
+    """Return a turn that was begun and has paused, and its question."""
     told = on.soul.wire.subscribe()
     turn = asyncio.create_task(until_end(on.soul.run(said)))
     return turn, await next_event(told, ev.ApprovalRequest)

@@ -127,7 +127,7 @@ def test_kimi_cli_restores_every_world_line(stored: Stored) -> None:
 
 
 def _plain(message: Any) -> Any:
-    """A message of either program."""
+    """Return a message of either program."""
     content: Any = message.content
     if isinstance(content, str):
         content = [TextPart(text=content)]

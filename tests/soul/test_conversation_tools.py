@@ -23,12 +23,12 @@ WORDS = ("dmail", "d-mail", "checkpoint", "past self")
 
 
 def names(on: Stage, number: int = -1) -> list[str]:
-    """The tools of a request."""
+    """Return the tools of a request."""
     return [tool["function"]["name"] for tool in on.server.requests[number].body.get("tools", [])]
 
 
 def everything(on: Stage, number: int = -1) -> str:
-    """All that a request says, in one text."""
+    """Return all that a request says, in one text."""
     body: dict[str, Any] = on.server.requests[number].body
     whole = str(body["messages"]) + str(body.get("tools", ""))
     return whole.replace(str(on.work), "")

@@ -45,7 +45,7 @@ def shell(command: str):
 
 
 async def worked(on: Stage) -> dict[str, str]:
-    """A turn that edits, creates and deletes, by tool and by command; returns the files before it."""
+    """Run a turn that edits, creates and deletes, by tool and by command; return the files before it."""
     (on.work / "edited").write_text("one\ntwo\nthree\n")
     (on.work / "gone").write_text("bye\n")
     before = files(on)

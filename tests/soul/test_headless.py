@@ -87,7 +87,7 @@ def launch_on(server: ChatServer, work: Path, **changes: Any) -> Launch:
 
 
 async def said(launch: Launch, text: str) -> tuple[int, str, str]:
-    """The exit code, what was printed, and what was said beside it."""
+    """Return the exit code, what was printed, and what was said beside it."""
     out, err = io.StringIO(), io.StringIO()
     code = await run_turn(launch, text, out, err)
     return code, out.getvalue(), err.getvalue()

@@ -76,7 +76,7 @@ async def check(on: Stage, rows: list[tuple[int, str, str]] | None = None) -> No
 
 
 def told_chat(on: Stage) -> TranscriptModel:
-    """The chat as those see it who have listened from the beginning."""
+    """Return the chat as listeners from the beginning see it."""
     chat = TranscriptModel()
     for record in read_records(on.session):
         chat.apply(record)

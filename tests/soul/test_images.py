@@ -68,7 +68,7 @@ def contents(on: Stage, number: int = -1) -> list[list[str]]:
 
 
 def images_behind(on: Stage, words: str) -> list[str]:
-    """The images that were sent last behind these words, up to the next words."""
+    """Return the images that were sent last behind these words, up to the next words."""
     parts = [part for row in contents(on) for part in row]
     behind = parts[parts.index(words) + 1 :]
     return list(takewhile(lambda part: part.endswith(".png"), behind))

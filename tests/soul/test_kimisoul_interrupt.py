@@ -46,7 +46,7 @@ async def stop(on: Stage, turn: asyncio.Task[None]) -> None:
 
 
 async def goes_on(on: Stage) -> list[tuple[str, str]]:
-    """The next turn works; what it sent (the server checks that it is valid)."""
+    """Run a turn, which must work; return what it sent (the server checks that it is valid)."""
     on.server.script(say("fine"))
     await on.soul.run("and now")
     assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")

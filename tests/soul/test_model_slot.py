@@ -31,7 +31,7 @@ def models_asked(server: ChatServer) -> list[str]:
 
 
 async def answering(on: Stage, server: ChatServer) -> tuple[Model, asyncio.Task[None]]:
-    """A model in the middle of its answer, which calls a tool."""
+    """Return a model in the middle of its answer, which calls a tool."""
     old = Model(server, "old")
     on.soul.set_provider(old)
     server.script(gate(2, call("Glob", {"pattern": "*"}, text="I look at it.")), say("never"))

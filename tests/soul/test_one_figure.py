@@ -41,7 +41,7 @@ class Places:
         self.views = Views(on.soul.hand_over_history())
 
     async def look(self) -> dict[str, tuple[int, bool]]:
-        """The figures of all rows, by uid, where every place shows the same."""
+        """Return the figures of all rows by uid, after checking that every place shows the same."""
         soul, session = self.on.soul, self.on.session
         drained = self.heard.drain()
         self.views.take(drained)

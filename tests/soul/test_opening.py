@@ -139,7 +139,7 @@ async def test_there_is_one_way_in_for_every_session(home: Path) -> None:
     async with ChatServer() as server:
 
         async def told(launch: Launch, text: str) -> tuple[str, str, list[str]]:
-            """The session's id, the id of one forked before its last message, and what was sent."""
+            """Return the session's id, the id of one forked before its last message, and what was sent."""
             server.script(say("Fine."))
             known: list[EarlierSession] = []
             opened = await open_session(launch, known.append)

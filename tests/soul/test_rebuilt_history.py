@@ -22,7 +22,7 @@ Tree = tuple[list[str], dict[int, tuple[str, list[str]]]]
 
 
 def tree(records: Sequence[EventRecord]) -> Tree:
-    """The checkpoints of the live line, and of every line that is drawn beside it what is its own."""
+    """Return the checkpoints of the live line, and the own checkpoints of every line that is drawn beside it."""
     model = TimelineModel()
     for record in records:
         model.apply(record)

@@ -55,7 +55,7 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def imported(name: str, folder: Path) -> Path:
-    """The same session as it was before it was opened for the first time."""
+    """Return the same session as it was before it was opened for the first time."""
     made = Path(shutil.copytree(RECORDS / name, folder / name))
     for path, is_theirs in (
         ("wire.jsonl", lambda r: "seq" not in r),

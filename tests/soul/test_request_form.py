@@ -30,7 +30,7 @@ LEAN = ["ReadFile", "Grep", "WriteFile", "StrReplaceFile", "Shell"]
 
 
 def names(request: Any) -> list[str]:
-    """The tools of a request."""
+    """Return the tools of a request."""
     return [tool["function"]["name"] for tool in request.body.get("tools", [])]
 
 
@@ -381,7 +381,7 @@ async def test_a_long_turn_in_a_small_window_is_compacted_as_it_goes(tmp_path: P
 
 
 def estimate_request(request: Any) -> int:
-    """The estimated tokens of a request."""
+    """Return the estimated tokens of a request."""
     return estimate_fixed(str(request.body["messages"]), ())
 
 

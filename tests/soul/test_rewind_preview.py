@@ -37,7 +37,7 @@ Row = tuple[str, str, str, bool]
 
 
 def read_through(messages: list[Message]) -> list[Row]:
-    """Every row of these messages by reading all of them, newest first."""
+    """Return every row of these messages by reading all of them, newest first."""
     rows: list[Row] = []
     for place, message in enumerate(messages):
         letter, summary = dmail_text(message), summary_text(message)
@@ -118,7 +118,7 @@ async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> list[str]:
-    """The threads in which a function was called from now on."""
+    """Return the threads in which a function was called from now on."""
     found: list[str] = []
     real: Callable[..., Any] = getattr(place, name)
 
@@ -131,12 +131,12 @@ def counted(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> list[str]
 
 
 def usage(tokens: int) -> bytes:
-    """The line of a figure of the server."""
+    """Return the line of a figure of the server."""
     return schema.added_lines([schema.TokenCount(tokens, estimated=False)], 0)[0].data
 
 
 def turn_of(number: int) -> bytes:
-    """A turn of four messages and three checkpoints, as lines of the file."""
+    """Return a turn of four messages and three checkpoints, as lines of the file."""
     step, last = 3 * number + 1, 3 * number + 2
     asked = {"id": f"c{number}", "function": {"name": "ReadFile", "arguments": "{}"}}
     answer = Message.model_validate({"role": "assistant", "content": [], "tool_calls": [asked]})

@@ -35,7 +35,7 @@ INFO = ModelInfo("p", "m", 100_000)
 def meter_of(
     folder: Path, messages: list[Message], prompt: str = "prompt", tools: Sequence[ToolSpec] = ()
 ) -> TokenMeter:
-    """The meter of a context that holds these messages, also those that are added to the list."""
+    """Return the meter of a context that holds these messages, also those that are added to the list."""
     context = Context(folder)
     context.messages = cast("MessageList", messages)
     return TokenMeter(context, prompt, tools)

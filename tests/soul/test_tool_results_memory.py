@@ -28,7 +28,7 @@ async def turn(on: Stage, *calls: Answer) -> str:
 
 
 async def have_read(on: Stage) -> Path:
-    """A file that the agent has read, in a session that was closed and opened again since."""
+    """Return a file that the agent has read, in a session that was closed and opened again since."""
     path = on.soul.session.work_dir / "notes"
     path.write_text("one\ntwo\n")
     await turn(on, call("ReadFile", {"path": "notes"}))

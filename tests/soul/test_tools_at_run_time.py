@@ -30,7 +30,7 @@ DEPLOY = {"site": "docs.example", "files": ["a", "b"]}
 
 
 def tools(on: Stage, number: int) -> list[dict[str, Any]]:
-    """The tools of a request, as they were sent."""
+    """Return the tools of a request, as they were sent."""
     return on.server.requests[number].body.get("tools", [])
 
 

@@ -27,7 +27,7 @@ async def cost_from(on: Stage, checkpoint: int) -> Cost | None:
 
 
 def dollars(amount: float, *, exact: bool = True) -> Cost:
-    """An amount of the stand-in's price."""
+    """Return an amount of the stand-in's price."""
     return Cost((("$", round(amount, 9)),), exact)
 
 

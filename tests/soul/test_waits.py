@@ -20,7 +20,7 @@ from kimi_tui.wire import events as ev
 
 
 async def overdue(on: Stage, said: str = "hi") -> tuple[asyncio.Task[None], ev.ApprovalRequest]:
-    """A turn that was begun and whose answer is overdue, and what is asked."""
+    """Return a turn that was begun and whose answer is overdue, and its question."""
     told = on.soul.wire.subscribe()
     turn = asyncio.create_task(until_end(on.soul.run(said)))
     return turn, await next_event(told, ev.ApprovalRequest)

@@ -33,7 +33,7 @@ def is_covered(path: Path) -> bool:
 
 
 def has_landlock() -> bool:
-    """Whether there is Landlock. Where a Linux kernel has none the test fails, unless `WITHOUT` says that this machine has none:
+    """Return whether there is Landlock. Where a Linux kernel has none the test fails, unless `WITHOUT` says that this machine has none:
     nobody shall take the sandbox for tried.
     """
     if sys.platform != "linux" or "landlock" in os.environ.get(WITHOUT, "").split(","):

@@ -1,4 +1,4 @@
-"""A session in which everything is done that the engine can do, so that its files hold all that it writes."""
+"""A session that uses every feature of the engine, so that its files hold everything that the engine writes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ SHOT = read_image(saved(flat(56, 28)), "shot.png")
 SOURCE = "def run(rows):\n    return rows\n"
 BODY = {"error": {"message": "overloaded"}}
 CAPABILITIES = ["image_in", "thinking"]
-"""What the stage has to say of its model."""
+"""The capabilities that the stage must report for its model."""
 
 
 async def do_everything(on: Stage) -> None:
-    """Turns with thoughts, text, calls and images, questions and answers, time travel of every kind, changes of what is set."""
+    """Run turns with thoughts, text, calls and images, questions and answers, all kinds of time travel, and changes of settings."""
     soul, server, work = on.soul, on.server, on.work
     for name in ("logo.png", "shot.png"):
         (work / name).write_bytes(SHOT.data)
     await soul.files_ready()
 
-    # Files, commands, a list, an image that is read; images that are pasted and named; a call that fails.
+    # This turn uses files, commands, a list, a read image, pasted and named images, and a call that fails.
     server.script(
         calls(
             [
@@ -52,7 +52,7 @@ async def do_everything(on: Stage) -> None:
     await soul.marks.bookmark(first.uid, "the beginning")
     await soul.marks.pin(first.uid)
 
-    # A server that fails at first, words and an image that come meanwhile, and words that are taken back.
+    # Here the server fails at first, a message and an image come meanwhile, and a message is taken back.
     server.script(status(503, BODY), gate(1, calls([("Glob", {"pattern": "*"})])), say("I saw it."))
     turn = asyncio.create_task(soul.run("And now?"))
     await asyncio.wait_for(server.at_gate.wait(), 50)
@@ -63,7 +63,7 @@ async def do_everything(on: Stage) -> None:
     await turn
     soul.inbox.take_back_all()
 
-    # Questions, each answered in its way; then everything is allowed again.
+    # Each question is answered in another way; then everything is allowed again.
     await soul.set_mode("ask")
     for answer in ("once", "session", "no"):
         server.script(call("Shell", {"command": f"touch {answer}"}), say("ok"))
@@ -86,7 +86,7 @@ async def do_everything(on: Stage) -> None:
     await turn
     soul.wire.unsubscribe(heard)
 
-    # What fails, and what is stopped in the middle.
+    # One turn fails, and one is stopped in the middle.
     server.script(status(400, BODY))
     await until_end(soul.run("This fails."))
     server.script(gate(2, say("I would say more if I were let.")))
@@ -99,7 +99,7 @@ async def do_everything(on: Stage) -> None:
     server.script(say("Resumed."))
     await soul.resume()
 
-    # The user's own command, one in the background, other tools, another model.
+    # The user runs a command, the agent runs one in the background, then tools and model change.
     await soul.run_command("echo mine")
     server.script(call("Shell", {"command": "sleep 99", "background": True}), say("It runs."))
     await soul.run("In the background, please.")
@@ -124,7 +124,7 @@ async def do_everything(on: Stage) -> None:
     await soul.rename("")
     await soul.rename("Everything at once")
 
-    # The agent's D-Mail and the user's, back and forth, with files.
+    # The agent and the user send D-Mails, back and forth, with files.
     to = soul.session.context.n_checkpoints + 1
     server.script(
         call("ReadFile", {"path": "run.py"}),
@@ -145,7 +145,7 @@ async def do_everything(on: Stage) -> None:
     await soul.travel.rewind(Target(0, left[-1].n))
     await soul.travel.undo()
 
-    # A part of it becomes a summary, then all of it; the summary is edited; a fork is made.
+    # A part becomes a summary, then the whole conversation; the summary is edited, and a fork is made.
     server.script(say("## Middle\nSome of it."))
     await soul.compact(start=Target(to), until=None)
     server.script(say("## All\nMost of it."))
@@ -164,5 +164,5 @@ async def do_everything(on: Stage) -> None:
 
 
 def stored(folder: Path) -> list[str]:
-    """The names of what a session's folder holds."""
+    """Return the names of the files in a session's folder."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))

@@ -1,7 +1,8 @@
-"""What kimi-cli 1.52 reads of a session's folder, as its own classes parse it: which fields it demands, and what it cannot read.
+"""A model of how kimi-cli 1.52 reads a session's folder with its own classes: the fields that it requires, and the records
+that it refuses.
 
-It skips a line of `context.jsonl` that it cannot read, with a warning; here that is an error. At an event of a type that it does
-not know it ends its reading of `wire.jsonl`.
+kimi-cli skips a line of `context.jsonl` that it cannot read, with a warning; here that is an error. It stops reading
+`wire.jsonl` at an event of an unknown type.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class KimiMessage(BaseModel):
 
     role: Literal["system", "user", "assistant", "tool"]
     name: str | None = None
-    # It has no default there, and a call of its constructor without it fails.
+    # The field has no default in kimi-cli, so a call of the constructor without it fails.
     content: list[_Part]
     tool_calls: list[_ToolCall] | None = None
     tool_call_id: str | None = None
@@ -75,7 +76,7 @@ class KimiMessage(BaseModel):
 
 @dataclass
 class Restored:
-    """What its `Context.restore` makes of a context file."""
+    """The result of its `Context.restore` for a context file."""
 
     system_prompt: str | None = None
     messages: list[KimiMessage] = field(default_factory=list[KimiMessage])
@@ -178,7 +179,7 @@ class _Todo(BaseModel):
 
 
 class _Unknown(BaseModel):
-    # Blocks of other types are kept as they are, but those of these four have to be valid.
+    # Blocks of other types are kept as they are, but blocks of these four types must be valid.
     type: str
 
     @field_validator("type")
@@ -279,9 +280,9 @@ class _Metadata(BaseModel):
 
 
 def parse_line(line: str) -> Any | None:
-    """Read a line of a `wire.jsonl` after the first one: its event in kimi-cli's terms, or None.
+    """Return the event of a line of `wire.jsonl` after the first one, in kimi-cli's terms; None if kimi-cli skips the line.
 
-    kimi-cli tries to read every line as metadata first, and its replays and exports skip a line that is (its `wire/file.py`).
+    kimi-cli tries to read every line as metadata first, and its replays and exports skip lines of metadata (its `wire/file.py`).
 
     Raises:
         ValueError: kimi-cli refuses the line, and with it the rest of the file.
@@ -293,7 +294,7 @@ def parse_line(line: str) -> Any | None:
 
 
 def events(file: Path) -> Iterator[Any]:
-    """The events of a `wire.jsonl` in kimi-cli's terms.
+    """Yield the events of a `wire.jsonl` in kimi-cli's terms.
 
     Raises:
         ValueError: kimi-cli refuses a line.
@@ -306,7 +307,7 @@ def events(file: Path) -> Iterator[Any]:
 
 
 def title(folder: Path) -> str:
-    """What its list of sessions calls a session."""
+    """Return the title of a session in kimi-cli's list of sessions."""
     state = _State.model_validate_json((folder / "state.json").read_text("utf-8"))
     if state.custom_title:
         return state.custom_title

@@ -1,8 +1,8 @@
-"""Opens a stored session and says what is in it: a program of its own, which runs with this version's engine and with older ones.
+"""Opens a stored session and prints its contents: a separate program, which runs with this version's engine and with older ones.
 
 usage: python opened.py DATA_FOLDER SESSION_ID [BASE_URL]
 
-With the URL of a model's server a turn is made. What is printed is a list of what there was, before the turn and after it.
+With the URL of a model's server, the program runs a turn. It prints a list of the contents before and after the turn.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kimi_tui.soul.history import session_history
 try:
     from kimi_tui.soul.assembly import open_soul
 except ImportError:
-    # Until October 2026 it stood there.
+    # Until October 2026 `open_soul` was in this module.
     from kimi_tui.soul.kimisoul import open_soul  # pyright: ignore[reportAttributeAccessIssue]
 
 SAID = "What does it look like from here?"
 
 
 async def look(data: Path, session_id: str, base_url: str = "") -> list[dict[str, Any]]:
-    """Open the session; with a server, make a turn."""
+    """Open the session and return its contents; with a server, run a turn and return the contents after it, too."""
     session = SessionStore(data).find(session_id)
     provider = OpenAICompatible(
         provider="test",

@@ -1,7 +1,7 @@
-"""Runs the tests of one session in several processes: forks of the one that has collected them.
+"""Runs the tests of one session in several processes, which are forks of the process that has collected them.
 
-Each process of pytest-xdist imports and collects all tests for itself, which for seven of them took longer than a tenth of all
-tests. A fork has it done, shares the memory of it, and is told what to run by numbers.
+Each process of pytest-xdist imports and collects all tests for itself, which took seven processes longer than a tenth of all
+tests. A fork has the collected tests already, shares their memory, and gets the numbers of the tests to run.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from support import forks
 
 @dataclass(eq=False)
 class _Worker:
-    """A process that runs tests, as seen by the one that it is a fork of.
+    """A process that runs tests, as its parent sees it.
 
     Attributes:
-        number: its place among the workers.
-        pid: its number as a process.
-        channel: to it.
-        given: the tests that it was told to run and has not ended, by their places in the session.
+        number: the index of the worker.
+        pid: the process ID.
+        channel: the connection to it.
+        given: the tests that it was told to run and that have not ended, by their indexes in the session.
     """
 
     number: int
@@ -48,13 +48,13 @@ class _Worker:
 
 
 class Parallel:
-    """Plugin of pytest: in the place of its loop, runs the tests in forks of this process.
+    """A plugin of pytest that replaces its loop and runs the tests in forks of this process.
 
     Args:
-        config: pytest's.
-        n_workers: how many.
-        unit_of: for a test's id, what its unit is called: all tests of a unit run in one process, in their order.
-        comes_first: for the place of a worker and the name of a unit, whether it takes that one before others.
+        config: the configuration of pytest.
+        n_workers: the number of workers.
+        unit_of: returns the name of a test's unit for the test's id; all tests of a unit run in one process, in their order.
+        comes_first: returns whether a worker takes a unit before others, for the worker's index and the unit's name.
         warm_up: called before the first fork.
     """
 
@@ -77,13 +77,13 @@ class Parallel:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run all tests; the result is as that of pytest's own loop."""
+        """Run all tests; return True as pytest's own loop does, or None to leave them to it."""
         if session.testsfailed or session.config.option.collectonly or len(session.items) < 2:
             return None
         for place, item in enumerate(session.items):
             self._units.setdefault(self._unit_of(item.nodeid), deque()).append(place)
         self._warm_up()
-        # A fork whose collector goes through what is here already would copy it, page by page.
+        # A garbage collection in a fork would copy the pages of all objects that exist now.
         gc.freeze()
         forks.share(forks.meeting())
         try:
@@ -105,7 +105,7 @@ class Parallel:
         return True
 
     def _start(self, session: pytest.Session, number: int) -> None:
-        """Fork."""
+        """Start a worker by a fork."""
         factory: TempPathFactory = vars(self._config)["_tmp_path_factory"]
         factory.getbasetemp()
         captures = self._config.pluginmanager.getplugin("capturemanager")
@@ -128,7 +128,8 @@ class Parallel:
             except BaseException:
                 traceback.print_exc()
             finally:
-                # What is left to do at the end of an interpreter is its parent's, but for what it promised itself.
+                # At the end of an interpreter only the parent cleans up; the fork runs only the functions that it registered
+                # itself.
                 with contextlib.suppress(BaseException):
                     atexit._run_exitfuncs()
                 os._exit(code)
@@ -136,7 +137,7 @@ class Parallel:
         self._workers[ours] = _Worker(number, pid, ours)
 
     def _be_worker(self, session: pytest.Session, number: int, channel: Connection) -> None:
-        """Run what one is told to, in a fork."""
+        """Run tests in a fork, as the parent requests."""
         atexit._clear()
         _take_own_streams(self._config)
         factory: TempPathFactory = vars(self._config)["_tmp_path_factory"]
@@ -154,7 +155,7 @@ class Parallel:
             channel.send(("ended", place))
 
     def _hear(self, session: pytest.Session, worker: _Worker) -> None:
-        """Do what a worker asks for."""
+        """Answer a message of a worker."""
         hook = self._config.hook
         try:
             kind, what = worker.channel.recv()
@@ -165,7 +166,7 @@ class Parallel:
             case "more":
                 places = self._next_unit(worker.number)
                 worker.given += places
-                # One that is gone meanwhile is heard of above.
+                # The end of a worker that has died meanwhile is handled above.
                 with contextlib.suppress(BrokenPipeError):
                     worker.channel.send([*places])
             case "begins":
@@ -182,14 +183,14 @@ class Parallel:
                 hook.pytest_warning_recorded.call_historic(kwargs=what)
 
     def _next_unit(self, number: int) -> deque[int]:
-        """The tests that a worker runs next; none at the end."""
+        """Return the tests that a worker runs next; none at the end."""
         for name in self._units:
             if self._comes_first(number, name):
                 return self._units.pop(name)
         return self._units.pop(next(iter(self._units))) if self._units else deque()
 
     def _bury(self, session: pytest.Session, worker: _Worker) -> None:
-        """Tell of the test in which a worker ended, if it was in one, and let another one go on."""
+        """Report the test in which a worker died, if it was running one, and start another worker in its place."""
         del self._workers[worker.channel]
         worker.channel.close()
         code = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
@@ -211,9 +212,9 @@ class Parallel:
 
 
 def _places(channel: Connection) -> Iterator[tuple[int, int | None]]:
-    """The tests that this process is told to run, and for each the one that follows it.
+    """Yield the tests that this process is told to run, each with the one that follows it.
 
-    More is asked for before the last one is run: what the two have in common is not taken down between them.
+    Further tests are requested before the last one is run, so that fixtures which it shares with the next one are kept.
     """
     given: deque[int] = deque()
     place: int | None = None
@@ -230,7 +231,7 @@ def _places(channel: Connection) -> Iterator[tuple[int, int | None]]:
 
 
 def _take_own_streams(config: pytest.Config) -> None:
-    """Capture into files of one's own, and leave the terminal to the parent."""
+    """Capture output into files of this process, and leave the terminal to the parent."""
     captures = config.pluginmanager.getplugin("capturemanager")
     assert isinstance(captures, CaptureManager)
     captures.suspend_global_capture(in_=True)
@@ -242,14 +243,14 @@ def _take_own_streams(config: pytest.Config) -> None:
 
 
 class _Teller:
-    """Plugin of pytest in a worker: tells the parent what its own plugins are to hear."""
+    """A plugin of pytest in a worker, which passes the parent the events for the parent's plugins."""
 
     def __init__(self, config: pytest.Config, channel: Connection) -> None:
         self._config = config
         self._channel = channel
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell how a test went."""
+        """Send the result of a test."""
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._channel.send(("report", data))
 
@@ -260,7 +261,7 @@ class _Teller:
         nodeid: str,
         location: Sequence[Any] | None,
     ) -> None:
-        """Tell of a warning, in words: not all of them can be sent as they are."""
+        """Send a warning as text, since not every warning can be pickled."""
         words = Warning(f"{warning_message.category.__name__}: {warning_message.message}")
         told = warnings.WarningMessage(
             words, Warning, warning_message.filename, warning_message.lineno

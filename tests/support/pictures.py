@@ -1,4 +1,4 @@
-"""Pictures of screens, stored as text in `snapshots/`: what stands in each row, and below it a letter for the style of each cell.
+"""Pictures of screens, stored as text in `snapshots/`: the text of each row, and below it a letter for the style of each cell.
 
 A stored picture begins with its size, its theme and the legend of its letters:
 
@@ -8,9 +8,9 @@ A stored picture begins with its size, its theme and the legend of its letters:
     |  Settings  40 of them
     :  AAAAAAAA  qqqqqqqqqq
 
-Colours have the theme's names, or are hexadecimal where the theme has no such colour. A blank cell has only a background, and a
-row in which nothing is marked has no row of letters. An SVG beside it shows the same to the eye: it is drawn anew with the text,
-says in its last line for which text it was drawn, and is made by an empty file of its name.
+Colours have the theme's names, or are hexadecimal if the theme has no such colour. A blank cell has only a background, and a
+row without any mark has no row of letters. An SVG file beside a picture shows it as an image: it is drawn again with the
+text, names in its last line the text that it was drawn for, and is created if an empty file of its name exists.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from support.drawn import strips_of
 FOLDER = Path(__file__).parents[2] / "snapshots"
 
 _GROUNDS = list(DARK)[: list(DARK).index("line")]
-"""The theme's names of backgrounds, which come first in it: a colour that has several names has the first that fits."""
+"""The theme's names of backgrounds, which come first in the theme: a colour with several names gets the first that fits."""
 _INKS = [*list(DARK)[len(_GROUNDS) :], *_GROUNDS]
 _ATTRIBUTES = ("bold", "dim", "italic", "underline", "underline2", "reverse", "strike", "blink")
 _ON_BLANKS = ("underline", "underline2", "reverse", "strike")
-"""What is seen of a cell in which nothing stands, beside its background."""
+"""The attributes that are visible in a blank cell, beside its background."""
 _WORDS = re.compile(" +|[^ ]+").findall
 _TERMINAL = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"]
 _SIXTEEN = [*_TERMINAL, *(f"bright-{name}" for name in _TERMINAL)]
@@ -53,7 +53,7 @@ TEXT, MARKS = "|", ":"
 
 
 class Pictures:
-    """The stored pictures of one test: compares each with a screen, or stores it anew."""
+    """The stored pictures of one test, each of which is compared with a screen or stored again."""
 
     def __init__(self, test: pytest.Item) -> None:
         self._file = test.path.relative_to(test.config.rootpath)
@@ -63,10 +63,10 @@ class Pictures:
         self._taken: set[str] = set()
 
     def __call__(self, app: App[Any], name: str = "") -> None:
-        """Compare what is on the screen; `name` tells the pictures of one test apart.
+        """Compare the picture with the screen; `name` tells the pictures of one test apart.
 
         Raises:
-            AssertionError: it looks different (told with the rows that differ), or no such picture is stored.
+            AssertionError: the screen looks different (the message has the rows that differ), or no such picture is stored.
         """
         stem = self._test + (f"[{name}]" if name else "")
         self._taken.add(stem)
@@ -91,7 +91,7 @@ class Pictures:
         assert is_drawn, f"{where}.svg was drawn for another text. {self._how}"
 
     def end(self) -> None:
-        """Find stored pictures that the test no longer takes; delete them if pictures are stored anew."""
+        """Fail if the test has stored pictures that it no longer takes; delete them if pictures are being stored."""
         own = re.compile(re.escape(self._test) + r"(\[[^]]*\])?")
         for file in sorted(self._folder.glob("*")):
             if own.fullmatch(file.stem) and file.stem not in self._taken:
@@ -123,7 +123,7 @@ def picture_of(app: App[Any], letters: Mapping[str, str] | None = None) -> str:
 
 
 class _Colours:
-    """The names of the styles of a theme's colours."""
+    """The names of styles, by the colours of a theme."""
 
     def __init__(self, theme: Theme) -> None:
         terminal = {f"color({number})": name for number, name in enumerate(_SIXTEEN)}
@@ -134,7 +134,7 @@ class _Colours:
         self._ink, self._page = ("ink", "page") if palette else ("default", "default")
         self._styles: dict[tuple[Style | None, bool], str] = {}
         self.blanks: dict[str, str] = {}
-        """The style of a blank that looks the same in this style of words."""
+        """The style of a blank cell that looks the same, by the style of a text."""
 
     @property
     def plain(self) -> str:
@@ -142,7 +142,7 @@ class _Colours:
         return f"{self._ink} on {self._page}"
 
     def style(self, style: Style | None, *, is_blank: bool) -> str:
-        """Return the name of a style as far as it can be seen; empty for the plain one."""
+        """Return the name of a style, without the parts that cannot be seen; empty for the plain one."""
         key = (style, is_blank)
         if key not in self._styles:
             self._styles[key] = self._named(style or Style.null(), is_blank=is_blank)
@@ -169,9 +169,9 @@ def _name(colour: Color | None, names: Mapping[str, str]) -> str:
 
 
 def _row(strips: Iterable[Strip], colours: _Colours) -> tuple[str, list[str]]:
-    """A row's text, and the name of the style of each of its cells.
+    """Return the text of a row, and the name of the style of each of its cells.
 
-    A blank between two words of one style is taken for a part of them.
+    A space between two words of one style gets their style.
     """
     text, styles, gaps = "", list[str](), list[int]()
     for segment in chain.from_iterable(strips):
@@ -188,7 +188,7 @@ def _row(strips: Iterable[Strip], colours: _Colours) -> tuple[str, list[str]]:
 
 
 def _letters(styles: Sequence[str], letters: Mapping[str, str]) -> dict[str, str]:
-    """Return a letter for each style: the one it has, or the first free one of its last word, a capital if it is bold."""
+    """Return a letter for each style: its present one, or the first free one of its last word, a capital if it is bold."""
     marks = {style: letters[style] for style in styles if style in letters}
     others = chain(string.ascii_letters, string.digits, map(chr, range(0x100, 0x2000)))
     for style in styles:
@@ -228,9 +228,9 @@ def _divided(picture: str) -> tuple[list[str], list[str]]:
 
 
 async def darken(running: App[Any], pilot: Pilot[Any]) -> None:
-    """Turn a light program dark: widgets that keep their light colours stand out in a picture.
+    """Switch a light program to a dark theme: widgets that keep their light colours stand out in a picture.
 
-    A picture in each theme shows no more: that they differ in nothing but their colours is a test of the themes.
+    One picture in each theme would show no more, since a test of the themes checks that they differ only in colours.
     """
     assert running.theme == KIMI_LIGHT.name
     await pilot.pause()

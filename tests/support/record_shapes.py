@@ -1,6 +1,6 @@
-"""The shapes of the records of events: which keys each type has, with values of which types.
+"""The shapes of the records of events: the keys of each type of event, and the types of their values.
 
-Those of a version are printed by `PYTHONPATH=CHECKOUT:CHECKOUT/tests python tests/support/record_shapes.py`, from its own events.
+`PYTHONPATH=CHECKOUT:CHECKOUT/tests python tests/support/record_shapes.py` prints the shapes of a version from its own events.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from typing import Any
 
 N_EXAMPLES = 300
 MOST_WORDS = 12
-"""A key that has often had no more values than these is one of so many words."""
+"""The largest number of different values of a key that occurs often for the shape to list them as its words."""
 _WORD = re.compile("[A-Za-z_]*").fullmatch
 OPEN_WORDS = {("ApprovalRequest", "kind")}
-"""Keys that have a meaning for every reader whatever word they hold."""
+"""Keys for which every reader accepts any word."""
 LEFT_OUT = {("ToolStarted", "arguments"), ("ApprovalRequest", "checkpoint_id")}
-"""Keys that the record leaves out where an earlier event said the same, or where there is none; no example shows that."""
+"""Keys that a record lacks if an earlier event said the same, or if there is no value; no example shows that."""
 
 Shape = dict[str, Any]
-"""`types` of the values, and of objects `keys`, of texts `words`, of lists `items` by the `type` that objects in it have; `always`
-says that a key is never left out."""
+"""The `types` of values, the `keys` of objects, the `words` of texts, and the `items` of lists by the `type` of the objects in
+them; `always` says that a key is never left out.
+"""
 
 
 def shape_of(values: Sequence[Any]) -> Shape:
-    """The shape that these values have in common."""
+    """Return the shape that these values have in common."""
     shape: Shape = {"types": sorted({type(value).__name__ for value in values})}
     objects = [value for value in values if isinstance(value, dict)]
     if objects:
@@ -50,7 +51,7 @@ def shape_of(values: Sequence[Any]) -> Shape:
 
 
 def misfits(value: Any, shape: Shape, where: str) -> Iterator[str]:
-    """What is otherwise in a value than its shape says; keys that it says nothing of are passed over."""
+    """Yield the differences between a value and its shape; keys that the shape does not have are ignored."""
     kind = type(value).__name__
     if kind not in shape["types"] and not (kind == "int" and "float" in shape["types"]):
         yield f"{where} is of the type {kind}"
@@ -76,7 +77,7 @@ def _tag(item: Any) -> str:
 
 
 def _shapes() -> dict[str, Shape]:
-    """Of the events of the version that is imported."""
+    """Return the shapes of the events of the imported version."""
     from hypothesis import HealthCheck, given, settings
     from wire.test_codec import KINDS, encode, events_of
 

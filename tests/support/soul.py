@@ -192,7 +192,7 @@ class Stage:
         return await asyncio.to_thread(list_checkpoints, self.session)
 
     async def messages(self, world_line: int = 0) -> list[StoredMessage]:
-        """All messages of a world line (0: the live one), checkpoint markers left out."""
+        """Return all messages of a world line (0: the live one), checkpoint markers left out."""
         pins = self.soul.marks.pins
         line = await asyncio.to_thread(self.session.world_line, world_line)
         return [
@@ -209,7 +209,7 @@ class Stage:
         ]
 
     async def summary(self) -> str:
-        """The text of the newest summary on the live world line; empty where there is none."""
+        """Return the text of the newest summary on the live world line; empty if there is none."""
         found = await self.soul.lines.summaries()
         return found[-1].text if found else ""
 
@@ -253,7 +253,7 @@ async def stage(folder: Path, *, data: Path | None = None, **options: Any) -> As
 
     Args:
         folder: where its work folder is, and what is read by other programs.
-        data: where sessions are kept. Without it they are in memory, where there is room, until the stage is closed: each is
+        data: where sessions are kept. Without it they are in memory, if there is room, until the stage is closed: each is
             synced many times. The work folder is not: tools read nothing below `/dev`.
     """
     with contextlib.ExitStack() as ends:

@@ -56,7 +56,7 @@ class Segment:
     Attributes:
         was: the first name of a checkpoint that a summary renumbered.
         messages: without the marker.
-        tokens: the first figure of a server behind it, what was sent there; None where there is none.
+        tokens: the first figure of a server behind it, what was sent there; None if there is none.
     """
 
     id: int

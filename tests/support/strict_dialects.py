@@ -137,7 +137,7 @@ def openai(request: Request) -> Answer | None:
 
 
 def deepseek(request: Request) -> Answer | None:
-    """The reasoning field must be there, even if empty, and images are refused."""
+    """Refuse a request without the reasoning field, even an empty one, or with images."""
     if (refused := common(request)) is not None:
         return refused
     for _, message in _assistants(request):
@@ -269,7 +269,7 @@ def minimax(request: Request) -> Answer | None:
 
 
 def vllm(request: Request) -> Answer | None:
-    """The old field name is refused; the real server ignores it silently."""
+    """Refuse the old field name, which the real server ignores silently."""
     if (refused := common(request)) is not None:
         return refused
     for _, message in _assistants(request):
@@ -312,7 +312,7 @@ def gpt_oss(request: Request) -> Answer | None:
 
 
 def devstral(request: Request) -> Answer | None:
-    """A local Mistral template needs alternating roles, and no user's message after a tool's."""
+    """Refuse, as a local Mistral template, roles that do not alternate, or a user's message after a tool's."""
     if (refused := llamacpp(request)) is not None:
         return refused
     fault = sequence_fault(request.messages, user_after_tool=False)
@@ -326,7 +326,7 @@ def devstral(request: Request) -> Answer | None:
 
 
 def llama3(request: Request) -> Answer | None:
-    """The template of Llama 3 allows one call a message."""
+    """Refuse, as the template of Llama 3, several calls in a message."""
     if (refused := llamacpp(request)) is not None:
         return refused
     if any(len(message.get("tool_calls", ())) > 1 for _, message in _assistants(request)):
@@ -345,7 +345,7 @@ def mistral_local(request: Request) -> Answer | None:
 
 
 def blind(request: Request) -> Answer | None:
-    """A model that takes no images is behind a server that does not say so."""
+    """Refuse images, as a server that does not say so beforehand."""
     if any(isinstance(message.get("content"), list) for message in request.messages):
         return refuse(
             "image input is not supported - hint: you may need to provide the mmproj", 500
@@ -354,7 +354,7 @@ def blind(request: Request) -> Answer | None:
 
 
 def moonshot_schemas(request: Request) -> Answer | None:
-    """A reseller of Kimi models is strict about schemas and nothing else."""
+    """Refuse wrong schemas, and nothing else, as a reseller of Kimi models."""
     for tool in request.body.get("tools", ()):
         for path, schema in _schemas(tool["function"]["parameters"]):
             if "anyOf" in schema and "type" in schema:

@@ -210,7 +210,7 @@ async def test_a_timeout_ends_everything_it_started(tmp_path: Path) -> None:
 
 
 def _sleepers(folder: Path) -> list[int]:
-    """The processes that still run in a folder."""
+    """Return the processes that still run in a folder."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -28,7 +28,7 @@ MODEL = "deepseek-r1-distill-qwen-32b"
 
 
 def can_be_seen(running: App[None]) -> bool:
-    """Whether the screen that asks for a key is on the terminal."""
+    """Return whether the screen that asks for a key is on the terminal."""
     return isinstance(running.screen, KeyScreen) and running.screen.seen.is_open
 
 
@@ -41,7 +41,7 @@ class FieldApp(App[None]):
         self.keys: list[str] = []
 
     def compose(self) -> ComposeResult:
-        """The field."""
+        """Return the field."""
         yield LineField(is_address=self.is_address)
 
     @on(LineField.KeyEntered)
@@ -132,7 +132,7 @@ def at_once(one: Desk, *keys: str) -> None:
 
 
 def files_with(folder: Path, text: str) -> list[Path]:
-    """The files that hold a text."""
+    """Return the files that contain a text."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return [path for path in files if text in path.read_text("utf-8", "replace")]
 

@@ -205,7 +205,7 @@ async def test_another_session_parses_no_style_sheet_again(
 
 
 def count_tasks(name: str) -> int:
-    """How many tasks run whose names begin so."""
+    """Return the number of running tasks whose names begin with this text."""
     return sum(task.get_name().startswith(name) for task in asyncio.all_tasks())
 
 
@@ -228,7 +228,7 @@ async def test_nothing_of_the_sessions_before_stays_in_memory(home: Path) -> Non
         await one.idle()
 
         def is_held(session: int) -> bool:
-            """Whether the collector leaves anything of a session that was left."""
+            """Return whether the collector leaves anything of a session that was left."""
             # A thread of the pool holds what it did last, and so the chat that had it import something.
             kept = (
                 part

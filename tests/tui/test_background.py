@@ -58,7 +58,7 @@ def test_a_variable_tells_before_the_terminal_does() -> None:
 
 
 def keys(*pieces: str) -> tuple[str, list[bool]]:
-    """The characters that are typed by pieces of input, and what the terminal said of itself."""
+    """Return the characters that are typed by pieces of input, and what the terminal said of itself."""
     told: list[bool] = []
     answers = BackgroundAnswers()
     incoming, parser = Incoming(answers, told.append), KeyParser()

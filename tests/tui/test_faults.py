@@ -49,7 +49,7 @@ BARE = frozenset(
 
 
 def bare_calls(source: str) -> list[int]:
-    """The lines that schedule on the event loop without a report of what is raised there."""
+    """Return the lines that schedule on the event loop without a report of what is raised there."""
     found: list[int] = []
     # Most modules name none of them: these need not be parsed.
     if not any(name in source for name in (*BARE, "call_later", "exit_on_error")):
@@ -229,7 +229,7 @@ async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
 
 
 def timeline_points(model: TimelineModel | None) -> list[object]:
-    """The checkpoints that it shows."""
+    """Return the checkpoints that it shows."""
     return list(model.tree.live) if model is not None else []
 
 

@@ -63,7 +63,7 @@ def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
             for sign, latin in zip("ㅊㅅㄹ", "ctf", strict=True)
         ),
         ("\x1b[27;5;1089~", "ctrl+c"),
-        # A Latin layout says itself where its letters are.
+        # A Latin layout itself tells where its letters are.
         ("\x1b[113::97;5u", "ctrl+q"),
         # What a layout writes is written, whatever key it is.
         ("\x1b[1089::99;;1089u", "с"),
@@ -128,7 +128,7 @@ class Clock:
     now = 0.0
 
     def monotonic(self) -> float:
-        """The present."""
+        """Return the present time."""
         return self.now
 
 

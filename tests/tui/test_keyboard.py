@@ -63,7 +63,7 @@ async def a_turn(one: Desk, server: ChatServer) -> None:
 
 
 def soul_of(one: Desk) -> KimiSoul:
-    """The engine of the session on the screen."""
+    """Return the engine of the session on the screen."""
     soul = one.screen.conversation.soul
     assert soul is not None
     return soul
@@ -244,7 +244,7 @@ class FieldApp(App[None]):
         self.entered: list[str] = []
 
     def compose(self) -> ComposeResult:
-        """The field."""
+        """Return the field."""
         yield LineField("as it was")
 
     @on(Input.Submitted)

@@ -56,7 +56,7 @@ def faults(tree: ast.AST) -> list[str]:
 
 
 def _is_content(tree: ast.AST, name: str) -> bool:
-    """Whether the name is assigned a `Content` wherever it is assigned."""
+    """Return whether the name is assigned a `Content` wherever it is assigned."""
     values = [
         node.value
         for node in ast.walk(tree)
@@ -67,7 +67,7 @@ def _is_content(tree: ast.AST, name: str) -> bool:
 
 
 def _only_ours(value: ast.expr) -> bool:
-    """A formatted string of our own words and glyphs."""
+    """Return a formatted string of our own words and glyphs."""
     return isinstance(value, ast.JoinedStr) and all(
         isinstance(part, ast.Constant) or "glyphs" in ast.dump(part) for part in value.values
     )

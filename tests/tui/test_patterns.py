@@ -50,7 +50,7 @@ def told(text: str) -> object:
 
 
 def sequences(text: str) -> object:
-    """All of it at once, then in pieces, of which each may end within a sequence."""
+    """Return all of it at once, then in pieces, of which each may end within a sequence."""
     reader = key_sequences.SequenceReader()
     taken = [*reader.feed(text, 0.0)]
     for start in range(0, len(text), 997):

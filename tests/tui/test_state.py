@@ -35,7 +35,7 @@ BEGIN = SessionState()
 
 
 def after(*events: Event, state: SessionState = BEGIN) -> SessionState:
-    """The state after some events, a second apart."""
+    """Return the state after some events, a second apart."""
     for number, event in enumerate(events, 1):
         state = reduce(state, EventRecord(number, 1000.0 + number, event))
     return state

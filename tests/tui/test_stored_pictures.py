@@ -33,7 +33,7 @@ class Page(App[None]):
 
 
 async def shown(words: str, letters: dict[str, str] | None = None) -> list[str]:
-    """The stored picture of these words, without the rows in which nothing stands."""
+    """Return the stored picture of these words, without the rows in which nothing stands."""
     app = Page(words)
     async with app.run_test(size=(40, 3)):
         return [line for line in picture_of(app, letters).splitlines() if line != "|"]

@@ -76,7 +76,7 @@ def test_with_few_colours_the_terminals_own_are_used(tmp_path: Path, configured:
 
 
 def contrast(one: Color, other: Color) -> float:
-    """The ratio of the lightness of two colours, from 1 to 21."""
+    """Return the ratio of the lightness of two colours, from 1 to 21."""
     shades: list[float] = []
     for colour in (one, other):
         parts = [part / 255 for part in colour.get_truecolor()]
@@ -169,7 +169,7 @@ Cell = tuple[str, Style]
 
 
 async def cells_of(app: App[None], size: tuple[int, int]) -> list[Cell]:
-    """Every cell that the app shows with a conversation."""
+    """Return every cell that the app shows with a conversation."""
     async with app.run_test(size=size) as pilot:
         if isinstance(app, ChatApp):
             app.transcript.apply(quoted_fields().records)

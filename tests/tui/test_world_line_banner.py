@@ -33,7 +33,7 @@ NAME = "fix the quotes in one regex"
 
 
 def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldLine:
-    """A line that was left two hours ago."""
+    """Return a line that was left two hours ago."""
     at = at or (NOW - timedelta(hours=2)).isoformat()
     return left_line(2, reason, checkpoint_id, at=at, tokens_before=47_200, messages=9, shared=4)
 
@@ -89,7 +89,7 @@ DMAIL = ContextReverted("dmail", 8, "u8", 12, 3, 9, 4, 60_000, 41_600, "a D-Mail
 
 
 def said(*events: Event, running: bool = False, asks: bool = False) -> str:
-    """The words after some events."""
+    """Return the words after some events."""
     news = LiveLineActivity()
     for event in events:
         news = news_after(news, event)

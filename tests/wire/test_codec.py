@@ -38,7 +38,7 @@ COUNT = st.integers(0, 10**9)
 
 
 def encode(event: ev.Event) -> dict[str, Any]:
-    """The event as a line of the record holds it."""
+    """Return the event as a line of the record holds it."""
     return encode_record(ev.EventRecord(1, 0.0, event))["message"]
 
 
@@ -206,7 +206,7 @@ def test_nothing_in_the_file_breaks_the_reader(data: st.DataObject) -> None:
 
 
 def numbers_in(value: object) -> Iterator[int | float]:
-    """Every number in an event, wherever it stands."""
+    """Yield every number in an event, wherever it stands."""
     if is_dataclass(value):
         for field in fields(value):
             yield from numbers_in(getattr(value, field.name))

@@ -77,7 +77,7 @@ Told = dict[str, tuple[str, str]]
 
 
 def told(parting: Divergence) -> Told:
-    """Each file with what both sides made of it: `+1-2` for lines, who, and that it is alike."""
+    """Return each file with what both sides made of it: `+1-2` for lines, who, and that it is alike."""
     assert not parting.reason
     found: Told = {}
     for one in parting.files:

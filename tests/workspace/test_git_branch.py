@@ -1,4 +1,4 @@
-"""The branch of a folder: what `.git` says, and nothing where that is odd."""
+"""The branch of a folder: what `.git` says, and nothing if that is odd."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_nothing_foreign_is_ever_lost_and_what_is_tracked_comes_back(rounds: lis
 
 
 def hidden(name: str, files: Files) -> bool:
-    """Whether the rules of that time leave a file out."""
+    """Return whether the rules of that time leave a file out."""
     rules = files.get(RULES, "").split()
     return (name.endswith(".log") and "*.log" in rules) or (
         name.startswith("cache/") and "cache/" in rules

@@ -1131,8 +1131,11 @@ def _remove_mount_points(covered: list[str], writable: list[str]) -> None:
 
 
 def _is_within_reach(path: str) -> bool:
-    """Whether bubblewrap, and so a command in it, can reach a path. Root without the capabilities over other users' files cannot enter
-    their closed folders, and bubblewrap fails when it is to mount there."""
+    """Return whether bubblewrap, and so a command in it, can reach a path.
+
+    Root without the capabilities over other users' files cannot enter their closed folders, and bubblewrap fails if it must
+    mount there.
+    """
     folder = os.path.dirname(path) if os.geteuid() == 0 else "/"
     while folder != "/":
         try:

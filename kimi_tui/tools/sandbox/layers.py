@@ -367,7 +367,9 @@ def work_folders(environ: Mapping[str, str]) -> frozenset[str]:
 
 
 def can_layer(environ: Mapping[str, str]) -> bool:
-    """Whether the kernel can lay overlays over folders here, tried in the data folder. It starts a process, so call it in a thread."""
+    """Return whether the kernel can lay overlays over folders here, tried in the data folder. It starts a process, so call it
+    in a thread.
+    """
     try:
         app_paths.make_private(Path(top := layers_dir(environ)))
         place = tempfile.mkdtemp(prefix=".trial-", dir=top)

@@ -183,7 +183,7 @@ class Policy:
         return _under(real, places)
 
     def may_rename(self, path: str) -> bool:
-        """Whether the file or folder at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
+        """Return whether the file or folder at this path can be renamed to any other place: neither it nor a parent folder is pinned."""
         return not _under(os.path.realpath(os.path.join(self.work, path)), self.pinned)
 
     def refuses_read(self, path: str, *, is_for_writing: bool) -> bool:

@@ -1,7 +1,7 @@
-"""The model of an approval: its answers, and the rows of what will run, be written or be sent. No widget here.
+"""The model of an approval: its answers, and the rows of what will run, be written or be sent. This module has no widget.
 
-The rows have all of it: long lines are wrapped, never cut, and every invisible character is written out. `Detail` is the part
-that may be long, with its scrolling, and whether its last row has been on the screen.
+The rows contain the complete text: long lines are wrapped, never cut, and every invisible character is written out. `Detail`
+is the part that may be long; it scrolls, and notes whether its last row has been on the screen.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ PART_CHARS = 4_096
 LAID_OUT_S = 0.005
 """Seconds of a time slice of laying out rows."""
 LAID_OUT_ROWS = 200
-"""The most rows that are laid out in one time slice."""
+"""The largest number of rows that are laid out in one time slice."""
 CHANGE_KEY = "ctrl+g"
 """The key that edits the command in question before it is approved."""
 
 _EXACT = frozenset[RequestKind]({"tool", "pause"})
-"""Kinds whose detail is no prose: it breaks where a row ends."""
+"""The kinds of requests whose detail is no prose, so that rows may end within words."""
 
 RowKind = Literal["text", "same", "add", "delete", "path"]
 
@@ -46,14 +46,14 @@ class DetailRow:
 
 
 Writing = Literal["why", "instead"]
-"""What the user writes with an answer: a reason for no, or a D-Mail or command in place of the agent's."""
+"""The user's text with an answer: a reason for no, or a D-Mail or command in place of the agent's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An answer: its key and words, what it sends to the engine or what must be written first, and the feedback with it.
+    """An answer: its key and words, its value for the engine or the text that must be written first, and the feedback with it.
 
-    Where several options may be chosen, choosing one checks or unchecks its box.
+    If several options may be chosen, choosing one checks or unchecks its box.
     """
 
     key: str
@@ -64,7 +64,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The text field of an approval: its placeholder, and what Enter does (`short` is the wording in the footer)."""
+    """The text field of an approval: its placeholder, and the effect of Enter (`short` is the wording in the footer)."""
 
     placeholder: str
     verb: str
@@ -80,7 +80,7 @@ _TOLD = Field("What the agent should know", "Tell the agent this, and go on", "s
 
 
 def field_of(request: ApprovalRequest, writing: Writing) -> Field:
-    """The field for a kind of writing in a request."""
+    """Return the field for a kind of writing in a request."""
     if writing == "why":
         return _REASON
     fields = {"dmail": _LETTER, "plan": _PLAN, "question": _ANSWER, "pause": _TOLD}
@@ -88,7 +88,7 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
 
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
-    """The answers to a request; a yes for the session only where one is offered."""
+    """Return the answers to a request; a yes for the session only if one is offered."""
     is_several = request.kind == "question" and request.multi_select
     offered = tuple(
         Choice(str(number), visible(words), "check" if is_several else "once", words)
@@ -141,24 +141,24 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
 MOST_CHARS = 10_000
 MOST_LINES = 1_000
 LONGEST_LINE = 2_000
-"""The most characters of a line in the field: laying out more would delay every key."""
+"""The largest number of characters of a line in the field: laying out more would delay every key."""
 
 
 def fits_a_field(text: str) -> bool:
-    """Whether a text can be changed in a field."""
+    """Return whether a text can be edited in a field."""
     if len(text) > MOST_CHARS or text.count("\n") >= MOST_LINES:
         return False
     return max(map(len, text.split("\n"))) <= LONGEST_LINE
 
 
 def may_be_changed(request: ApprovalRequest) -> bool:
-    """Whether a request is about a command that can be edited in a field: it has no invisible characters."""
+    """Return whether a request is about a command that can be edited in a field: it has no invisible characters."""
     shown = request.detail.replace("\t", " ")
     return request.changeable and fits_a_field(shown) and visible(shown) == shown
 
 
 def counts(request: ApprovalRequest) -> tuple[int, int] | None:
-    """Lines added and removed by all edits of a request; None where it edits nothing."""
+    """Return the lines added and removed by all edits of a request; None if it edits nothing."""
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
         return None
@@ -168,7 +168,7 @@ def counts(request: ApprovalRequest) -> tuple[int, int] | None:
 def detail_rows(
     request: ApprovalRequest, width: int, glyphs: Glyphs = UNICODE
 ) -> Iterator[DetailRow]:
-    """All of what will run or be written, in rows of at most `width` cells, one after another."""
+    """Yield the complete text that will run or be written, in rows of at most `width` cells, one after another."""
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
         shown = visible(request.detail)
@@ -185,7 +185,7 @@ def detail_rows(
 
 
 def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
-    """The texts of a question of the agent: each option with its key and description, and the rest of the question.
+    """Return the texts of the agent's question: each option with its key and description, and the rest of the question.
 
     Returns:
         one text for each option, and the lines that belong to no option.
@@ -201,15 +201,15 @@ def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
 
 
 _WORDS = {"yes": "y", "ok": "y", "no": "n"}
-"""Words that are typed for an answer, and the key of that."""
+"""Words that are typed as an answer, and the key of that answer."""
 
 
 def answer_of_word(offered: Sequence[Choice], word: str) -> Choice | None:
-    """The answer that a typed word gives; None where it is none: `yes`, `ok`, `no`, or an option's own words.
+    """Return the answer that a typed word gives (`yes`, `ok`, `no`, or an option's own words); None if it gives none.
 
     Args:
         offered: the answers of the request.
-        word: what was typed.
+        word: the typed word.
     """
     said = word.strip().casefold()
     key = _WORDS.get(said, "")
@@ -223,11 +223,11 @@ def answer_of_word(offered: Sequence[Choice], word: str) -> Choice | None:
 
 
 SEVERAL = "; "
-"""Parts what was chosen of several."""
+"""The separator of several chosen options."""
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
-    """The text to send to the engine after the user could edit one: empty where it is as the agent wrote it."""
+    """Return the text to send to the engine after the user could edit one; empty if it is as the agent wrote it."""
     if request.kind in ("question", "pause"):
         return written.strip()
     return "" if written.strip() == request.detail.strip() else written.strip()
@@ -248,7 +248,7 @@ def _diff_rows(diff: DiffBlock, width: int, glyphs: Glyphs) -> Iterator[DetailRo
 
 
 def _code_pieces(line: str, width: int, glyphs: Glyphs) -> Iterator[str]:
-    """A line of a file in pieces of at most `width` cells; a very long one is laid out part by part."""
+    """Yield a line of a file in pieces of at most `width` cells; a very long line is laid out part by part."""
     rest = ""
     for start in range(0, len(line) or 1, PART_CHARS):
         pieces = wrapped(rest + visible_code(line[start : start + PART_CHARS], glyphs), width)
@@ -257,7 +257,7 @@ def _code_pieces(line: str, width: int, glyphs: Glyphs) -> Iterator[str]:
 
 
 def visible_code(text: str, glyphs: Glyphs = UNICODE) -> str:
-    """A line of a file with its tabs drawn as arrows up to the next stop, all else as `visible` shows it."""
+    """Return a line of a file with its tabs drawn as arrows up to the next stop, and all other characters as `visible` shows them."""
     shown = ""
     for index, part in enumerate(text.split("\t")):
         if index:
@@ -268,7 +268,7 @@ def visible_code(text: str, glyphs: Glyphs = UNICODE) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with every character that cannot be seen written out, also those that no font has (yet)."""
+    """Return the text with every invisible character written out, also those that no font has (yet)."""
     text = foreign_text.visible(text)
     if text.isprintable():
         return text
@@ -276,7 +276,7 @@ def visible(text: str) -> str:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """The line in pieces of at most `width` cells; nothing is dropped, not even blanks."""
+    """Return the line in pieces of at most `width` cells; nothing is dropped, not even spaces."""
     if cell_len(line) <= width:
         return [line]
     return chop_cells(line, width)
@@ -284,9 +284,9 @@ def wrapped(line: str, width: int) -> list[str]:
 
 FEW_ROWS = 12
 AROUND = 5
-"""Rows of a small screen that are kept for what is outside of the panel, and for the line on which rows are shown."""
+"""Rows of a small screen that are left for the rest of the screen, and for the line that says which rows are shown."""
 AROUND_WHOLE = 12
-"""Rows that a large screen keeps for that where all of the detail is shown."""
+"""Rows of a large screen that are left for the same if all of the detail is shown."""
 
 
 class Detail:
@@ -317,9 +317,9 @@ class Detail:
         self.seen_end = False
         self.n_read = 0
         self._answers: dict[int, range] = {}
-        """The rows of each answer of a question, by its place among them."""
+        """The rows of each answer of a question, by the index of the answer."""
         self._asked = range(0)
-        """The rows of what is asked, where it is too long to stand above."""
+        """The rows of the question itself, if it is too long for its place above."""
         self._shown: set[int] = set()
         """The rows of a question that have been on the screen."""
 
@@ -354,14 +354,14 @@ class Detail:
                 self._rows = [
                     DetailRow(row, "path") for text in moved_here for row in self._broken(text)
                 ]
-            # Other rows: how far they were read is only known of all of them.
+            # The rows are other ones now; reading progress carries over only if all of them were read.
             self.n_read = sys.maxsize if self.n_read and not self.passed_over else 0
             self.is_laid_out = False
             self.lay_out()
         self._move(0)
 
     def _offered(self, moved_here: tuple[str, ...]) -> list[DetailRow]:
-        """The rows of a question: what there was no room for, and each answer that has more to it than stands below."""
+        """Return the rows of a question: texts that had no room above, and each answer that is longer than in its place below."""
         texts, others = offered_texts(self._request)
         labels = [f"{n}  {visible(label)}" for n, label in enumerate(self._request.options[:9], 1)]
         rows = [
@@ -381,7 +381,7 @@ class Detail:
         return rows + [DetailRow(row) for text in others for row in self._broken(text)]
 
     def show_answer(self, at: int) -> None:
-        """Scroll to the rows of one answer of a question, from its first on; before them stand those of the question."""
+        """Scroll to the rows of one answer of a question, from its first row on; the rows of the question come before them."""
         if not self._shown.issuperset(self._asked):
             at_row = next(row for row in self._asked if row not in self._shown)
             self._move(at_row - self._top)
@@ -389,7 +389,7 @@ class Detail:
             self._move(self._answers[at].start - self._top)
 
     def has_shown_answer(self, at: int) -> bool:
-        """Whether one answer of a question, and what is asked, have been on the screen to their last rows."""
+        """Return whether one answer of a question, and the question itself, have been on the screen to their last rows."""
         return self._shown.issuperset((*self._asked, *self._answers.get(at, ())))
 
     def lay_out(self) -> None:
@@ -417,14 +417,14 @@ class Detail:
         return self.n_read < len(self._rows) or not self.is_laid_out
 
     def _broken(self, text: str) -> list[str]:
-        """The rows of a text that came here: prose between words, all else where a row ends."""
+        """Return the rows of a text that came here: prose is broken between words, any other text at the end of a row."""
         if self._request.kind in _EXACT:
             return wrapped(text, self._width)
         return [text[start:end] for start, end in ranges(text, self._width)]
 
     @property
     def room(self) -> int:
-        """The most rows that may be shown."""
+        """The largest number of rows that may be shown."""
         if self._is_whole and self._whole_room > FEW_ROWS:
             return self._whole_room
         return min(FEW_ROWS, max(2, self._screen_height - AROUND - self._beside))
@@ -441,7 +441,7 @@ class Detail:
 
     @property
     def more_words(self) -> str:
-        """What `toggle_whole` does, as the footer says it; empty where it does nothing."""
+        """The footer's words for `toggle_whole`; empty if it does nothing."""
         if len(self._rows) <= FEW_ROWS or self._whole_room <= FEW_ROWS:
             return ""
         if self._is_whole:
@@ -452,27 +452,27 @@ class Detail:
 
     @property
     def shown(self) -> Sequence[DetailRow]:
-        """The rows that are shown."""
+        """The visible rows."""
         return self._rows[self._top : self._top + self._window]
 
     @property
     def place_words(self) -> str:
-        """Which rows of how many are shown."""
+        """The words that say which of how many rows are visible."""
         so_far = "" if self.is_laid_out else " so far"
         return f"rows {self._top + 1} to {self._top + self._window} of {len(self._rows)}{so_far}"
 
     def toggle_whole(self) -> None:
-        """Switch between a few rows and as many as fit on the screen; do nothing where that would be no more."""
+        """Switch between a few rows and as many as fit on the screen; do nothing if that would not be more."""
         if self.more_words:
             self._is_whole = not self._is_whole
             self._move(0)
 
     def scroll(self, key: str, rows: int = 1) -> None:
-        """Show other rows.
+        """Scroll the rows.
 
         Args:
-            key: what was pressed: pageup, pagedown, home, end, ctrl+up or ctrl+down.
-            rows: how far the last two go.
+            key: the pressed key: pageup, pagedown, home, end, ctrl+up or ctrl+down.
+            rows: the number of rows for the last two keys.
         """
         page = self._window - 1
         step = {

@@ -1,8 +1,8 @@
-"""The approval in the place of the prompt: the question, all of what will happen, and the answers.
+"""The approval in the place of the prompt: the question, the complete text that will run or be written, and the answers.
 
-No answer is selected beforehand. A letter answers once no other key follows it, Enter only after the arrows have chosen
-a row, and yes only after the end of what will run was on the screen. What is longer than a few rows beside the detail
-stands whole in it.
+No answer is selected at first. A letter answers once no other key follows it, Enter only after the arrows have chosen a row,
+and yes only after the end of the text was on the screen. A question or answer that is too long for its own place stands in
+full among the rows of the detail.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 EDGE = 1
-"""The accent down the side stands before every row."""
+"""Cells of the accent at the left of every row."""
 SIDES = 6
-"""Cells of a row that no text of a question or a place takes."""
+"""Cells of a row that texts of a question or a place leave free."""
 
 
 def _question_rows(
     request: ApprovalRequest, waiting: int, width: int, glyphs: Glyphs
 ) -> list[Content]:
-    """What is asked, with what it changes in figures and how many more wait at the right."""
+    """Return the question, with its changes in figures and the number of waiting requests at the right."""
     side = _beside(request, waiting, glyphs)
     sign = f"{glyphs.dmail} " if request.kind == "dmail" else ""
     room = max(10, width - SIDES - side.cell_length - 2 - cell_len(sign))
     asked = visible(request.question).replace("\n", " ")
-    # A question is prose, of which no blank has to be seen.
+    # A question of the agent is prose, in which no space needs to be visible.
     pieces = _in_words(asked, room, is_prose=request.kind in ("question", "pause"))
-    # A diff does not say where it goes; the rest of the question does, and is never cut.
+    # A diff does not name its file, so the file is shown here, and never cut.
     target = visible(request.detail).replace("\n", " ") if counts(request) is not None else ""
     fits = len(pieces) == 1 and cell_len(pieces[0]) + 2 + cell_len(target) <= room
     named = ("  ", (target, "$ink")) if target and fits else ()
@@ -92,12 +92,12 @@ def _question_rows(
 
 
 def _in_words(text: str, width: int, *, is_prose: bool = False) -> list[str]:
-    """The text in rows of whole words. Blanks that would go unseen between two rows, several of them, are kept in what is no prose."""
+    """Return the text in rows of whole words. Outside of prose, runs of spaces are kept even where a row ends."""
     if not is_prose and "  " in text:
         return wrapped(text, width)
     words = text.split(" ")
     if not is_prose and max(map(cell_len, words)) > width:
-        # A path that is longer than a row begins behind the word before it, which would stand alone.
+        # A path that is longer than a row begins right after the word before it, which would be alone in its row otherwise.
         rows = [""]
         for word in words:
             joined = f"{rows[-1]} {word}" if rows[-1] else word
@@ -121,9 +121,9 @@ def _beside(request: ApprovalRequest, waiting: int, glyphs: Glyphs) -> Content:
 
 
 def detail_row(row: DetailRow, width: int) -> Content:
-    """A row of what will happen, on its own ground."""
+    """Return a row of the detail, with the background of the detail."""
     room = width - EDGE - 3 - 2
-    # The numbers of a diff stand where they stand in the chat, one cell before what else is shown here.
+    # The numbers of a diff stand as in the chat, one cell to the left of other text here.
     text = f" {row.margin}{row.text}" if row.margin else f"  {row.text}"
     padded = text + " " * max(0, room - cell_len(text))
     if row.kind == "add":
@@ -138,7 +138,7 @@ def detail_row(row: DetailRow, width: int) -> Content:
 
 
 def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
-    """Where it runs, and what that means."""
+    """Return rows that say where it runs, and what that means."""
     where = request.where
     if request.kind in ("plan", "dmail") and not fits_a_field(request.detail):
         where = "too long to be changed here"
@@ -149,11 +149,11 @@ def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
 
 
 Toll = Callable[[int, Glyphs], Sequence[Sequence[Span]]]
-"""Says in rows of so many cells what a D-Mail would take and leave, as the preview of a rewind does."""
+"""Returns in rows of a width in cells what a D-Mail would remove and keep, as in the preview of a rewind."""
 
 
 def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
-    """What a D-Mail would take and leave, drawn."""
+    """Return the drawn rows of what a D-Mail would remove and keep."""
     inks = {"quiet": "$ink-quiet", "ink": "$ink", "strong": "bold $ink-strong"}
     return [
         Content.assemble("   ", *((span.text, inks[span.style]) for span in row))
@@ -164,15 +164,15 @@ def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
 def _answer_rows(
     choice: Choice, width: int, *, chosen: bool, accepts_keys: bool, box: str = "", cut: str = ""
 ) -> list[Content]:
-    """An answer with its key, in as many rows as its words need.
+    """Return an answer with its key, in as many rows as its words need.
 
     Args:
         choice: the answer.
-        width: of the panel.
-        chosen: the arrows stand on it.
-        accepts_keys: a key would count now.
-        box: stands before its words, where it is one of several that may be chosen.
-        cut: ends the one row that is all there is room for; empty where all rows are wanted.
+        width: cells of the panel.
+        chosen: whether the arrows have selected it.
+        accepts_keys: whether a key would count now.
+        box: the box before its words, if several options may be chosen; else empty.
+        cut: the sign at the end of the only row, if there is no room for more; empty for all rows.
     """
     back = " on $select" if chosen else ""
     key = f"bold $accent{back}" if accepts_keys else f"$ink-quiet{back}"
@@ -181,7 +181,7 @@ def _answer_rows(
     room = max(10, width - 9 - cell_len(box))
     pieces = wrapped(choice.words, room)
     if choice.says and len(pieces) > 1:
-        # What the agent offers is prose.
+        # An option of the agent is prose.
         pieces = [choice.words[start:end] for start, end in ranges(choice.words, room)]
         if cut:
             _, end = ranges(choice.words, room - 2)[0]
@@ -203,15 +203,15 @@ def _key_hints(
     reads_on: bool,
     tab_words: str,
 ) -> tuple[tuple[str, str], ...]:
-    """What the footer says while answers are shown.
+    """Return the footer's hints while answers are shown.
 
     Args:
-        answers: those.
-        glyphs: the signs to draw with.
-        can_change: it is a command that can be rewritten.
-        mode_key: changes what is asked at all; empty for none.
-        reads_on: there are more rows than are shown.
-        tab_words: what Tab does; empty where it leads to the chat.
+        answers: the answers.
+        glyphs: the set of signs.
+        can_change: whether the request is about a command that can be edited.
+        mode_key: the key that changes the approval mode; empty for none.
+        reads_on: whether there are more rows than are visible.
+        tab_words: the words for Tab; empty if Tab leads to the chat.
     """
     boxes = [choice.key for choice in answers if choice.then == "check"]
     others = "/".join(choice.key for choice in answers if choice.then != "check")
@@ -243,7 +243,7 @@ def keys_row(
     accepts_keys: bool,
     checked: Collection[Choice] = (),
 ) -> Content:
-    """The keys of all answers in one row, with the words of the chosen one; `key_at` finds them in it."""
+    """Return the keys of all answers in one row, with the words of the selected one; `key_at` finds them in it."""
     key = "bold $accent" if accepts_keys else "$ink-quiet"
     keys = [
         (
@@ -261,14 +261,14 @@ def keys_row(
 
 
 def _box(choice: Choice, checked: Collection[Choice], glyphs: Glyphs) -> str:
-    """What stands before the words of an answer that can be checked; empty for others."""
+    """Return the box before the words of an answer that can be checked; empty for other answers."""
     if choice.then != "check":
         return ""
     return f"[{glyphs.done if choice in checked else ' '}] "
 
 
 def key_at(answers: Sequence[Choice], x: int) -> Choice | None:
-    """The answer whose key stands at a cell of the panel, in the row that `keys_row` gives."""
+    """Return the answer whose key is at a cell of the panel, in the row that `keys_row` returns."""
     start = EDGE + 2
     for one in answers:
         end = start + len(one.key) + 2
@@ -279,39 +279,39 @@ def key_at(answers: Sequence[Choice], x: int) -> Choice | None:
 
 
 def _way_row(key: str, words: str) -> Content:
-    """What a key does while something is written; a click does it too."""
+    """Return a row with a key and its effect while a text is written; a click on it has the same effect."""
     return Content.assemble("   ", (f"{key:<7}", "bold $accent"), (words, "$ink"))
 
 
 MOST_ROWS = 3
 MOST_ROWS_LOW = 2
-"""Of each part on a low screen."""
+"""The largest number of rows of each part on a low screen."""
 BLANK_ROWS = 2
-"""Under the question, and over the answers."""
+"""Blank rows: one under the question, one over the answers."""
 LOW_DETAIL = 7
-"""With fewer rows to read, the answers to a question give way to a row of their keys while one is chosen."""
+"""If fewer rows than this can be read, the answers to a question are replaced by a row of their keys while one is selected."""
 LEAST_DETAIL = 3
-"""Rows of what will happen, with the line that says which of them are shown."""
+"""The smallest number of rows of the detail, including the line that says which of them are shown."""
 
 
 class PanelLayout:
     """The rows of an approval panel, fitted to its width and to the height of the screen: question, place, details and answers.
 
     Args:
-        request: what is asked.
-        answers: them.
-        width: of the panel.
-        height: of the screen.
-        glyphs: the signs to draw with.
-        waiting: how many requests wait, this one among them.
-        chosen: the place of the answer that the arrows stand on.
-        accepts_keys: a key would count now.
-        toll: what a D-Mail would take and leave, where that is known.
-        folded: the answers are one row of keys, so that there is more room to read on a low screen.
+        request: the request.
+        answers: the answers to the request.
+        width: cells of the panel.
+        height: rows of the screen.
+        glyphs: the set of signs.
+        waiting: the number of waiting requests, including this one.
+        chosen: the index of the answer that the arrows have selected.
+        accepts_keys: whether a key would count now.
+        toll: the rows of what a D-Mail would remove and keep, if that is known.
+        folded: whether the answers are one row of keys, so that a low screen has more room for reading.
         checked: the answers that are checked.
 
     Attributes:
-        moved: the texts that were too long, as people may see them.
+        moved: the texts that were too long for their places, without invisible characters.
     """
 
     def __init__(
@@ -355,7 +355,7 @@ class PanelLayout:
 
         rows = drawn("")
         if sum(min(len(each), self._most) for each in rows) > room:
-            # No answer may be off the screen: long ones go on among the rows to read.
+            # Every answer must be visible; the full texts of long ones are added to the rows to read.
             short = drawn(glyphs.cut)
             pairs = zip(answers, rows, short, strict=True)
             self.moved += [
@@ -389,12 +389,12 @@ class PanelLayout:
 
 REASON_ROWS = 3
 UNDER_FIELD = 3
-"""Rows between the field and the panel's end: what can be done, and air above it."""
+"""Rows between the field and the end of the panel: hints, and blank rows."""
 TALL = 30
 PASSED = ("mode", "help", "quit", "timeline", "search", "commands", "suspend")
-"""Commands whose keys are left to the screen. What is pressed right behind one is meant for where it leads."""
+"""Commands whose keys are left to the screen. Keys pressed right after one of them are meant for the view that it opens."""
 REST_S = 0.002
-"""Between two slices of a long text that is laid out."""
+"""Seconds between two time slices in which a long text is laid out."""
 _PAGES = {"pageup": -1, "pagedown": 1}
 ENTER_ANSWERS = "Enter gives the chosen answer."
 NO_ANSWER = "{} is no answer here."
@@ -402,7 +402,7 @@ NONE_CHECKED = "Nothing is checked: Space checks a row, and Enter sends what is 
 NONE_CHECKED_SHORT = "Space checks a row, Enter sends."
 WAITS_BEHIND = "What you wrote waits in the prompt until this is answered."
 AWAY = "The keys are elsewhere; Esc brings them back here."
-"""Stands over the answers while they cannot be given."""
+"""The hint over the answers while the panel does not have the keyboard focus."""
 AWAY_SHORT = "Esc brings the keys back here."
 
 
@@ -410,17 +410,17 @@ class ApprovalPanel(Widget, can_focus=True):
     """The panel that asks the user to approve one request.
 
     Args:
-        request: what is asked.
+        request: the request.
         last_key_at: monotonic time of the last key pressed anywhere.
-        keys: those of the configuration, by command.
-        takes_keys: whether it has the keys from the beginning; else whoever reads elsewhere keeps them.
-        write: given what is prose.
-        prompt: the field behind the question, into which that is written.
-        typed_at: when something was written last that this may go on with; 0 for never.
+        keys: the configured keys, by command.
+        takes_keys: whether it takes the keyboard focus at first; if not, the widget that has it keeps it.
+        write: called with prose, which is meant for the prompt.
+        prompt: the prompt below the question, which gets the prose.
+        typed_at: the monotonic time at which text was last typed that further keys may continue; 0 for never.
     """
 
     class Answered(Message):
-        """The user answered the request; `feedback` is why not, or what is to be done instead."""
+        """The user answered the request; `feedback` is the reason for a no, or the text to run or send instead."""
 
         def __init__(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
             super().__init__()
@@ -429,17 +429,17 @@ class ApprovalPanel(Widget, can_focus=True):
             self.feedback = feedback
 
     class TooEarly(Message):
-        """The user answered before the panel had been on the screen for long enough."""
+        """The user answered before the panel had been visible for long enough."""
 
     class KeysChanged(Message):
-        """The panel's keys have another meaning now; the footer is to list them."""
+        """The keys of the panel have other meanings now; the footer must list them again."""
 
     waiting: reactive[int] = reactive(1)
-    """How many requests wait, this one among them."""
+    """The number of waiting requests, including this one."""
     toll: reactive[Toll | None] = reactive[Toll | None](None, layout=True)
-    """What a D-Mail would take and leave, once that is known."""
+    """The rows of what a D-Mail would remove and keep, once that is known."""
     hint: reactive[str] = reactive("")
-    """Stands over the answers, where no row of the question is; empty for none."""
+    """A hint over the answers, if the question leaves that row free; empty for none."""
 
     def __init__(
         self,
@@ -456,11 +456,11 @@ class ApprovalPanel(Widget, can_focus=True):
         self._write_behind = write
         self._prompt = prompt
         self._is_behind = False
-        """Whether what is typed goes into the prompt, until Enter or Esc: letters of it must not answer."""
+        """Whether typed text goes into the prompt, until Enter or Esc; its letters must not answer."""
         self._word_counts = False
-        """Whether the first letter of that came when an answer would have counted."""
+        """Whether the first letter of that text came when an answer would have counted."""
         self._starts_well = False
-        """The same of the newest letter that may begin something."""
+        """Whether the newest letter that may begin a text came when an answer would have counted."""
         self._letters = LetterRun(self, self._prose, typed_at)
         self.request = request
         self._keys = keys
@@ -469,32 +469,32 @@ class ApprovalPanel(Widget, can_focus=True):
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
         self._paint = PaintWatch(self, self.restart_wait)
         self._awaited: Timer | None = None
-        """Looks whether the keyboard is quiet by now."""
+        """The timer that checks whether the keyboard is quiet."""
         self._chosen: int | None = None
         self._checked: tuple[Choice, ...] = ()
-        """Those of several that would be sent, in their order."""
+        """The checked options, in their order; Enter sends them."""
         self._to_show: int | None = None
-        """The answer whose rows are to be shown with the next picture."""
+        """The index of the answer whose rows are scrolled into view at the next frame."""
         self._detail = Detail(request)
         self._asked_early = False
         self._was_told = False
-        """That rows were passed over, when a yes was given."""
+        """Whether the user was told, at a yes, that rows were passed over."""
         self._takes_keys = takes_keys
         self._has_been_left = not takes_keys
         self._laying_out: Timer | None = None
         self._clicks: dict[int, Callable[[int], None]] = {}
         self._places: tuple[object, ...] = ()
-        """Where a click does what, as it was drawn last."""
+        """The clickable places as they were drawn last."""
         self._placing = PaintWatch(self)
-        """Waits for that to be seen."""
+        """Waits until these places have been painted."""
         self._turning = PaintWatch(self)
-        """Waits for other rows that were drawn to be read."""
+        """Waits until other rows of the detail have been painted."""
         self._opening = PaintWatch(self)
-        """Waits for the field that was opened."""
+        """Waits until the opened field has been painted."""
         self._pressed_at = 0.0
-        """When the key or click was read that is handled, in monotonic time."""
+        """The monotonic time at which the key or click that is being handled was read."""
         self._clicked_at = float("inf")
-        """When the click was read that is on its way."""
+        """The monotonic time at which the click that will be handled next was read."""
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {}
         if request.kind not in ("question", "pause"):
@@ -503,30 +503,30 @@ class ApprovalPanel(Widget, can_focus=True):
         self._field.display = False
 
     def compose(self) -> ComposeResult:
-        """The field for what is written; all else is drawn."""
+        """Yield the field for texts; everything else is drawn."""
         yield self._field
 
     def on_mount(self) -> None:
-        """Take the keys; show when they begin to count."""
+        """Take the keys, and show when they begin to count."""
         if self._takes_keys:
             self.focus()
         self._turning.begin()
         self.ignore_early_keys()
 
     def ignore_early_keys(self) -> None:
-        """Let no key count before the question is on the terminal, and half a second after that."""
+        """Ignore keys until the question is on the terminal, and for half a second after that."""
         self._paint.begin()
         self.restart_wait()
 
     @property
     def key_target(self) -> Widget:
-        """What is to have the focus where the question has the keys: its field, while something is written in it."""
+        """The widget that must have the focus if the question has the keys: the field while a text is written in it."""
         return self if self._writing is None else self._field
 
     def on_focus(self) -> None:
-        """Keys that were pressed elsewhere do not answer when the focus comes back."""
+        """Restart the wait when the focus comes back: keys that were pressed elsewhere do not answer."""
         if self._writing is not None:
-            # A click beside the field: what is written there goes on.
+            # The user clicked beside the field; the text in the field is kept.
             self.screen.set_focus(self._field)
             return
         if self._has_been_left:
@@ -534,12 +534,12 @@ class ApprovalPanel(Widget, can_focus=True):
         self.refresh()
 
     def on_blur(self) -> None:
-        """Note that the keys are elsewhere, if not in the panel's field."""
+        """Note that the focus is elsewhere, unless it is in the panel's field."""
         self._has_been_left = self._writing is None
         self.refresh()
 
     def restart_wait(self) -> None:
-        """Restart the wait before an answer counts: what was pressed may have been meant for something else."""
+        """Restart the wait before an answer counts: earlier keys may have been meant for something else."""
         self._letters.cancel()
         self._quiet.restart(time.monotonic())
         self._await_quiet()
@@ -559,7 +559,7 @@ class ApprovalPanel(Widget, can_focus=True):
         )
 
     def _accepts(self, at: float) -> bool:
-        """Whether what was pressed then counts; shows when something will where it does not."""
+        """Return whether a key or click read at this monotonic time counts; if not, show when one will."""
         self._pressed_at = at
         if self._quiet.accepts(at) and not self._paint.waits:
             return True
@@ -594,9 +594,9 @@ class ApprovalPanel(Widget, can_focus=True):
     # --- keys and clicks
 
     async def intercept(self, event: events.Key) -> bool:
-        """Whether the panel takes a key: a letter answers if it is pressed alone; several in a row are prose for the prompt.
+        """Return whether the panel takes a key: a single letter answers, several in quick succession are prose for the prompt.
 
-        To be asked before the key is handed on, so that prose keeps its order.
+        Call this before the key is passed on, so that prose keeps its order.
         """
         letters = self._letters
         if letters.is_pending and not letters.follows(event.time):
@@ -609,7 +609,7 @@ class ApprovalPanel(Widget, can_focus=True):
                 self._write_behind(event.character or "")
             return True
         if not event.is_printable or event.key.startswith(CHORDS) or event.key in self._passed:
-            # Enter ends an answer; whatever else follows at once says that it was none.
+            # Enter confirms a pending letter as an answer; any other key that follows at once makes it none.
             if event.key == "enter":
                 await letters.flush()
             letters.pop_pending()
@@ -617,10 +617,10 @@ class ApprovalPanel(Widget, can_focus=True):
         letter = event.character or ""
         is_prose = letters.is_pending or letters.is_prose(event.time)
         if letter == " " and self._choices[0].then == "check" and not is_prose:
-            return False  # behind the arrows that chose the row
+            return False  # return False  # the space acts on the row that the arrows have selected
         choice = next((one for one in self._choices if one.key == letter), None)
         checks = choice is not None and choice.then == "check"
-        # One that comes early begins the wait anew at once: held down, it would settle when that is over.
+        # An early letter restarts the wait at once; otherwise a held key would count as soon as the wait is over.
         counts = self._accepts(event.time)
         if not is_prose:
             self._starts_well = counts
@@ -629,7 +629,7 @@ class ApprovalPanel(Widget, can_focus=True):
             act = partial(self._settled, choice, letter, event.time)
         else:
             act = partial(self._point_at, row, event.time)
-        # What is checked can be unchecked: it waits for no letter behind it.
+        # A checked box can be unchecked, so its letter acts at once, without waiting for the next key.
         if not letters.add(letter, event.time, act, moves=checks):
             act(1)
         if not letters.DEBOUNCE_S:
@@ -652,7 +652,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self._decide(choice)
 
     def _point_at(self, row: int, at: float, _: int) -> None:
-        """Choose the row of a digit that was pressed alone at this time and is no answer itself; Enter answers."""
+        """Select the row of a digit that was pressed alone at this time and is no answer itself; Enter answers."""
         if not (self.has_focus and self.screen.is_current):
             return
         if not self._accepts(at):
@@ -669,24 +669,24 @@ class ApprovalPanel(Widget, can_focus=True):
             self._write_behind(text)
 
     def note_behind(self) -> None:
-        """Show what was typed or pasted for the prompt behind the question, and have what follows go there too."""
+        """Show the text that was typed or pasted for the prompt below the question, and send further text there too."""
         self._is_behind, self._chosen, self.hint = True, None, ""
         self.refresh(layout=True)
         self.post_message(self.KeysChanged())
 
     @property
     def _typed_word(self) -> str:
-        """The word that is all that was typed, if it came when an answer would have counted; else empty."""
+        """The typed word, if it is all the prompt holds and came when an answer would have counted; else empty."""
         return self._prompt.text if self._word_counts and self._prompt is not None else ""
 
     def _end_behind(self) -> None:
-        """Give the keys back to the answers; what was written stays in the prompt."""
+        """Give the keys back to the answers; the text stays in the prompt."""
         self._is_behind, self.hint = False, WAITS_BEHIND
         self.restart_wait()
         self.post_message(self.KeysChanged())
 
     def _takes_behind(self, key: str) -> bool:
-        """Whether a key is about what is written behind the question."""
+        """Return whether a key is about the text that is written into the prompt."""
         if key == "backspace" and self._prompt is not None:
             self._prompt.action_delete_left()
             self.refresh()
@@ -722,7 +722,7 @@ class ApprovalPanel(Widget, can_focus=True):
         event.stop()
         event.prevent_default()
         if event.key in _PAGES and self._detail.shows_all:
-            # Nothing of the question is out of sight: the chat is what is to be read on.
+            # The whole question is visible, so the key scrolls the chat.
             self.screen.post_message(PromptArea.Paged(_PAGES[event.key]))
             return
         if not self._accepts(event.time):
@@ -747,23 +747,23 @@ class ApprovalPanel(Widget, can_focus=True):
             self._turn_to()
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a click on an answer comes too early: by when it was read, and where the rows stood by then.
+        """Return whether a click on an answer comes too early, by the time at which it was read and the places painted by then.
 
-        The app asks before it makes a click of it, which is of another time.
+        The app calls this with the release of the button, since the click made from it has a later time.
         """
         if event.screen_y - self.region.y not in self._clicks:
             return False
         self._letters.cancel()
         self._clicked_at = event.time
-        # First: one that comes early begins the wait anew.
+        # `_accepts` must be called first, because it restarts the wait after an early click.
         return not self._accepts(event.time) or event.time < self._placing.seen_at
 
     def on_click(self, event: events.Click) -> None:
-        """Give the answer that was clicked, under the same conditions as by a key."""
+        """Give the clicked answer, under the same conditions as by a key."""
         act = self._clicks.get(event.y) if event.widget is self else None
         if act is not None:
             event.stop()
-            # A key before it may have come here only now.
+            # A key that was pressed before the click may have been handled only now.
             if self._accepts(self._clicked_at):
                 act(event.x)
 
@@ -780,7 +780,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._turn_to()
 
     def _turn_to(self) -> None:
-        """Draw other rows to be read: they have been read by nobody before they arrive."""
+        """Draw other rows, which count as unread until they are painted."""
         self.refresh()
         self._turning.begin()
 
@@ -789,7 +789,7 @@ class ApprovalPanel(Widget, can_focus=True):
             case "why":
                 self._write("why")
             case "instead":
-                # Unchanged it is a yes to what stands there.
+                # An unchanged text is a yes to the agent's text.
                 if self.request.kind in ("question", "pause") or self._has_read():
                     self._write("instead")
             case "no":
@@ -803,12 +803,12 @@ class ApprovalPanel(Widget, can_focus=True):
 
     @property
     def _sends_several(self) -> bool:
-        """Whether Enter is about what is checked, and not about a row that is no box."""
+        """Whether Enter sends the checked options, instead of answering by a row without a box."""
         first = self._choices[self._chosen or 0]
         return first.then == "check"
 
     def _check(self, choice: Choice) -> None:
-        """Check it, or no longer."""
+        """Toggle the box of an answer."""
         checked = {*self._checked} ^ {choice}
         self._checked = tuple(one for one in self._choices if one in checked)
         self._chosen = self._choices.index(choice)
@@ -829,11 +829,11 @@ class ApprovalPanel(Widget, can_focus=True):
             self._decide(choice)
 
     def _has_read_answer(self, choice: Choice) -> bool:
-        """Whether it is an answer to a question that the user has read, whatever they read of the others; shows it where not."""
+        """Return whether an answer to a question has been read, regardless of the other answers; if not, scroll to it."""
         if self.request.kind != "question":
             return False
         if not choice.says:
-            return True  # it is left to the agent
+            return True  # return True  # this answer leaves the decision to the agent
         if self._pressed_at < self._turning.seen_at:
             return False
         at = self._choices.index(choice)
@@ -841,9 +841,9 @@ class ApprovalPanel(Widget, can_focus=True):
         return self._detail.has_shown_answer(at)
 
     def _has_read(self) -> bool:
-        """Whether the end of what will run was on the screen, and all before it; says so where it was not.
+        """Return whether all rows to the last one have been visible; if not, tell the user.
 
-        Who jumped to the end may say yes all the same, when they have been told.
+        A user who jumped to the end may still say yes after being told of the rows passed over.
         """
         detail = self._detail
         if self._pressed_at < self._turning.seen_at:
@@ -864,22 +864,22 @@ class ApprovalPanel(Widget, can_focus=True):
         else:
             self._chosen = min(last, max(0, self._chosen + step))
         if self.request.kind == "question":
-            # The rows of the chosen one are those to read.
+            # The rows of the selected answer are scrolled into view.
             self._to_show = self._chosen
         self.refresh(layout=True)
 
     def _await_quiet(self) -> None:
         remaining_s = self._quiet.remaining_s(time.monotonic())
         if self._awaited is not None:
-            self._awaited.stop()  # a held key comes thirty times a second
+            self._awaited.stop()  # self._awaited.stop()  # a held key repeats thirty times a second
         if remaining_s > 0:
             self._awaited = self.set_timer(remaining_s + 0.01, self._await_quiet)
         self.refresh()
 
-    # --- what is written before an answer
+    # --- texts that are written before an answer
 
     def _write(self, what: Writing) -> None:
-        # Typed behind the key that opens the field, before that has the keys.
+        # These letters were typed after the key that opens the field, before the field had the focus.
         behind = self._letters.pop_pending()
         self._writing = what
         self._field.placeholder = field_of(self.request, what).placeholder
@@ -890,7 +890,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._opening.begin()
 
     def _leave_field(self) -> None:
-        """Back to the answers; what was written is kept for the next time."""
+        """Return to the answers; the text is kept for the next time."""
         if self._writing is not None:
             self._written[self._writing] = self._field.text
         self._writing = None
@@ -903,7 +903,7 @@ class ApprovalPanel(Widget, can_focus=True):
         event.stop()
         seen_at = self._paint.seen_at
         if self._writing == "instead" and self.request.kind not in ("question", "pause"):
-            # Unchanged what stands there is a yes.
+            # An unchanged text is a yes to the agent's text.
             seen_at = max(seen_at, self._opening.seen_at)
         if self._field.key_at < seen_at:
             self.post_message(self.TooEarly())
@@ -924,7 +924,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     @on(PromptArea.Changed)
     def _grown(self, event: PromptArea.Changed) -> None:
-        """More or fewer rows; and no menu of commands, which a slash opens in the prompt."""
+        """Fit the field to its number of rows; a slash opens no menu of commands here."""
         event.stop()
         self._place_field()
 
@@ -941,11 +941,11 @@ class ApprovalPanel(Widget, can_focus=True):
         return app_of(self).size.height >= TALL
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are to show."""
+        """Return the number of rows."""
         return len(self._lines(width))
 
     def render(self) -> Content:
-        """All rows, the accent down their edge."""
+        """Return all rows, with the accent at their left edge."""
         lines = self._lines(self.size.width)
         if self._writing is None and len(lines) < app_of(self).size.height:
             self._detail.note_shown()
@@ -958,7 +958,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return Content("\n").join(edge + line for line in lines)
 
     def _lines(self, width: int) -> list[Content]:
-        """The rows without their edge; notes what a click on each of them does."""
+        """Return the rows without their edge; set the meaning of a click on each of them."""
         glyphs = glyphs_of(self)
         tall = self._is_tall
         beside = self._fit_detail(width, glyphs, folded=False)
@@ -1005,7 +1005,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return [*lines, Content("")] if tall else lines
 
     def _fit_detail(self, width: int, glyphs: Glyphs, *, folded: bool) -> PanelLayout:
-        """What stands beside the detail, which takes the rest."""
+        """Return the parts beside the detail; the detail gets the remaining rows."""
         height = app_of(self).size.height
         beside = PanelLayout(
             self.request,
@@ -1030,7 +1030,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return beside
 
     def _lay_out(self) -> None:
-        """Go on with rows that were too many at once."""
+        """Lay out more rows of a long text."""
         self._laying_out = None
         self._detail.lay_out()
         if self._detail.is_laid_out:
@@ -1052,7 +1052,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return lines
 
     def _add_field(self, lines: list[Content], writing: Writing, *, tall: bool) -> None:
-        """Room for the field, and under it what sends it and what does not."""
+        """Add room for the field, with rows below it for the keys that send and cancel."""
         if writing == "why":
             lines.append(Content(""))
         lines += [Content("")] * (self._field_rows(writing) + 1)
@@ -1074,7 +1074,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return max(least, min(most, self._field.wrapped_document.height))
 
     def _place_field(self) -> None:
-        """Place the field over the rows that are left free for it."""
+        """Place the field over the rows that are reserved for it."""
         if self._writing is not None:
             self._field.styles.height = self._field_rows(self._writing)
             self._field.styles.margin = (0, 2, UNDER_FIELD + self._is_tall, 4)

@@ -1,7 +1,8 @@
 """The rows of a comparison of two world lines: their blocks in two columns, and the files that differ.
 
-Blocks look as in the chat, those that both sides have in grey, at the same height in both columns. Only heights are kept of
-them, measured from the top down and in time slices; rows are made when they are visible. No widget here.
+Blocks look as in the chat. Blocks that both sides have are grey, and stand at the same height in both columns. Only the
+heights of blocks are kept, measured from the top down and in time slices; rows are made when they are visible. This module
+has no widget.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 
 ANSWER_ROWS = 4
-"""The most rows of a folded answer."""
+"""The largest number of rows of a folded answer."""
 WHOLE_ROWS = 1_000
-"""The most rows of an unfolded block."""
+"""The largest number of rows of an unfolded block."""
 PIECE_CHARS = 1_500
 """Characters of an answer that are laid out in one step; most answers are shorter."""
 ROOMY = 90
-"""From this width in cells on, the columns of the files are aligned with those of the blocks, and have no abbreviations."""
+"""Width in cells from which on the columns of the files are aligned with those of the blocks, and are not abbreviated."""
 COLUMN_GAP = 3
 KEPT = 200
-"""The most blocks whose rows are cached."""
+"""The largest number of blocks whose rows are cached."""
 Key = tuple["Side", int]
 """A block: its side, and its index there."""
 
@@ -69,8 +70,8 @@ class ComparisonRows:
     """The blocks of two world lines as rows in two columns.
 
     Args:
-        comparison: the blocks, with which of them both lines have.
-        room: how blocks are laid out in a column.
+        comparison: the blocks, each with whether both lines have it.
+        room: the width of a column, and the options of the layout.
         known: heights of blocks that were measured before, for the same width.
 
     Attributes:
@@ -92,7 +93,7 @@ class ComparisonRows:
 
     @property
     def width(self) -> int:
-        """Cells of a column."""
+        """The width of a column in cells."""
         return self._room.width
 
     def measure(self) -> Generator[None]:
@@ -132,7 +133,7 @@ class ComparisonRows:
         return rows or [BLANK]
 
     def cell(self, side: Side, row: int) -> Cell:
-        """One side of a row."""
+        """Return one side of a row."""
         if row == 0 and not self._comparison.sides[side]:
             return AT_ITS_END
         index = bisect_right(self.starts[side], row) - 1
@@ -152,18 +153,18 @@ class ComparisonRows:
         return Cell(rows[offset].shown, index)
 
     def valid_heights(self) -> dict[Key, int]:
-        """The heights that are valid for other rows of the same width: those of all blocks that are not outdated."""
+        """Return the heights that are valid for other rows of the same width: those of all blocks that are not outdated."""
         return {key: height for key, height in self.heights.items() if key not in self.outdated}
 
     def last_row(self, side: Side, index: int) -> int:
-        """The last row of a block."""
+        """Return the last row of a block."""
         return self.starts[side][index] + self.heights[(side, index)] - 1
 
 
 def _behind(
     ends: Mapping[Side, int], next_of: Mapping[Side, int], last_of: Mapping[Side, int]
 ) -> Side | None:
-    """The side to measure next: the shorter one so far, so that both grow evenly; None where both are complete."""
+    """Return the side to measure next: the shorter one so far, so that both grow evenly; None if both are complete."""
     is_other_open, is_live_open = (
         next_of["other"] < last_of["other"],
         next_of["live"] < last_of["live"],
@@ -174,7 +175,7 @@ def _behind(
 
 
 def _rows_of(block: Block, room: LayoutRoom) -> list[Line]:
-    """The rows of a block as in the chat. Folded, an answer has its first ones, and a call without images its title alone."""
+    """Return the rows of a block as in the chat: of a folded answer the first ones, of a folded call without images only the title."""
     if isinstance(block, AgentBlock):
         return _answer(block, room)
     is_title = isinstance(block, ToolBlock) and not block.unfolded and not images_of(block)
@@ -192,7 +193,7 @@ def _answer(block: AgentBlock, room: LayoutRoom) -> list[Line]:
     if fed >= len(text):
         layout.finish()
     rows = layout.lines
-    # The rows of a long answer are only guessed: its beginning alone is laid out.
+    # The rows of a long answer are estimated from its beginning, which alone is laid out.
     count = len(rows) if fed >= len(text) else max(len(rows), probable_height(block, room))
     if count <= most + 1:
         return rows
@@ -208,7 +209,7 @@ class FileTable:
     Args:
         files: the changed files.
         world_line: the number of the line that was left.
-        fork: the id of the newest checkpoint that both lines have, -1 where they share none.
+        fork: the id of the newest checkpoint that both lines have, -1 if they share none.
         width: cells of a row.
         glyphs: the set of signs in use.
     """
@@ -230,14 +231,14 @@ class FileTable:
             self._middle = self._end - widest - COLUMN_GAP
 
     def head(self) -> list[Span]:
-        """The heading over the columns."""
+        """Return the heading over the columns."""
         title: list[Span] = [Span("  Files", "quiet")]
         if self._files.reason or not self._files.files:
             return title
         return self._row(title, [Span(f"world line {self._line}", "quiet")], [Span("now", "quiet")])
 
     def rows(self, unfolded: frozenset[int]) -> list[tuple[list[Span], int]]:
-        """The rows, each with the index of its file (-1: a row of a diff, or a sentence).
+        """Return the rows, each with the index of its file (-1: a row of a diff, or a sentence).
 
         Args:
             unfolded: the indexes of the files whose diff is shown.
@@ -275,7 +276,7 @@ class FileTable:
         return [Span(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
 
     def _side(self, side: FileSide) -> list[Span]:
-        """The change of a file on one side, in a few words."""
+        """Return the change of a file on one side, in a few words."""
         if side.state == "same":
             since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
             return [Span(since if self._roomy else "same", "quiet")]

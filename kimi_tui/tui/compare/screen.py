@@ -71,21 +71,21 @@ SIDES: tuple[Side, Side] = ("other", "live")
 
 
 def _on(spans: Iterable[Span], ground: str) -> list[Span]:
-    """The spans with a background for those that have none of their own."""
+    """Return the spans, with a background for those that have none of their own."""
     return [
         one if "@" in one.style else one._replace(style=f"{one.style}@{ground}") for one in spans
     ]
 
 
 def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
-    """The spans of a chosen row: an edge in its first cell, and the background of the choice in place of all others."""
+    """Return the spans of a chosen row: an edge in the first cell, and the background of the choice instead of all others."""
     first, *rest = spans
     spans = (edge, first._replace(text=first.text[1:]), *rest)
     return [one._replace(style=f"{one.style.partition('@')[0]}@{ground}") for one in spans]
 
 
 class RowsPane(ScrollView, can_focus=False):
-    """A scrollable pane of styled rows, of which only those on view are drawn."""
+    """A scrollable pane of styled rows, of which only the visible ones are drawn."""
 
     ALLOW_SELECT = False
     """False: Textual's own text selection would span both columns; `get_selection` replaces it."""
@@ -106,29 +106,29 @@ class RowsPane(ScrollView, can_focus=False):
         self._painter = Painter(self, "rows", blank="ink")
 
     def on_mount(self) -> None:
-        """Take the thin scrollbar."""
+        """Use the thin scrollbar."""
         use_thin_scrollbar(self, glyphs_of(self))
 
     @property
     def width(self) -> int:
-        """Width in cells, with that of the scrollbar."""
+        """The width in cells, including the scrollbar."""
         return self.outer_size.width or app_of(self).size.width
 
     def spans_of(self, row: int) -> list[Span]:
-        """The spans of a row; those without a background of their own are drawn on the page's."""
+        """Return the spans of a row; spans without a background of their own get that of the page."""
         raise NotImplementedError
 
     def spans_below(self) -> list[Span]:
-        """The spans of a row under the last one."""
+        """Return the spans of a row under the last one."""
         return []
 
     def notify_style_update(self) -> None:
-        """Forget the colours of the painter: called by Textual when they may have changed."""
+        """Forget the colours of the painter. Textual calls this when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The visible rows of a region, with the app's filters applied."""
+        """Return the visible rows of a region, with the app's filters applied."""
         try:
             return self._painted(crop)
         except Exception:
@@ -145,13 +145,13 @@ class RowsPane(ScrollView, can_focus=False):
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def on_click(self, event: events.Click) -> None:
-        """Post which row was clicked, and where in it; a second click selects the word, a third one the row."""
+        """Post which row and cell were clicked; a second click selects the word, a third one the row."""
         at = Offset(event.x, round(self.scroll_y) + event.y)
         if not select_piece(self, event, self._text_of(at.y), at, self.side_at(at.x)):
             self.post_message(self.Clicked(self, at.x, at.y))
 
     def side_at(self, x: int) -> tuple[int, int]:
-        """The first cell, and the one behind the last, of the column in which a cell is."""
+        """Return the first cell and the end (exclusive) of the column that contains a cell."""
         return 0, self.width
 
     def _text_of(self, row: int) -> str:
@@ -159,17 +159,17 @@ class RowsPane(ScrollView, can_focus=False):
         return "".join(span.text for span in spans)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, for the clipboard."""
+        """Return the selected text, for the clipboard."""
         return selected_text(selection, self._text_of)
 
     def show_rows(self, first: int, last: int) -> None:
-        """Bring rows into view, the first of them above all."""
+        """Scroll rows into view; if not all fit, the first ones are shown."""
         height, top = self.size.height, round(self.scroll_y)
         if first < top:
             top = first
         elif last >= top + height:
             top = min(first, last - height + 1)
-        # Rows that were unfolded just now may have no scrollbar yet.
+        # Rows that have just been unfolded may have no scrollbar yet.
         self.scroll_to(y=top, animate=False, force=True)
 
 
@@ -178,7 +178,7 @@ class CompareSides(RowsPane):
 
     Args:
         comparison: the blocks of both lines.
-        load_image: reads an image; None where images are only named.
+        load_image: reads an image; None if images are only named.
 
     Attributes:
         side: the side that the keys act on.
@@ -192,13 +192,13 @@ class CompareSides(RowsPane):
         self.comparison = comparison
         self.side: Side = "other"
         self.focused_here = True
-        # Nothing is chosen at first: a jump then means the whole line.
+        # Nothing is chosen at first, so that a jump means the whole line.
         self._selected: dict[Side, int] = {"other": -1, "live": -1}
         self._block_rows: ComparisonRows | None = None
 
     @property
     def selected(self) -> int:
-        """The index of the selected message on the side that the keys act on; -1 where none is."""
+        """The index of the selected message on the side that the keys act on; -1 for none."""
         return self._selected[self.side]
 
     def on_resize(self) -> None:
@@ -207,11 +207,11 @@ class CompareSides(RowsPane):
             self.lay_out()
 
     def column_width(self) -> int:
-        """How wide each side is."""
+        """The width of each side in cells."""
         return (self.width - 1) // 2
 
     def side_at(self, x: int) -> tuple[int, int]:
-        """The column in which a cell is, without the divider and the edge of what is selected."""
+        """Return the column that contains a cell, without the divider and the edge of the selected block."""
         width = self.column_width()
         return (1, width) if x <= width else (width + 2, self.width)
 
@@ -234,7 +234,7 @@ class CompareSides(RowsPane):
 
     @on(Thumbnails.Ready)
     def _thumbnail_ready(self, event: Thumbnails.Ready) -> None:
-        """Measure the blocks with an image again that can be drawn now."""
+        """Measure the blocks again whose image can be drawn now."""
         if self._block_rows is None:
             return
         for side in SIDES:
@@ -249,14 +249,14 @@ class CompareSides(RowsPane):
         until = time.perf_counter() + SLICE_S
         for _ in rows.measure():
             if time.perf_counter() >= until:
-                # What stood there stays until as much of the new one is known.
+                # The old rows stay on the screen until as many of the new ones are known.
                 if self._block_rows is rows or old is None or rows.height >= top + self.size.height:
                     self._show(rows)
                 await asyncio.sleep(0)
                 until = time.perf_counter() + SLICE_S
         self._show(rows)
         if selected >= 0:
-            # Of another width, or unfolded just now: it would reach beyond the edge.
+            # After a change of the width or an unfolding, the selected block could extend beyond the edge.
             self.select(selected)
 
     def _show(self, rows: ComparisonRows) -> None:
@@ -287,7 +287,7 @@ class CompareSides(RowsPane):
         self.lay_out()
 
     def choose_at(self, x: int, row: int) -> None:
-        """Select what was clicked."""
+        """Select the clicked message."""
         self.side = SIDES[x > self.column_width()]
         if self._block_rows is not None and 0 <= row < self._block_rows.height:
             index = self._block_rows.cell(self.side, row).entry
@@ -296,7 +296,7 @@ class CompareSides(RowsPane):
         self.refresh()
 
     def spans_of(self, row: int) -> list[Span]:
-        """The spans of a row: both sides and the divider."""
+        """Return the spans of a row: both sides and the divider."""
         rows = self._block_rows
         if rows is None:
             return []
@@ -305,7 +305,7 @@ class CompareSides(RowsPane):
         return [*other, Span(glyphs_of(self).step, "line"), *live]
 
     def spans_below(self) -> list[Span]:
-        """The divider goes down to the end of the pane."""
+        """Return the divider, which extends to the end of the pane."""
         return [Span(" " * self.column_width()), Span(glyphs_of(self).step, "line")]
 
     def _cell(self, side: Side, rows: ComparisonRows, row: int, width: int) -> list[Span]:
@@ -336,16 +336,16 @@ class CompareFiles(RowsPane):
 
     @property
     def selected(self) -> int:
-        """The index of the selected file; -1 where there is none."""
+        """The index of the selected file; -1 for none."""
         return -1 if self._state.chosen is None else self._state.chosen
 
     @property
     def count(self) -> int:
-        """How many files there are."""
+        """The number of files."""
         return len(self._files.files) if not self._files.reason else 0
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are."""
+        """Return the number of rows."""
         self._make()
         return len(self._rows)
 
@@ -353,7 +353,7 @@ class CompareFiles(RowsPane):
         self._rows = self.table(self.width).rows(self._unfolded)
 
     def table(self, width: int) -> FileTable:
-        """The columns for a width."""
+        """Return the table for a width."""
         found = self._found
         glyphs = glyphs_of(self)
         return FileTable(self._files, found.world_line, found.fork, width, glyphs)
@@ -363,7 +363,7 @@ class CompareFiles(RowsPane):
         self.lay_out()
 
     def lay_out(self) -> None:
-        """Make the rows anew."""
+        """Make the rows again."""
         self._make()
         self.virtual_size = Size(self.size.width, len(self._rows))
         self.refresh()
@@ -383,13 +383,13 @@ class CompareFiles(RowsPane):
         self.refresh(layout=True)
 
     def choose_at(self, row: int) -> None:
-        """Select what was clicked, and show its diff."""
+        """Select the clicked file, and show its diff."""
         if 0 <= row < len(self._rows) and self._rows[row][1] >= 0:
             self._state.choose(self._rows[row][1])
             self.toggle()
 
     def spans_of(self, row: int) -> list[Span]:
-        """The spans of a row."""
+        """Return the spans of a row."""
         spans, index = self._rows[row]
         if index != self.selected or index < 0 or not self.focused_here:
             return spans
@@ -421,7 +421,7 @@ class CompareHead(PaintedRows):
         self._rows = rows
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """Make the rows."""
+        """Return the rows for a width."""
         return self._rows(width)
 
 
@@ -431,7 +431,7 @@ _LEAST_NAME = 8
 class CompareScreen(AnswersOnce[CompareAnswer | None]):
     """Shows a world line beside the live line: messages, files, and the actions on it.
 
-    Its result is a `CompareAnswer`; None where the user closed the screen.
+    Its result is a `CompareAnswer`; None if the user closed the screen.
 
     Args:
         found: the comparison as the engine computed it.
@@ -441,7 +441,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         used: tokens in the window of the live line.
         heading: the heading of the main screen.
         gauge: a gauge with the present state, shown as on the main screen.
-        load_image: reads an image of a message; None where images are only named.
+        load_image: reads an image of a message; None if images are only named.
         write: called with text that is typed here and meant for the prompt.
     """
 
@@ -491,8 +491,8 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._footer = Footer()
 
     def compose(self) -> ComposeResult:
-        """The parts, from the top."""
-        # Before they are styled, so that it need not be done twice.
+        """Yield the parts, from the top."""
+        # The class is set before the parts are styled, so that they are styled only once.
         self.set_class(app_of(self).size.height < SHORT_BELOW, "-short", update=False)
         yield Header(self._heading)
         yield self._head
@@ -504,7 +504,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         yield self._footer
 
     def on_resize(self) -> None:
-        """Fit the head, and say what the keys do."""
+        """Fit the head to the width, and show the keys in the footer."""
         app = app_of(self)
         self._name_keys()
         self.set_class(app.size.height < SHORT_BELOW, "-short")
@@ -520,7 +520,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         glyphs = glyphs_of(self)
         info, fork = self._info, self._found.fork
         if fork < 0:
-            # A compaction parts two lines at their beginning, and what it kept stands side by side all the same.
+            # After a compaction the two lines differ from their beginning, but the messages that it kept stand side by side.
             is_beside = any(entry.same for entry in self._sides.comparison.sides["other"])
             shared = "they share no step" if is_beside else "they share nothing"
         else:
@@ -611,7 +611,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             sides.select(found)
 
     def action_unfold(self) -> None:
-        """Show a message or a file's diff whole, or short again."""
+        """Show the whole message or diff, or fold it again."""
         (self._files if self._files.focused_here else self._sides).toggle()
 
     def on_rows_pane_clicked(self, event: RowsPane.Clicked) -> None:
@@ -631,7 +631,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self.dismiss(CompareAnswer(action, block))
 
     def action_whole(self) -> None:
-        """Close with a jump to the end of the other line, whatever is selected."""
+        """Close with a jump to the end of the other line, regardless of the selection."""
         self.dismiss(CompareAnswer("jump", None))
 
     def action_leave(self) -> None:
@@ -640,7 +640,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
 
 def _side_head(mark: Span, which: str, name: str, when: str, figure: str, width: int) -> list[Span]:
-    """The heading of one side: which line it is, as much as fits of its name and of when it was left, and its tokens."""
+    """Return the heading of one side: its line, its tokens, and as much as fits of its name and of the time at which it was left."""
     left = [Span("  "), mark, Span(" "), Span(which, "strong")]
     room = width - spans_width(left) - cell_len(figure) - 2 - 4
     if name and room >= _LEAST_NAME:

@@ -1,6 +1,6 @@
 """The session of the main screen: opens and closes it, sends the user's input to the engine, and shows the engine's events.
 
-Events are drawn in chat, timeline, gauge, prompt and header; what the screen has to decide about them it learns by messages.
+Events are drawn in chat, timeline, gauge, prompt and header; messages tell the screen of events that it has to decide about.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ class ConversationController:
     """The session of the main screen: sends the user's input to the engine, and draws its events.
 
     Args:
-        launch: how to start the session.
+        launch: the launch of the session.
         bench: the workbench on which it is shown; the messages are posted to its screen.
 
     Attributes:
         soul: the engine; None before it is open and after it is closed.
-        launch: how to start a session that is begun from this one.
+        launch: the launch of a session that is started from this one.
         state: the state of the session for header, prompt and footer.
-        allows_all: whether the mode that allows everything was set by name, and so is among those that a key goes through.
+        allows_all: whether the mode that allows everything was set by name; then the mode key includes it.
         drafts: stores text that was written and not sent; None before the session is open.
         kept: after the end, a sentence on the files of the demo that are kept; empty for none.
         unsent_text: after the end, the text that could be neither sent nor stored, with the reason; empty for none.
-        resume_hint: after the end, how to resume the session; empty where nothing was said in it.
+        resume_hint: after the end, how to resume the session; empty if no message was sent in it.
     """
 
     class EventsShown(Message, bubble=False):
@@ -86,14 +86,14 @@ class ConversationController:
             self.new = new
 
     class Suggested(Message, bubble=False):
-        """The demo suggests the next message; empty at its end."""
+        """The demo suggests the next message; the text is empty at its end."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class OpenWanted(Message, bubble=False):
-        """The session is needed and not open: the screen should open it (again)."""
+        """The session is needed but not open; the screen should open it (again)."""
 
     def __init__(self, launch: Launch, bench: Workbench) -> None:
         self.launch = launch
@@ -111,29 +111,29 @@ class ConversationController:
         self._is_open = asyncio.Event()
         self._live = False
         self._n_told = 0
-        """Events of the history that the session had."""
+        """The number of events in the history of the opened session."""
         self._order = asyncio.Lock()
-        """The images of one message after another are read."""
+        """Locks the reading of images, so that messages get theirs in order."""
         self._n_coming = 0
-        """So many messages wait for their images, or for the images of one before."""
+        """The number of messages that wait for their images, or for the images of an earlier one."""
         self.state = SessionState(mode=launch.mode)
         self.allows_all = launch.mode == "all"
-        # What the screen was told last: of a history only the end is worth telling.
+        # `_told` is the state that the screen was told last; only the end of a history is reported.
         self._told = self.state
         self._since: list[EventRecord] | None = None
-        """What was told while the history is read again; None while it is not."""
+        """The events that arrived while the history was being read again; None at other times."""
         self.kept = ""
         self.unsent_text = ""
         self.resume_hint = ""
         self._began_early = False
-        """Enter was pressed before there was anything to send: the demo says that it begins so."""
+        """Whether Enter was pressed before there was anything to send; the demo says that it starts that way."""
         self._session_id = ""
-        """Of a session in which something was said."""
+        """The id of the session if a message was sent in it; else empty."""
         self._opened: Opened | None = None
         self._listed: tuple[str, ...] = ()
         """The models that the server lists."""
         self._asked_for_models: ModelChoice | None = None
-        """Whose server was asked for them."""
+        """The model whose server was asked for its models; None if none was."""
         self._is_unnamed = launch.config.titles and launch.resume is None and not launch.demo
         """Whether the model is to name the session when its first turn is done."""
         self._naming: asyncio.Task[None] | None = None
@@ -145,16 +145,16 @@ class ConversationController:
 
     @property
     def inbox(self) -> Inbox:
-        """What the user said and the context does not hold yet, from before the session is open."""
+        """The messages of the user that are not in the context yet, also from before the session is open."""
         if self._inbox is None:
-            # Not before the first paint, with modules of the engine.
+            # The import loads modules of the engine, so it must come after the first paint.
             from kimi_tui.soul.inbox import Inbox
 
             self._inbox = Inbox()
         return self._inbox
 
     async def open(self) -> Opened:
-        """Open the session and begin to show it.
+        """Open the session and start showing it.
 
         Raises:
             CannotOpen: with one line for the user.
@@ -179,18 +179,18 @@ class ConversationController:
                 self.launch, self._found, self._wants_fork, import_for, self.inbox
             )
         except CannotOpen:
-            # What cannot be opened cannot be gone on with.
+            # A session that cannot be opened cannot be resumed.
             self._session_id = ""
             raise
         self.soul = opened.soul
-        # Long histories take much room; what is shown holds what is needed of them.
+        # A long history takes much memory, and the views have their own copy of what they show.
         self._opened = opened._replace(history=())
         self._bench.prompt.area.past = PromptHistory(opened.past)
         from kimi_tui.projection.session_model import reduce
         from kimi_tui.wire.events import EventRecord
 
         state = self.state._replace(parts=parts_of(opened.soul))
-        # The header need not wait for a long history.
+        # The header is updated first, since drawing a long history takes a while.
         for fact in opened.soul.facts:
             state = reduce(state, EventRecord(0, 0.0, fact))
         self._bench.views.begin(state)
@@ -230,11 +230,11 @@ class ConversationController:
         self._show_waiting()
 
     async def _wants_fork(self, held: EarlierSession) -> bool:
-        """Ask whether to go on in a fork of a session that another program has open; the question goes when this is cancelled."""
+        """Ask whether to continue in a fork of a session that another program has open; close the question when this is cancelled."""
         await asyncio.to_thread(import_module, "kimi_tui.tui.dialogs.open_elsewhere")
         from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
 
-        # A message that is being typed is not cut in two.
+        # The question waits while the user types, so that it does not interrupt a message.
         quiet_s = SeenQuestion.QUIET_S
         while (left_s := self._bench.last_key_at + quiet_s - time.monotonic()) > 0:  # noqa: ASYNC110 - it sleeps as long as it must
             await asyncio.sleep(left_s)
@@ -245,7 +245,7 @@ class ConversationController:
             question.dismiss(None)
 
     def _show_waiting(self, gone: Sequence[Said] = ()) -> None:
-        """Show at the end of the chat what waits for the session to be open; its events are drawn behind the history."""
+        """Show at the end of the chat the messages that wait for the session to be open; their events are drawn after the history."""
         if self._live or not (self.inbox.waiting or gone):
             return
         from kimi_tui.wire.events import EventRecord, SteerTaken
@@ -258,7 +258,7 @@ class ConversationController:
         self._bench.transcript.apply([EventRecord(0, now, event) for event in events])
 
     async def opened(self, needs: PartName | None = None, *, quietly: bool = False) -> KimiSoul:
-        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`.
+        """Wait until the session is open; return its engine. A notice says so meanwhile, unless `quietly`.
 
         Raises:
             PartMissing: the engine lacks the part that is needed.
@@ -271,11 +271,11 @@ class ConversationController:
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
         if needs is not None and needs not in self.state.parts:
-            # Not before the first paint, with the engine.
+            # This imports the engine, so it must come after the first paint.
             from kimi_tui.soul.soul import PartMissing
 
             raise PartMissing(needs)
-        # Where it was closed meanwhile, this task is ended with it.
+        # If the session was closed meanwhile, this task is cancelled with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 
     def _prompt_changed(self) -> None:
@@ -331,13 +331,13 @@ class ConversationController:
             )
 
     def _forget_form(self) -> None:
-        """Remove the notice of the form of prompt and tools: it may be another one now."""
+        """Remove the notice about the form of prompt and tools, since the form may be another one now."""
         from kimi_tui.wire.events import FORM_TOPIC
 
         self._bench.chat_pane.dismiss(FORM_TOPIC)
 
     def _thinking_likewise(self, launch: Launch, setting: str | None = None) -> Launch:
-        """The launch with a setting of thinking; without one, with the present one."""
+        """Return the launch with a setting of thinking; without one, with the present one."""
         choice = launch.choice
         if not isinstance(choice, ModelChoice):
             return launch
@@ -348,11 +348,11 @@ class ConversationController:
         """Apply a changed configuration, as far as it can change within a session."""
         self.launch = self.launch._replace(config=config)
 
-    # --- what may follow a command
+    # --- completions of command arguments
 
     @property
     def values(self) -> Values:
-        """The models and settings of thinking that are known now."""
+        """The known models and thinking settings."""
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
@@ -360,14 +360,14 @@ class ConversationController:
 
     @property
     def thinking(self) -> tuple[str, tuple[str, ...]]:
-        """The setting of thinking (empty: none was made), and the settings that the model takes."""
+        """The thinking setting (empty for none), and the settings that the model accepts."""
         choice, model = self.launch.choice, self.state.model
         if model is not None:
             return model.setting, model.choices
         return choice.thinking if isinstance(choice, ModelChoice) else "", ()
 
     def learn_models(self) -> None:
-        """Ask the server in the background which models it has; once, as long as it can be asked at all."""
+        """Ask the server in the background for its models; once, unless it could not be asked."""
         choice = self.launch.choice
         if self.launch.demo or not isinstance(choice, ModelChoice):
             return
@@ -376,7 +376,7 @@ class ConversationController:
             self._bench.start(self._learn_models(choice))
 
     async def _learn_models(self, choice: ModelChoice) -> None:
-        # Half a second of importing that no key should wait for.
+        # The import takes half a second, so it runs in a thread.
         await asyncio.to_thread(import_module, "kimi_tui.llm.models")
         from kimi_tui.config.keyring import real_key
         from kimi_tui.config.settings import ConfigError
@@ -388,11 +388,11 @@ class ConversationController:
             key = await asyncio.to_thread(real_key, choice.api_key)
             found = (await chat_models(choice.base_url, key, choice.headers)).models
         except (LLMError, ConfigError):
-            # The list of `/model` says why; asked again with the next argument.
+            # The list of `/model` shows the error; the server is asked again with the next argument.
             self._asked_for_models = None
             return
         if _is_same_server(choice, self._asked_for_models):
-            # What cannot be typed cannot be completed.
+            # A name that cannot be typed cannot be completed.
             self._listed = tuple(model.id for model in found if model.id == one_line(model.id))
             self._prompt_changed()
 
@@ -427,7 +427,9 @@ class ConversationController:
         return lost
 
     def keep_at_once(self) -> None:
-        """Store the draft, and set `unsent_text` to what could not be stored. For a thread, when the event loop hangs."""
+        """Store the draft, and set `unsent_text` to the text that could not be stored. The watchdog's thread calls this when
+        the event loop hangs.
+        """
         if self.launch.demo:
             return
         if self.drafts is not None:
@@ -437,7 +439,7 @@ class ConversationController:
             self.resume_hint = resume_hint(self.state.title, self._session_id)
 
     def _note_unsent(self) -> None:
-        """Set `unsent_text` to what could not be stored."""
+        """Set `unsent_text` to the text that could not be stored."""
         if not self.launch.demo:
             from kimi_tui.tui.main.drafts import words_not_kept
 
@@ -446,18 +448,18 @@ class ConversationController:
             self.unsent_text = words_not_kept(waiting, draft, self.drafts)
 
     async def _release(self) -> str:
-        """Stop what runs, save and let go of the engine; returns a sentence on what could not be saved."""
+        """Stop running work, save, and release the engine; return a sentence on parts that could not be saved."""
         soul, self.soul = self.soul, None
         lost = ""
         if soul is not None:
             await soul.aclose()
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
-                self.resume_hint = ""  # there is nothing to go on with
+                self.resume_hint = ""  # self.resume_hint = ""  # there is no session to resume
         await self._bench.tasks.close()
         return lost
 
-    # --- what the user does
+    # --- the user's actions
 
     def say(self, text: str, when: When = "now") -> None:
         """Send a message to the agent: as a new turn, or into the running one; before the session is open it waits."""
@@ -469,7 +471,7 @@ class ConversationController:
             self._say(text, (), when)
 
     def _say(self, text: str, images: Sequence[Image], when: When) -> None:
-        """Say something at once; what the model cannot take goes back into the prompt."""
+        """Send a message at once; if the model does not accept it, it goes back into the prompt."""
         from kimi_tui.llm.errors import ModelCannotSee
 
         try:
@@ -491,7 +493,7 @@ class ConversationController:
         self._show_waiting()
 
     async def _say_with_images(self, text: str, when: When) -> None:
-        """Say a message with the images whose chips it holds; what is said while they are read comes after it."""
+        """Send a message with the images of its chips; messages sent while these are read come after it."""
         try:
             async with self._order:
                 images = await self._images_of(text)
@@ -503,7 +505,7 @@ class ConversationController:
             self._n_coming -= 1
 
     async def _images_of(self, text: str) -> tuple[Image, ...] | None:
-        """The images behind the chips of a message; None where one is missing, which a notice has said then."""
+        """Return the images of the chips in a message; None if one is missing, after showing a notice about it."""
         found: list[Image] = []
         lost = self._bench.images.lost(text)
         for chip, known in self._bench.images.of(text).items():
@@ -526,12 +528,12 @@ class ConversationController:
         return await soul.image(facts)
 
     async def load_image(self, facts: ImageBlock) -> bytes | None:
-        """The file of an image; None where it is not there any more."""
+        """Return the file of an image; None if it no longer exists."""
         image = self._bench.images.by_hash(facts.sha256) or await self._stored_image(facts)
         return image.data if image is not None else None
 
     def run_command(self, command: str, text: str, *, told: bool) -> None:
-        """Run a shell command of the user's own when it has its turn, which they wrote as `text`."""
+        """Run a shell command of the user, which they typed as `text`, when its turn comes."""
 
         async def run() -> object:
             return await (await self.opened()).run_command(command, told=told)
@@ -541,16 +543,16 @@ class ConversationController:
     def carry_out(
         self, text: str, work: Callable[[], Coroutine[Any, Any, object]], when: When = "now"
     ) -> None:
-        """Have a command, which the user wrote as `text`, carried out when it has its turn: behind what runs, and what was said before."""
+        """Queue a command, which the user typed as `text`, to be carried out after the running work and earlier messages."""
         self._queue_up(text, (), when, work)
 
     @property
     def follow_ups(self) -> tuple[str, ...]:
-        """What waits for the end of the turn, oldest first."""
+        """The messages that wait for the end of the turn, oldest first."""
         return tuple(queued.text for queued in self.state.queued if queued.is_later)
 
     def go_on(self) -> None:
-        """Retry at once where a retry waits; else have the agent continue without a new message."""
+        """Retry at once if a retry waits; else have the agent continue without a new message."""
         soul = self.soul
         if soul is None or not self._live:
             self._began_early = True
@@ -562,7 +564,7 @@ class ConversationController:
             self._bench.start(self._resume(soul))
 
     async def _resume(self, soul: KimiSoul) -> None:
-        """Start a turn without a new message; what ends it, its last event tells."""
+        """Start a turn without a new message; its last event tells why it ended."""
         from kimi_tui.soul.kimisoul import TURN_ERRORS
 
         with contextlib.suppress(*TURN_ERRORS):
@@ -570,7 +572,7 @@ class ConversationController:
 
     @property
     def undo_at_stake(self) -> str:
-        """The id of the undo that could be redone until the agent goes on; empty where there is none, or nothing would go on."""
+        """The id of the undo that could be redone until the agent continues; empty if there is none, or nothing would continue."""
         soul = self.soul
         if soul is None or soul.running or not self.state.can_resume:
             return ""
@@ -588,7 +590,7 @@ class ConversationController:
             self._bench.start(self._resume(soul))
 
     async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
-        """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
+        """Send all, few or no tools with requests; without tools, a turn that failed because the model refused tools continues."""
         soul = await self.opened()
         self._forget_form()
         soul.use_tools(wish, added)
@@ -596,12 +598,12 @@ class ConversationController:
             self.go_on()
 
     async def set_thinking(self, word: str) -> None:
-        """Set whether and how much the model thinks from the next call on; without a word, show the current setting."""
+        """Set whether and how much the model thinks from the next call on; without a word, show the present setting."""
         soul = await self.opened()
         from kimi_tui.llm.dialects import thinking_in_words
         from kimi_tui.llm.errors import LLMError
 
-        # The server may say what its model takes; mostly it has answered by now.
+        # The server may report which settings its model accepts; usually it has answered by now.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_S):
                 await soul.model_info()
@@ -621,7 +623,7 @@ class ConversationController:
         )
 
     async def _thinking_kept(self, setting: str) -> str:
-        """Keep for this folder what was set of thinking; a sentence on for how long it holds."""
+        """Store the thinking setting for this folder; return a sentence on how long it holds."""
         from kimi_tui.config.model_choice import keep_folder_thinking
 
         if self.launch.demo:
@@ -633,7 +635,7 @@ class ConversationController:
         return "It holds in this folder from now on."
 
     def stop(self) -> bool:
-        """Stop the running turn or operation, or put what waits back into the prompt; False where there is neither."""
+        """Stop the running turn or operation, or put waiting messages back into the prompt; return False if there is neither."""
         soul = self.soul
         if soul is not None and soul.running:
             self._bench.start(soul.interrupt())
@@ -648,7 +650,7 @@ class ConversationController:
         await soul.compact(instructions, waits=True)
 
     def take_back(self) -> str | None:
-        """The last message that waits, which waits no longer; None where there is none."""
+        """Take back and return the last waiting message; None if no message waits."""
         said = self.inbox.take_back_last()
         if said is None:
             return None
@@ -658,7 +660,7 @@ class ConversationController:
         return said.text
 
     def give_back(self) -> bool:
-        """Put all that waits back into the prompt; False where nothing does."""
+        """Put all waiting messages back into the prompt; return False if there are none."""
         taken = self.inbox.take_back_all()
         self._show_waiting(taken)
         if taken:
@@ -676,16 +678,16 @@ class ConversationController:
             self.soul.answer(request_id, answer, feedback)
 
     async def rename(self, title: str) -> str:
-        """Set the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
+        """Set the session's title; an empty one resets it to the beginning of the first message. Return the new title.
 
         Raises:
-            StorageTrouble: it could not be written; the old title stays.
+            StorageTrouble: the title could not be written; the old one stays.
         """
         return await (await self.opened()).rename(title)
 
     @property
     def mode(self) -> Mode:
-        """The approval mode, also where the event that tells of it is not drawn yet."""
+        """The approval mode, even if the event of its last change is not drawn yet."""
         return self.state.mode if self.soul is None else self.soul.mode
 
     @property
@@ -702,24 +704,24 @@ class ConversationController:
 
     @property
     def demo(self) -> Demo | None:
-        """The demo that the session belongs to; None elsewhere."""
+        """The demo that the session belongs to; None if it is not one."""
         return self._opened.demo if self._opened is not None else None
 
     def new_launch(self) -> Launch:
-        """The launch of a new session in the same folder."""
+        """Return the launch of a new session in the same folder."""
         return self._thinking_likewise(self.launch)._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
     def fork_launch(self, session_id: str, prompt: str, more: str = "") -> Launch:
-        """The launch of a fork of this session.
+        """Return the launch of a fork of this session.
 
         Args:
             session_id: the id of the fork.
             prompt: the initial text of its prompt.
             more: a further sentence for the notice about it.
         """
-        # It looks the same as what it was made from, so it is said.
+        # The fork looks the same as its origin, so the notice says which one it is.
         words = f"{FORKED}{more}"
         return self._thinking_likewise(self.launch)._replace(
             resume=session_id,
@@ -731,10 +733,10 @@ class ConversationController:
             offers_files=False,
         )
 
-    # --- what the engine tells
+    # --- the engine's events
 
     async def _draw_events(self, feed: Feed) -> None:
-        """Draw the history, then what happens. What follows is drawn also where something cannot be."""
+        """Draw the history, then live events. A fault in one part does not stop the others."""
         async for records in feed.history():
             self._draw(records)
         with self._reported():
@@ -750,7 +752,7 @@ class ConversationController:
 
     @contextlib.contextmanager
     def _reported(self) -> Generator[None]:
-        """Context whose error is reported, and goes no further."""
+        """Return a context whose errors are reported and not raised."""
         try:
             yield
         except Exception as error:
@@ -793,7 +795,7 @@ class ConversationController:
                     pass
                 case TurnBegin() as begin:
                     if before.has_messages:
-                        # It was to be read by now.
+                        # The second message begins: the notice was there long enough to be read.
                         bench.chat_pane.dismiss(FORM_TOPIC)
                     if self.demo is not None and not begin.resumed:
                         self.demo.suggestions.said(begin.text)
@@ -814,15 +816,15 @@ class ConversationController:
             if self.demo is not None:
                 self.demo.suggestions.ended(is_done=ended.reason == "done")
             if not state.can_resume:
-                # Where a turn can be gone on with, Enter in the empty prompt is for that.
+                # After a turn that can be continued, Enter in the empty prompt continues it instead.
                 self._suggest()
 
     async def _name(self) -> None:
-        """Have the model name the session; where it does not, the title stays the beginning of the first message."""
+        """Have the model name the session; if it gives no name, the title stays the beginning of the first message."""
         if self.soul is None:
             return
         title = await self.soul.name_session()
-        # A turn that stopped it is followed by another chance.
+        # If a new turn stopped the naming, the next turn tries again.
         self._is_unnamed = title is None
 
     def _notify(self, notice: Notice) -> None:
@@ -831,12 +833,12 @@ class ConversationController:
         stands_in_chat = notice.level != "info" and not notice.topic and not notice.solved
         if stands_in_chat and self._bench.sees_end:
             return
-        # A notice of a cause stays until that is gone, the one that says so for a few seconds.
+        # A notice about a problem stays until it is solved; the one that says so disappears after a few seconds.
         topic = "" if notice.solved else notice.topic
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
     def _caught_up(self) -> None:
-        """Called when the history has been shown: later events are live."""
+        """Note that the history has been shown: later events are live."""
         from kimi_tui.own_process import trim_heap
 
         self._live = True
@@ -853,7 +855,7 @@ class ConversationController:
             self._suggest()
 
     async def _attend(self) -> None:
-        """Have what is said begin turns, once what a killed program left has been given back."""
+        """Let queued messages begin turns, after the texts that a killed program left have been given back."""
         if self.soul is not None and self._giving_back is not None:
             await asyncio.wait([self._giving_back])
             await self.soul.attend()
@@ -868,14 +870,14 @@ class ConversationController:
             self._bench.screen.post_message(self.Suggested(self._suggestion))
 
     def cost_words(self) -> str:
-        """What the session has cost so far; empty where no prices are set."""
+        """The cost of the session so far; empty if no prices are set."""
         from kimi_tui.tui.formatting import cost_words
 
         cost = self.soul.cost if self.soul is not None else None
         return cost_words(cost) if cost is not None else ""
 
     def rebuild(self) -> None:
-        """Rebuild chat, timeline and gauge from the stored session, where events do not determine their state."""
+        """Rebuild chat, timeline and gauge from the stored session, after an operation whose events do not determine their state."""
         soul = self.soul
         if soul is not None and self._since is None:
             self._since = []
@@ -926,7 +928,7 @@ def _is_same_server(choice: ModelChoice, other: ModelChoice | None) -> bool:
 
 
 def resume_hint(title: str, session_id: str) -> str:
-    """One line for the terminal on how to resume a session."""
+    """Return one line for the terminal on how to resume a session."""
     from kimi_tui.foreign_text import one_line
     from kimi_tui.tui.formatting import cut
 
@@ -936,6 +938,6 @@ def resume_hint(title: str, session_id: str) -> str:
 
 
 def model_words(model: ModelChanged) -> str:
-    """The model as the header names it."""
+    """Return the model as the header names it."""
     thinking = f" thinking {model.thinking.removeprefix('on')}".rstrip() if model.thinking else ""
     return f"{model_name(model.name)}{thinking}"

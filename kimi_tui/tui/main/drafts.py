@@ -1,7 +1,7 @@
 """The draft in the prompt, stored in the session's folder so that it survives a crash.
 
-With it are stored the images behind its chips, and behind those of what waits in the inbox, which keeps its texts itself. `Drafts` stores
-them as they change; the functions that read and write the files block, and belong in a thread.
+The images of its chips are stored with it, as are those of messages in the inbox, which stores the texts itself. `Drafts`
+stores both when they change; the functions that read and write the files block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DRAFT_S = 1.0
 
 DRAFT = "draft.json"
 IMAGES = "unsent_images"
-"""A folder: each image under the hash of its content, and `index.json`, which says what chip each stands behind."""
+"""A folder: each image under the hash of its content, and `index.json`, which maps chips to images."""
 MOST_IMAGES = 50
 MOST_IMAGE_BYTES = 64 << 20
 """Maximum bytes of all images of a draft. Further ones are not kept, and the user is told so when the draft comes back."""
@@ -50,12 +50,12 @@ _INDEX = "index.json"
 _WORD = re.compile(r"\S+")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MOST = 100
-"""Chips of a draft."""
+"""The largest number of chips of a draft."""
 _CHIP = re.compile(r"\[Pasted [\d,]{1,15} lines?(?:, (\d{1,6}))?\]", re.ASCII)
 
 
 class Drafts:
-    """Stores the draft of one session, and puts it, and what waited in the inbox, back into the prompt when the session is opened again.
+    """Stores the draft of one session, and puts it and the texts left in the inbox back into the prompt when the session is reopened.
 
     Args:
         bench: the workbench whose prompt has the draft.
@@ -65,7 +65,7 @@ class Drafts:
     Attributes:
         is_given_back: whether the stored draft has been put into the prompt.
         kept_draft: the draft that is on the disk.
-        trouble: why unsent text cannot be stored; empty where it can.
+        trouble: why unsent text cannot be stored; empty if it can.
     """
 
     def __init__(self, bench: Workbench, soul: KimiSoul, *, keeps_draft: bool) -> None:
@@ -115,7 +115,7 @@ class Drafts:
             self._returned += texts
         await self._keep_draft()
         if lost := chips.lost(bench.prompt.area.text):
-            # A draft that was too large, or that another program stored, has only its words.
+            # A draft that was too large, or that another program stored, has only its text.
             bench.tell(
                 f"Not kept with the draft: {', '.join(lost)}.",
                 level="warning",
@@ -128,7 +128,7 @@ class Drafts:
         self.draft_changed()
 
     def draft_changed(self) -> None:
-        """Store the draft in a moment; at once where the prompt was emptied."""
+        """Store the draft after `DRAFT_S`; at once if the prompt was emptied."""
         if not self._keeps_draft:
             return
         if not self._bench.prompt.area.draft.text:
@@ -143,7 +143,7 @@ class Drafts:
         self._bench.start(self._keep_draft())
 
     async def _keep_draft(self) -> None:
-        """Store the draft that is being written, for a program that is killed; what was taken back stands in it then."""
+        """Store the draft, in case the program is killed; texts that were taken back are in it."""
         async with self._keeping:
             if self._is_closed or (self._keeps_draft and not self.is_given_back):
                 return
@@ -159,7 +159,7 @@ class Drafts:
             self._soul.inbox.let_go(returned)
 
     async def keep_images(self) -> None:
-        """Store the images of the messages that wait, for a program that is killed."""
+        """Store the images of waiting messages, in case the program is killed."""
         async with self._keeping:
             if not self._is_closed:
                 with self._refusing():
@@ -185,12 +185,12 @@ class Drafts:
 
     @contextlib.contextmanager
     def _refusing(self) -> Generator[None]:
-        """Context that shows a notice while writing to the disk fails in it, and removes the notice when it works."""
+        """Return a context that shows a notice while writing to the disk fails in it, and removes the notice when it works again."""
         try:
             yield
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            # The watchdog may have met the trouble first, but shows no notice.
+            # The watchdog may have met the error first, but shows no notice.
             if not self._is_told:
                 self._is_told = True
                 log.warning("what is not sent yet cannot be kept", exc_info=error)
@@ -208,7 +208,7 @@ class Drafts:
                 self._bench.chat_pane.dismiss(NOT_KEPT)
 
     def keep_at_once(self) -> None:
-        """Store the text of the present draft. For a thread, when the event loop hangs."""
+        """Store the text of the present draft. The watchdog's thread calls this when the event loop hangs."""
         draft = self._bench.prompt.area.draft
         if not (self._keeps_draft and self.is_given_back) or self._is_closed:
             return
@@ -220,7 +220,7 @@ class Drafts:
                 self.trouble = error.strerror or type(error).__name__
 
     async def close(self) -> None:
-        """Store the present draft, and nothing after that: the session is released."""
+        """Store the present draft, and nothing afterwards, because the session is released."""
         if self._due is not None:
             self._due.stop()
         if self._keeps_draft:
@@ -232,9 +232,9 @@ def words_not_kept(waiting: Sequence[str], draft: Draft, drafts: Drafts | None) 
     """Return the unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
 
     Args:
-        waiting: messages that wait and are not on the disk.
+        waiting: the waiting messages that are not on the disk.
         draft: the draft in the prompt.
-        drafts: where it is stored; None where the session was never open.
+        drafts: the stored draft; None if the session was never open.
     """
     texts = list(waiting)
     trouble = drafts.trouble if drafts is not None else ""
@@ -249,7 +249,7 @@ def words_not_kept(waiting: Sequence[str], draft: Draft, drafts: Drafts | None) 
 
 
 def _take_over(session: Session) -> None:
-    """Move the draft of the last session of the same folder into a new one, where that session has no messages."""
+    """Move the draft of the last session of the same folder into a new one, if that session has no messages."""
     from kimi_tui.app_paths import data_dir
     from kimi_tui.session.store import SessionStore
 
@@ -282,7 +282,7 @@ def _without_keys(text: str) -> str:
 
 
 def read_draft(folder: Path) -> Draft:
-    """Return the draft that was kept; an empty one where there is none, or it cannot be read."""
+    """Return the stored draft; an empty one if there is none, or it cannot be read."""
     found = read_json(folder / DRAFT)
     record = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     text, kept = record.get("text"), record.get("pastes")
@@ -291,7 +291,7 @@ def read_draft(folder: Path) -> Draft:
     for chip, pasted in islice(pastes.items(), _MOST):
         if isinstance(pasted, str) and (named := _CHIP.fullmatch(chip)):
             shown = clean_pasted(pasted)
-            # The chip is all that the user sees of a pasted text before it is sent.
+            # Before it is sent, the chip is all that the user sees of a pasted text.
             if chip == chip_of(shown, int(named[1] or 1)):
                 read[chip] = shown
     return Draft(clean(text) if isinstance(text, str) else "", read)

@@ -149,7 +149,7 @@ class Keystrokes:
         if panel is not None and asks:
             return await panel.intercept(event)
         if panel is not None and event.key == "enter" and self._writes_behind:
-            return True  # the end of the text that waits behind the question, however late
+            return True  # return True  # ends the text that waits behind the question, at any time
         is_text = event.character and event.is_printable
         if is_text and self._viewer.comes_early(event):
             bench.prompt.area.write(event.character or "")

@@ -294,7 +294,7 @@ def edited(argv: Sequence[str], text: str) -> str | None:
         text: the text.
 
     Returns:
-        the edited text; None where the editor failed or left no file.
+        the edited text; None if the editor failed or left no file.
 
     Raises:
         OSError: the editor cannot be run, or the file with the text not be written.

@@ -70,7 +70,7 @@ class QuitConfirmation:
             self._bench.chat_pane.dismiss(QUIT)
 
     def first_press(self, key: str) -> str:
-        """The notice at the first press of a key that quits: it also names the losses, of which `may_quit` then does not warn again.
+        """Return the notice at the first press of a key that quits; it also names the losses, which `may_quit` then does not repeat.
 
         Args:
             key: the displayed name of the key.

@@ -286,7 +286,7 @@ class Workbench:
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:
-        """Push a screen over this one and wait for its result; None where the user cancelled."""
+        """Push a screen over this one and wait for its result; None if the user cancelled."""
         answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
 
         def take(answer: T | None) -> None:

@@ -80,7 +80,7 @@ class WorldLineViewer:
         return line is not None and line.transcript.has_focus
 
     def comes_early(self, event: events.Key) -> bool:
-        """Whether a key was typed before the line was visible, and so was meant for the prompt."""
+        """Return whether a key was typed before the line was visible, and so was meant for the prompt."""
         return self.has_keys and not self._quiet.accepts(event.time)
 
     def _focus(self) -> None:
@@ -244,7 +244,7 @@ class WorldLineViewer:
             bench.prompt.line_name = name
 
     def leave(self, *, back: bool = False) -> bool:
-        """Return to the live line; False where it is shown already.
+        """Return to the live line; False if it is shown already.
 
         Args:
             back: whether the focus returns to where the line was opened from.

@@ -1,7 +1,7 @@
-"""The preview of a rewind as rows, for every size: two columns where there is room, else the details behind a key.
+"""The preview of a rewind as rows, for every size: two columns if there is room, else one, with the details behind a key.
 
-Nothing here draws. `FilesState` holds what is chosen of the files, `PreviewState` the actions and what is chosen of all;
-`preview_rows` lays it out and says what a click on a row means. The sentences are at the end.
+This module draws nothing. `FilesState` holds the selection among the files, `PreviewState` the actions and the selection
+among all; `preview_rows` lays them out and gives the meaning of a click on each row. The sentences are at the end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AIR = 3
 LEFT_WIDTH = 38
 RIGHT_AT = 43
 WIDEST = 104
-"""Cells of the frame with its border."""
+"""Width of the frame in cells, with its border."""
 _LEAST_FOR_FILES = 3
 _NAME_WIDTH = 5
 _LINE_NAME_WIDTH = 30
@@ -58,7 +58,7 @@ class FilesState:
         chosen: the paths that would be restored.
         rows: the files in the order of the list.
         selected: the index of the file whose diff is shown.
-        focused: whether the arrows select files; behind the last one, those that no snapshot holds.
+        focused: whether the arrows select files; after the last one, the entry for files that no snapshot holds.
         decided: the paths that the user has explicitly chosen or deselected.
         whole: whether the whole diff is shown in place of the list.
         scroll: rows of that diff scrolled away at the top.
@@ -75,7 +75,7 @@ class FilesState:
 
     def __post_init__(self) -> None:
         self.chosen = {one.path for one in self.files.restorable}
-        # What needs a word first, then what comes back, then what cannot.
+        # Files that need a confirmation come first, then those that are restored, then those that cannot be.
         self.rows = sorted(self.files.files, key=_order)
 
     @property
@@ -95,7 +95,7 @@ class FilesState:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the entry behind the last file is selected: what no snapshot holds."""
+        """Whether the entry after the last file is selected, which lists the files that no snapshot holds."""
         return self.selected >= len(self.rows) and bool(self.files.not_covered)
 
     @property
@@ -135,17 +135,17 @@ class FilesState:
             self.decided.add(one.path)
 
     def may_choose(self, one: FilePreview) -> bool:
-        """Whether the user may choose if a file is restored."""
+        """Return whether the user may choose if a file is restored."""
         return one.fate != "skip" and not self.files.goes_along
 
     def answer(self) -> frozenset[str] | None:
-        """The paths to restore; None for the default, those that need no confirmation."""
+        """Return the paths to restore; None for the default, which is the files that need no confirmation."""
         if self.chosen == {one.path for one in self.files.restorable}:
             return None
         return frozenset(self.chosen)
 
     def hint(self) -> str:
-        """`restores 1, deletes 1; 2 stay`: those that stay need a confirmation."""
+        """The effect on the files, such as `restores 1, deletes 1; 2 stay`; the files that stay need a confirmation."""
         fates = [
             one.would if one.fate == "conflict" else one.fate
             for one in self.files.files
@@ -160,7 +160,7 @@ class FilesState:
 
 
 def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
-    """`2 files changed since   +17 −1`, changes of other programs, and what no snapshot holds: in place of the list in small frames."""
+    """Return rows in place of the list in small frames: `2 files changed since   +17 −1`, changes of other programs, and the rest."""
     stays = [one for one in state.rows if state.files.goes_along and one.fate == "skip"]
     foreign = [one for one in state.rows if _is_foreign(one)]
     named = [_file_row(state, one, width, glyphs) for one in (*foreign, *stays)]
@@ -168,7 +168,7 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
     what = "to go along" if state.files.goes_along else "changed since"
     said = f"  {formatting.counted(len(counted), 'file')} {what}"
     if len(named) >= room:
-        # Not each can be named here; that there are some must be said all the same.
+        # Not every file can be named here, but their number must be shown.
         said = f"  {formatting.counted(len(state.rows), 'file')} {what}"
         said += f", {len(named)} also outside" if named else ""
         counted, named = state.rows, []
@@ -190,9 +190,9 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
 def _listed_rows(
     state: FilesState, width: int, room: int, glyphs: Glyphs, *, with_diff: bool = True
 ) -> list[Row]:
-    """The list with the diff of the selected file under it, in at most `room` rows.
+    """Return the list with the diff of the selected file under it, in at most `room` rows.
 
-    The first two cells of each row are for signs: its text is aligned with that of rows that have none.
+    The first two cells of each row are for signs, so that texts are aligned with and without a sign.
     """
     files = state.files
     if files.reason:
@@ -269,7 +269,7 @@ def _order(one: FilePreview) -> int:
 
 
 def _is_foreign(one: FilePreview) -> bool:
-    """Whether another program changed the file as well."""
+    """Return whether another program changed the file as well."""
     return bool(one.reason) and one.fate != "skip"
 
 
@@ -311,14 +311,14 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
 
 
 def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
-    """`12 more ↓   3 ↑`: the number of rows below and above the visible ones."""
+    """Return the number of rows below and above the visible ones, as `12 more ↓   3 ↑`."""
     parts = [f"{formatting.grouped(below)} more {glyphs.down}"] if below else []
     parts += [f"{formatting.grouped(above)} {glyphs.up}"] if above else []
     return "   ".join(parts)
 
 
 def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
-    """Rows on what cannot be restored."""
+    """Return rows about files that cannot be restored."""
     sentences: list[str] = []
     if files.not_covered:
         named = [f"{shown_name(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
@@ -333,7 +333,7 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
 
 
 def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
-    """The hints on the keys of the file list, worded so that all of them fit.
+    """Return the hints on the keys of the file list, worded so that all of them fit.
 
     Args:
         files: the state of the file list.
@@ -349,7 +349,7 @@ def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
         space = []
     what = "list" if files.at_rest else "diff"
     first, last = (arrows, "choose"), (("Tab", "on"), ("Esc", "cancel"))
-    # Where there is little room, what Space and Enter do says more than that arrows move.
+    # If there is little room, the meaning of Space and Enter is more useful than that of the arrows.
     short = [("Space", "leave")] if is_chosen and space else space
     return roomiest(
         (
@@ -369,8 +369,8 @@ class PreviewAction:
         key: the letter that chooses it.
         name: its name in `PreviewAnswer`.
         title: the text of its row.
-        hint: what it costs or leaves alone, in a few words.
-        verb: what Enter does, in a word.
+        hint: its cost, or the parts that it leaves alone, in a few words.
+        verb: the effect of Enter, in a word.
         group: a blank row stands between two groups.
     """
 
@@ -388,7 +388,7 @@ class PreviewAnswer:
 
     action: str
     files: Literal["keep", "restore", "only"] = "keep"
-    """What happens to the files."""
+    """Whether files are kept, restored, or the only thing that is restored."""
     chosen: frozenset[str] | None = None
     """The files to restore; None for those that need no confirmation."""
 
@@ -413,9 +413,9 @@ LETTERS = frozenset(
     one.key
     for one in (REWIND, BOTH, FILES, FORK, DMAIL, COMPACT_FROM, COMPACT_TO, WHOLE, COPY, UNDO)
 )
-"""The keys of all actions: each answers in some preview."""
+"""The keys of all actions; each of them answers in some preview."""
 WITH_A_WORD = frozenset({FORK.name, DMAIL.name})
-"""Actions that may include the files, and ask about them where there are any."""
+"""Actions that may include the files, and ask about them if there are any."""
 
 CONVERSATION_ACTIONS: Sequence[PreviewAction] = (REWIND, FORK, COPY)
 """The actions that need no snapshots of files."""
@@ -430,11 +430,11 @@ def actions_at(
     is_there: bool = False,
     compacts: Sequence[PreviewAction] = (COMPACT_FROM, COMPACT_TO),
 ) -> Sequence[PreviewAction]:
-    """The actions for a checkpoint, or for the end of another world line.
+    """Return the actions for a checkpoint, or for the end of another world line.
 
-    Only parts of the live line can be compacted: `compacts` are the actions for those that hold messages. Where the
-    conversation `is_there` already, there is no action that goes there. `has_dmail` and `has_lines` say whether the agent
-    takes D-Mails, and gives its conversation as a text.
+    Only parts of the live line can be compacted: `compacts` are the actions for parts that hold messages. If the conversation
+    `is_there` already, there is no action that goes there. `has_dmail` and `has_lines` say whether the agent accepts D-Mails,
+    and gives its conversation as a text.
     """
     go = () if is_there else (JUMP if world_line else REWIND,)
     copy = (COPY,) if has_lines else ()
@@ -449,9 +449,9 @@ def actions_at(
 def _with_files(
     actions: Sequence[PreviewAction], hint: str, pending: PreviewAction | None = None
 ) -> Sequence[PreviewAction]:
-    """The actions where files can be restored; `hint` says what would happen to them.
+    """Return the actions if files can be restored; `hint` says how the files would change.
 
-    Where a fork or a D-Mail, `pending`, waits for the choice whether files are restored, its two answers.
+    If a fork or a D-Mail, `pending`, waits for the choice whether files are restored, its two answers are returned.
     """
     place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
     verb = actions[place - 1].verb if place else BOTH.verb
@@ -460,7 +460,7 @@ def _with_files(
         stay = replace(pending, title=f"{what}; files stay as they are", hint="", group=0)
         back = replace(BOTH, title=f"{what}; files come back", hint=hint, verb=pending.verb)
         return (stay, back)
-    # Without a way for the conversation to go, there is none for both.
+    # If the conversation has nowhere to go, there is no action for both.
     both = replace(BOTH, hint=hint, verb=verb)
     files = (both, FILES) if place else (replace(FILES, hint=hint),)
     return (*actions[:place], *files, *actions[place:])
@@ -482,8 +482,8 @@ class PreviewState:
         line_name: the name of the target's world line, or of the line that the dropped messages will be on.
         asked: the action that waits for a confirmation, because it would revert another program's changes.
         pending: the fork or D-Mail that waits for an answer on the files.
-        files: the state of the file list; None where files are not followed.
-        heights: the rows of the highest view, by width and room: measured once, as that reads whole diffs.
+        files: the state of the file list; None if files are not followed.
+        heights: the rows of the highest view, by width and room. Each is measured once, because measuring reads whole diffs.
     """
 
     preview: RewindPreview
@@ -538,7 +538,7 @@ class Row(NamedTuple):
         return "".join(span.text for span in self.spans)
 
     def indented(self, cells: int) -> Row:
-        """The row, indented by so many more cells."""
+        """Return the row, indented by further cells."""
         return self._replace(spans=[Span(" " * cells, "quiet"), *self.spans])
 
 
@@ -551,7 +551,7 @@ class PreviewRows:
         files_at: the column at which the rows of files begin, with their signs.
         band: first and last (exclusive) column of the choices, in which a click counts for the choice of its row.
         can_scroll: whether more messages are dropped than are visible.
-        page: how many rows of dropped messages are visible.
+        page: the number of visible rows of dropped messages.
     """
 
     rows: list[Row] = field(default_factory=list[Row])
@@ -562,18 +562,18 @@ class PreviewRows:
 
 
 def frame_width(screen_width: int) -> int:
-    """The width of the frame with its border, in cells."""
+    """Return the width of the frame with its border, in cells."""
     margin = 2 if screen_width < 70 else 6
     return min(WIDEST, screen_width - margin)
 
 
 def rows_for(screen_height: int) -> int:
-    """The most rows inside the frame on a screen of this height."""
+    """Return the largest number of rows inside the frame on a screen of this height."""
     return screen_height - 4 if screen_height < 30 else screen_height * 3 // 4 - 2
 
 
 def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyphs) -> PreviewRows:
-    """The rows for a frame of `width` cells inside and at most `max_height` rows."""
+    """Return the rows for a frame of `width` cells inside and at most `max_height` rows."""
     inner = width - 2 * AIR
     top: list[list[Span]] = [
         [],
@@ -608,7 +608,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
 
 
 def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
-    """The rows between the question and the keys: `height` of them, or as many as there are where that is 0."""
+    """Return the rows between the question and the keys: `height` of them, or as many as there are if that is 0."""
     if width >= WIDE_FROM:
         return _two_columns(state, width, room, height, glyphs)
     if state.details or (state.files is not None and state.files.focused):
@@ -617,7 +617,7 @@ def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyph
 
 
 def _height(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> int:
-    """The rows of the highest view, so that the frame keeps its size while files are chosen."""
+    """Return the rows of the highest view, so that the frame keeps its size while files are chosen."""
     known = state.heights.get((width, room))
     if known is not None or state.files is None:
         return known or 0
@@ -658,7 +658,7 @@ def _keys(
             tab = [("Tab", "files")]
     if len(state.actions) == 1:
         return [("Enter", verb), *tab, ("Esc", "cancel")]
-    # Digits are named where there is room, as in an approval.
+    # Digits are named if there is room, as in an approval.
     return roomiest(
         [
             [("Enter", verb), (f"{digits}{arrows}", "choose"), *tab, ("Esc", "cancel")]
@@ -669,7 +669,7 @@ def _keys(
 
 
 def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """One column: the choices, a row each, then the files, then that nothing is lost."""
+    """Return one column: the choices, a row each, then the files, then the note that nothing is lost."""
     rows = _action_rows(state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         rows += _files_below(state.files, width - 2 * AIR + 2, room - len(rows), glyphs)
@@ -680,7 +680,7 @@ def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
 
 
 def _files_below(files: FilesState, width: int, room: int, glyphs: Glyphs) -> list[Row]:
-    """The files under the choices: as a list where there is room, else counted."""
+    """Return the files below the choices: as a list if there is room, else their number."""
     apart = [Row()] if room > 1 else []
     space = room - len(apart)
     if space < 1:
@@ -693,7 +693,7 @@ def _files_below(files: FilesState, width: int, room: int, glyphs: Glyphs) -> li
 
 
 def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """One column: the dropped messages, or the files."""
+    """Return one column: the dropped messages, or the files."""
     if state.files is not None and state.files.focused:
         listed = _listed_rows(state.files, width - 2 * AIR + 2, room, glyphs)
         return PreviewRows([row.indented(AIR - 2) for row in listed], files_at=AIR - 2)
@@ -705,12 +705,12 @@ def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
 def _two_columns(
     state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs
 ) -> PreviewRows:
-    """Two columns: the choices, and the dropped messages with the files."""
+    """Return two columns: the choices, and the dropped messages with the files."""
     lost = _nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.pending)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     left = _action_rows(state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
     made = _right(state, width - RIGHT_AT - AIR, room, height or room, glyphs)
-    # The way back stands at the foot of the left column, and the columns are as high as the higher one.
+    # The note on undo stands at the foot of the left column, and both columns have the height of the higher one.
     n_left = len(left) + 1 + len(lost)
     height = height or min(room, max(n_left, len(made.rows)))
     left += [Row()] * (height - len(left))
@@ -726,7 +726,7 @@ def _two_columns(
 
 
 def _right(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
-    """The right column: the dropped messages, then the files that changed since; the first two cells are for signs."""
+    """Return the right column: the dropped messages, then the files that changed since; the first two cells are for signs."""
     files = state.files
     if files is not None and files.whole:
         return PreviewRows(_listed_rows(files, width + 2, height, glyphs))
@@ -742,7 +742,7 @@ def _right(state: PreviewState, width: int, room: int, height: int, glyphs: Glyp
 def _action_rows(
     state: PreviewState, end: int, room: int, glyphs: Glyphs, *, hint_below: bool
 ) -> list[Row]:
-    """The rows of the choices; `end` is the column at which their background ends."""
+    """Return the rows of the choices; `end` is the column at which their background ends."""
     rows: list[Row] = []
     group = state.actions[0].group if state.actions else 0
     spare = room - len(state.actions)
@@ -762,7 +762,7 @@ def _action_rows(
             Span(f"{action.key}  ", "accent" if is_selected else "quiet"),
             Span(action.title, "strong" if is_selected else "ink"),
         ]
-        # Where there is no room for how many files stay, those are named below.
+        # If the number of files that stay does not fit here, these files are named below.
         hints = (action.hint, action.hint.partition(";")[0]) if not hint_below else ()
         gaps = ((hint, end - 2 - spans_width(spans) - cell_len(hint)) for hint in hints if hint)
         if (fitting := next(((hint, gap) for hint, gap in gaps if gap >= 2), None)) is not None:
@@ -774,7 +774,7 @@ def _action_rows(
 
 
 def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """The list of dropped messages with a heading, as much as fits."""
+    """Return the list of dropped messages with a heading, as much as fits."""
     dropped = state.preview.dropped
     if not dropped:
         return PreviewRows([Row(_nothing_dropped_row(state.preview))])
@@ -794,7 +794,7 @@ def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) ->
 
 
 def frame_title(state: PreviewState) -> str:
-    """The title in the border."""
+    """Return the title in the border."""
     target = state.preview.target
     where = f"#{target.id}"
     if target.world_line:
@@ -806,7 +806,7 @@ def frame_title(state: PreviewState) -> str:
 
 
 def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
-    """The message at the checkpoint, in one row."""
+    """Return the message at the checkpoint, in one row."""
     target = preview.target
     name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
     words = one_line(preview.label) or name
@@ -816,10 +816,10 @@ def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
 def consequence_rows(
     preview: RewindPreview, width: int, glyphs: Glyphs, pending: PreviewAction | None = None
 ) -> list[list[Span]]:
-    """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, with the window before and after where that fits.
+    """Return a sentence such as `Takes back 5 steps, 11 messages; frees 4.6k tokens`, with the window before and after if that fits.
 
-    A jump leaves them, and the other line may be longer: `Leaves 1 step; adds 400 tokens`. A fork leaves them out.
-    Where prices are set, the cost of the dropped model calls follows, in a row of its own where it would be cut.
+    A jump leaves the steps, and the other line may be longer: `Leaves 1 step; adds 400 tokens`. A fork leaves them out. If
+    prices are set, the cost of the dropped model calls follows, in a row of its own if it would be cut.
     """
     if preview.is_there:
         begins = preview.target.is_end and not preview.target.world_line
@@ -834,10 +834,10 @@ def consequence_rows(
     verb = "Leaves " if jumps else "Takes back "
     does = (verb, "; adds " if change > 0 else "; frees ")
     if _is_fork(pending):
-        # It takes nothing from here, and frees nothing.
+        # A fork takes nothing from this conversation, and frees nothing.
         does = ("Leaves out ", ", ")
     freed = formatting.tokens(abs(change), estimated=preview.estimated)
-    # Numbers are never cut: where there is no room for all of them, the less telling ones are left out.
+    # Numbers are never cut: if there is no room for all of them, the less informative ones are left out.
     unit = " token" if abs(change) == 1 else " tokens"
     shorter = ((parts, unit), (parts, ""), ([*parts[:1], *parts[-1:]], unit))
     wordings = [_sizes(does, counted, f"{freed}{unit}") for counted, unit in shorter]
@@ -847,7 +847,7 @@ def consequence_rows(
     before = formatting.tokens(preview.tokens_before)
     right: list[Span] = [Span(f"{before} {glyphs.to} ", "quiet"), Span(after, "strong")]
     if before == after.lstrip("~"):
-        right = [Span(after, "strong")]  # what changes is said at the left
+        right = [Span(after, "strong")]  # the left side names the changes
     money = cost_words(preview.cost) if preview.cost is not None else ""
     spent: list[Span] = [Span("; its calls cost ", "quiet"), Span(money, "ink")]
     below: list[list[Span]] = []
@@ -869,7 +869,7 @@ def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Spa
 
 
 def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
-    """The row that says that a running turn is stopped first."""
+    """Return the row that says that a running turn is stopped first."""
     return [
         Span(f"{glyphs.caution} ", "warn"),
         Span("The agent is working.", "ink"),
@@ -878,7 +878,7 @@ def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
 
 
 def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Span]:
-    """`! In the background runs on: npm run dev`."""
+    """Return the row `! In the background runs on: npm run dev`."""
     lead = "In the background runs on: " if len(commands) == 1 else "In the background run on: "
     names = formatting.cut(", ".join(map(one_line, commands)), width - 2 - len(lead), glyphs.cut)
     return [Span(f"{glyphs.caution} ", "warn"), Span(lead, "quiet"), Span(names, "ink")]
@@ -887,7 +887,7 @@ def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Sp
 def _confirmation_row(
     files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """`! Also changed outside: notes.md   f again brings it back too`: the row that asks for a confirmation."""
+    """Return the row that asks for a confirmation: `! Also changed outside: notes.md   f again brings it back too`."""
     reasons = {one.reason.removesuffix(" before") for one in files}
     why = reasons.pop() if len(reasons) == 1 else "also changed by others"
     lead, end = f"{why.capitalize()}: ", f"   {key} again"
@@ -906,7 +906,7 @@ def _confirmation_row(
 
 
 def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
-    """`! 2 files changed since. Do they come back as well?`, which the choices answer."""
+    """Return the row `! 2 files changed since. Do they come back as well?`, which the choices answer."""
     said = f"{formatting.counted(n_files, 'file')} changed since. "
     asked = f"{'Does it' if n_files == 1 else 'Do they'} come back as well?"
     if cell_len(said + asked) > width - 2:
@@ -917,7 +917,7 @@ def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
 def _nothing_lost_rows(
     preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
 ) -> list[list[Span]]:
-    """The rows that say how to undo it; `line_name` is that of the world line that the dropped messages will be on."""
+    """Return the rows that say how to undo it; `line_name` is that of the world line that the dropped messages will be on."""
     said = _NOTHING_LOST
     if _is_fork(pending):
         said = _NOTHING_CUT
@@ -947,7 +947,7 @@ def _is_fork(pending: PreviewAction | None) -> bool:
 def _dropped_heading(
     preview: RewindPreview, width: int, pending: PreviewAction | None = None
 ) -> list[Span]:
-    """The heading of the list of messages that are dropped, or that a fork leaves out."""
+    """Return the heading of the list of messages that are dropped, or that a fork leaves out."""
     name = "Becomes a world line" if preview.target.world_line else "Goes"
     if _is_fork(pending):
         name = "Stays here, left out of the fork"
@@ -955,7 +955,7 @@ def _dropped_heading(
 
 
 def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
-    """The row in place of an empty list of dropped messages."""
+    """Return the row in place of an empty list of dropped messages."""
     if preview.target.world_line:
         return [Span("Nothing goes: that line goes on from here.", "quiet")]
     if preview.messages and preview.prompt:
@@ -966,7 +966,7 @@ def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
-    """The row of a dropped message: its sign, its text, and its tokens at the right."""
+    """Return the row of a dropped message: its sign, its text, and its tokens at the right."""
     cost = formatting.tokens(message.tokens) if message.tokens is not None else ""
     room = width - 2 - (cell_len(cost) + 2 if cost else 0)
     text = one_line(message.text)
@@ -999,7 +999,7 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Spa
 
 
 def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[Span]:
-    """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
+    """Return a row such as `Enter rewind   ↑↓ choose   Esc cancel`, with complete pairs only."""
     spans: list[Span] = []
     for key, meaning in fit_hints(pairs, width):
         spans += [Span(" " * GAP, "quiet")] if spans else []

@@ -1,4 +1,4 @@
-"""The preview of a rewind: a screen that shows what would be dropped, and whose result is the action that the user chose."""
+"""The preview of a rewind: a screen that shows what would be dropped. Its result is the action that the user chose."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
 _MOVES = frozenset("jk ")
-"""Letters that only move about."""
+"""Letters that only move the selection."""
 
 
 class PreviewSheet(PaintedRows):
-    """The widget that draws the rows of a preview and says which of them was clicked."""
+    """The widget that draws the rows of a preview and reports which of them was clicked."""
 
     ALLOW_SELECT = False
-    """Textual's own selection would be of all rows."""
+    """False: Textual's own selection would select all rows."""
 
     class Chosen(Message):
         """An action was clicked."""
@@ -65,7 +65,7 @@ class PreviewSheet(PaintedRows):
             self.index = index
 
     class FileClicked(Message):
-        """A file was clicked, or its sign, which shows whether it is restored."""
+        """A file was clicked, or the sign beside it, which shows whether it is restored."""
 
         def __init__(self, index: int, *, on_sign: bool) -> None:
             super().__init__()
@@ -78,20 +78,20 @@ class PreviewSheet(PaintedRows):
         self.painted_at = float("inf")
         """The monotonic time at which the terminal painted it; infinite before."""
         self.sheet = layout.PreviewRows()
-        """The rows as laid out last."""
+        """The rows of the last layout."""
 
     @property
     def room(self) -> int:
-        """The most rows on a screen of this height."""
+        """The largest number of rows on a screen of this height."""
         return layout.rows_for(app_of(self).size.height)
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """The rows for the present state."""
+        """Return the rows for the present state."""
         glyphs = glyphs_of(self)
         try:
             self.sheet = layout.preview_rows(self.state, width, self.room, glyphs)
         except Exception:
-            # What can be done stays on view, and its keys work, whatever is wrong with what they would change.
+            # The actions stay visible and their keys work, even if the preview of their effect cannot be drawn.
             log_fault("laying out a preview")
             rows = [mark.spans for mark in plain_rows("", width, glyphs)[:1]]
             rows += [(Span(f"    {one.key}  {one.verb}", "ink"),) for one in self.state.actions]
@@ -99,11 +99,11 @@ class PreviewSheet(PaintedRows):
         return [Line(tuple(row.spans)) for row in self.sheet.rows]
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
-        """The width inside the frame."""
+        """Return the width inside the frame."""
         return layout.frame_width(viewport.width) - 2
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a click was read before the terminal had painted this."""
+        """Return whether a click was read before the terminal had painted this."""
         return event.time < self.painted_at
 
     def on_click(self, event: events.Click) -> None:
@@ -124,7 +124,7 @@ class PreviewSheet(PaintedRows):
         return rows[y] if 0 <= y < len(rows) else layout.Row()
 
     def painted(self, y: int, width: int) -> Strip:
-        """One row; that of the selected action stands out among the choices."""
+        """Return one row; that of the selected action stands out among the choices."""
         strip = super().painted(y, width)
         row = self._row(y)
         if not row.is_selected:
@@ -137,20 +137,21 @@ class PreviewSheet(PaintedRows):
 class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer | None]):
     """The screen that previews a rewind. Its result is the chosen action, or None if it was closed.
 
-    Arrows with Enter and the mouse answer at once, a letter when no other one has followed it. Letters in quick succession
-    are prose, as is a letter that answers in no preview: they close the preview and go into the prompt. A letter that was
-    read before the terminal had painted the preview only selects its row.
+    Arrows with Enter and the mouse answer at once; a letter answers once no other one has followed it. Letters in quick
+    succession are prose, as is a letter that answers in no preview: they close the preview and go into the prompt. A letter
+    that was read before the terminal had painted the preview only selects its row.
 
     Args:
         preview: what the engine computed.
-        running: whether a turn is running; the preview says that it is stopped first.
+        running: whether a turn is running; the preview then says that the turn is stopped first.
         actions: the choices; the first one, which loses least, is selected.
         title: the title in the border; empty for that of a rewind or a jump.
         line_name: the name of the target's world line, or of the line that the dropped messages will be on.
         pending: a fork or D-Mail that was chosen already, and waits for the choice whether files are restored.
         write: called with prose, which is meant for the prompt below.
         typed_at: the monotonic time at which text was last typed there.
-        is_asked_for: whether the user opened it. Else what is typed before it was painted was meant for the screen below.
+        is_asked_for: whether the user opened the preview. If not, keys that are typed before it was painted were meant for
+            the screen below.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
@@ -187,16 +188,16 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._paint = PaintWatch(self, self._painted)
         self._quiet: QuietKeyboard | None = None
         self._key_at = 0.0
-        """When the newest key was read, in monotonic time."""
+        """The monotonic time at which the newest key was read."""
         self._letters = LetterRun(self, self._write_over, typed_at)
         self._has_early_letter = False
-        """Whether the newest letter was read before this could be seen, or is held down since."""
+        """Whether the newest letter was read before the preview could be seen, or has been held down since."""
         self._is_looked_at = False
         """Whether the user has moved the selection or scrolled."""
         self._is_again = False
-        """Whether it is a second question here, or was painted again after a suspension: then a click must wait, too."""
+        """Whether this is a second question, or the preview was painted again after a suspension; then a click must wait, too."""
         self._is_second = False
-        """Whether the question follows an answer: a key that comes early is then no prose, but belongs to that answer."""
+        """Whether the question follows an answer: an early key is then no prose, but belongs to that answer."""
         self._state = layout.PreviewState(
             preview, actions, running, title=title, line_name=line_name
         )
@@ -205,7 +206,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._sheet = PreviewSheet(self._state)
 
     def compose(self) -> ComposeResult:
-        """The frame."""
+        """Yield the frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
         self._sheet.border_title = Content(layout.frame_title(self._state))
         yield self._sheet
@@ -235,7 +236,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
     def _comes_early(self, event: events.Key, letter: str | None) -> bool:
-        """Whether Enter, or a letter in a preview that the user did not open, is too early to be an answer."""
+        """Return whether Enter, or a letter in a preview that the user did not open, is too early to be an answer."""
         if self._is_looked_at:
             return False
         if event.key != "enter" and (letter is None or self._is_asked_for):
@@ -249,7 +250,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._sheet.border_subtitle = Content(f"That {what} came too early: press it again")
 
     def _look(self, at: float) -> None:
-        """Note that a key read at this monotonic time moves the selection: whoever pressed it saw the preview, if that was painted."""
+        """Note that a key read at this monotonic time moves the selection: the user saw the preview, if that had been painted."""
         self._is_looked_at = at >= self._paint.seen_at
 
     def _show(self) -> None:
@@ -259,7 +260,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._sheet.lines(layout.frame_width(app_of(self).size.width) - 2)
 
     def action_move(self, step: int) -> None:
-        """Select another action, or scroll the dropped messages where they are listed."""
+        """Select another action, or scroll the dropped messages if they are listed."""
         state = self._state
         self._look(self._key_at)
         if state.files is not None and state.files.focused:
@@ -359,13 +360,13 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             self.dismiss(PreviewAnswer(name))
 
     async def on_key(self, event: events.Key) -> None:
-        """Answer by a letter that was pressed alone, or by Enter if it was pressed when the question could be seen."""
+        """Answer by a letter that was pressed alone, or by Enter if it was pressed after the question could be seen."""
         letter, letters = event.character if event.is_printable else None, self._letters
         self._key_at = event.time
         if letters.is_pending and letter is not None and not letters.follows(event.time):
             await letters.flush()
         if not self.is_current and not letters.is_prose(event.time):
-            # It was answered: the key is for what is below it.
+            # The preview was answered, so the key is for the screen below.
             app_of(self).post_message(unhandled(event, self))
         elif not self.is_current or self._comes_early(event, letter):
             if not (self.is_current and self._is_second):
@@ -376,7 +377,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             if not letters.DEBOUNCE_S:
                 await letters.flush()
         elif letters.is_pending:
-            # Enter close behind a letter may end a word as well: the choice is on view, and waits for another.
+            # An Enter close after a letter may end a word as well; the chosen action is visible, and waits for another Enter.
             letters.cancel()
             if event.key != "enter":
                 return
@@ -386,7 +387,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         event.prevent_default()
 
     def _takes(self, letter: str, at: float) -> bool:
-        """Take a letter as part of an answer or of prose; False where it only moves about."""
+        """Take a letter as part of an answer or of prose; return False if it only moves the selection."""
         index = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
         letters, moves = self._letters, letter in _MOVES and index is None
         is_held = self._has_early_letter and letters.follows(at)
@@ -401,7 +402,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             return False
         chosen = row if index is None else index
         if letters.is_pending and chosen is not None:
-            # What it stands for is on view at once: an Enter close behind it is about that.
+            # The letter's action is shown at once, so that an Enter close after it is about that action.
             self._state.selected = chosen
             self._show()
         if self._quiet is None:
@@ -409,7 +410,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return True
 
     def _settled(self, index: int | None, _: int) -> None:
-        """Answer by a letter, unless it was meant for another preview; one that came early has chosen its row, and no more."""
+        """Answer by a letter, unless it was meant for another preview; an early letter only chooses its row."""
         if index is None:
             return
         if self._has_early_letter:
@@ -440,12 +441,12 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self.dismiss(None)
 
     def on_preview_sheet_chosen(self, event: PreviewSheet.Chosen) -> None:
-        """Answer with the action that was clicked."""
+        """Answer with the clicked action."""
         self._letters.cancel()
         self._answer(event.index)
 
     def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:
-        """Select the file that was clicked; a click on its sign also toggles whether it is restored."""
+        """Select the clicked file; a click on its sign also toggles whether it is restored."""
         files = self._state.files
         if files is None:
             return
@@ -457,11 +458,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._show()
 
     def on_mouse_scroll_down(self) -> None:
-        """Scroll the dropped messages, or the diff where that is shown."""
+        """Scroll the dropped messages, or the diff if that is shown."""
         self._wheel(1)
 
     def on_mouse_scroll_up(self) -> None:
-        """Scroll the dropped messages, or the diff where that is shown."""
+        """Scroll the dropped messages, or the diff if that is shown."""
         self._wheel(-1)
 
     def _wheel(self, step: int) -> None:

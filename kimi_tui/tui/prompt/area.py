@@ -43,7 +43,7 @@ LONG_PASTE = 20
 _BEHIND_PATH = ("#", ":")
 """Characters that begin the line numbers of a file, directly after its path."""
 WITH_PASTE_S = 0.05
-"""Seconds. An Enter that comes so soon after a paste was a part of it."""
+"""Seconds after a paste in which an Enter counts as part of the paste."""
 MOST_SENT = 50
 """The largest number of sent messages with chips whose full texts are remembered."""
 LONGEST = 50_000
@@ -297,7 +297,7 @@ class PromptArea(PatchedTextArea):
             self.refresh(Region(0, 0, self.size.width, 1))
 
     def notify_style_update(self) -> None:
-        """Forget the computed styles: called by Textual when the colours may have changed."""
+        """Forget the computed styles. Textual calls this when the colours may have changed."""
         super().notify_style_update()
         self._styled = None
 
@@ -436,7 +436,7 @@ class PromptArea(PatchedTextArea):
 
     @property
     def mode(self) -> Mode | None:
-        """The mode of vim keys; None where they are off."""
+        """The mode of vim keys; None if they are off."""
         return self._vim.mode if self._vim is not None else None
 
     @property
@@ -445,7 +445,7 @@ class PromptArea(PatchedTextArea):
         return self._vim.recording if self._vim is not None else ""
 
     def mode_changed(self) -> None:
-        """Post `ModeChanged` where vim's mode, or what is offered, has changed."""
+        """Post `ModeChanged` if vim's mode, or what the menu offers, has changed."""
         told = (self.mode, self.recording, self.offered)
         if told != self._mode:
             self._mode = told
@@ -489,7 +489,7 @@ class PromptArea(PatchedTextArea):
 
     @property
     def draft(self) -> Draft:
-        """The text that was written and not sent. A message of the history that is shown unchanged is no draft."""
+        """The text that was written but not sent. A message of the history that is shown unchanged is no draft."""
         if self._before_search is not None:
             return self._before_search
         text = self.past.draft if self.past is not None and self.is_recalled else self.text
@@ -526,7 +526,7 @@ class PromptArea(PatchedTextArea):
         return text
 
     async def on_key(self, event: events.Key) -> None:
-        """Do what a key means here; Textual writes what is left."""
+        """Carry out keys that have a meaning here; Textual writes the others."""
         # Textual reports the letter of Alt+D as its character, but it is not typed.
         is_chord = event.key.startswith(CHORDS)
         writes = event.is_printable and not is_chord
@@ -583,7 +583,7 @@ class PromptArea(PatchedTextArea):
         return key == "escape" and (self.is_searching or self._is_choosing)
 
     async def on_paste(self, event: events.Paste) -> None:
-        """Write a pasted text as it is read here: cleaned, a long one as a chip."""
+        """Insert a pasted text, cleaned; a long one as a chip."""
         from kimi_tui.foreign_text import clean_pasted
 
         event.prevent_default()
@@ -601,7 +601,7 @@ class PromptArea(PatchedTextArea):
         self._put_pasted(text)
 
     def _type(self, text: str, start: Location, end: Location) -> EditResult | None:
-        """Replace a part of the text as keys do: the cursor goes behind it. None where the field is only read."""
+        """Replace a part of the text as keys do, with the cursor after it. Return None if the field is read-only."""
         if self.read_only:
             return None
         return self.replace(text, start, end, maintain_selection_offset=False)
@@ -614,11 +614,11 @@ class PromptArea(PatchedTextArea):
             self.focus()
 
     def exchange(self, written: str, text: str) -> bool:
-        """Replace a piece of the text, such as a placeholder, where it is still in the field; the cursor stays.
+        """Replace a piece of the text, such as a placeholder, if it is still in the field; the cursor stays.
 
         Args:
             written: the piece, on one line.
-            text: what replaces it; a long text becomes a chip.
+            text: the replacement; a long text becomes a chip.
 
         Returns:
             whether the piece was found.
@@ -653,7 +653,7 @@ class PromptArea(PatchedTextArea):
 
     @property
     def chip(self) -> tuple[str, int, int] | None:
-        """The chip that the cursor is in or behind, with where it begins and ends in its line; None where there is none."""
+        """The chip that contains or precedes the cursor, with its begin and end in the line; None for none."""
         return self._chip_at(self.selection.end[1])
 
     def _chip_at(self, column: int) -> tuple[str, int, int] | None:
@@ -689,14 +689,14 @@ class PromptArea(PatchedTextArea):
         return False
 
     def get_cursor_left_location(self) -> Location:
-        """Return the place of the cursor after moving left by one displayed character, such as an emoji with a skin colour."""
+        """Return the location of the cursor after moving left by one displayed character, such as an emoji with a skin colour."""
         row, column = self.cursor_location
         if column == 0:
             return super().get_cursor_left_location()
         return row, grapheme_before(self.document.get_line(row), column)
 
     def get_cursor_right_location(self) -> Location:
-        """Return the place of the cursor after moving right by one displayed character."""
+        """Return the location of the cursor after moving right by one displayed character."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if column >= len(line):
@@ -719,7 +719,7 @@ class PromptArea(PatchedTextArea):
 
     @property
     def _pasted(self) -> Literal["", "lines", "now"]:
-        """Whether the text begins with a paste: see `Sent`."""
+        """Whether the text begins with a paste, as described at `Sent`."""
         head, _, rest = self._pasted_head.partition("\n")
         if not head or not self.message.startswith(head):
             return ""
@@ -733,7 +733,7 @@ class PromptArea(PatchedTextArea):
         self._type("\n", start, end)
 
     def action_kill_word_left(self) -> None:
-        """Cut the word before the cursor, with the blanks behind it; a chip as one."""
+        """Cut the word before the cursor, with the spaces after it; a chip as a whole."""
         chip = self._chip_at(len(self.typed.rstrip()))
         if chip is not None:
             self._kill((self.selection.end[0], chip[1]))
@@ -741,7 +741,7 @@ class PromptArea(PatchedTextArea):
             self._kill(self.get_cursor_word_left_location())
 
     def action_kill_word_right(self) -> None:
-        """Cut to the end of the word, with the blanks before it."""
+        """Cut to the end of the word, with the spaces before it."""
         row, column = self.selection.end
         line = self.document.get_line(row)
         if column == len(line):
@@ -859,7 +859,7 @@ class PromptArea(PatchedTextArea):
         self.post_message(self.Paged(direction))
 
     def action_complete(self) -> None:
-        """Complete the typed text; where there is nothing to complete, post `TabPressed`."""
+        """Complete the typed text; if there is nothing to complete, post `TabPressed`."""
         if self._take_offer():
             return
         words = self.completion.written_out if self.text and self.completion is not None else ""
@@ -916,7 +916,7 @@ class PromptArea(PatchedTextArea):
         return is_chosen
 
     def _take_offer(self) -> bool:
-        """Put the chosen file or sent message into the field; False where it is there already, or none is chosen."""
+        """Put the chosen file or sent message into the field; return False if it is there already, or none is chosen."""
         if self.completion is None:
             return False
         self.offer(anew=False)
@@ -945,7 +945,7 @@ class PromptArea(PatchedTextArea):
             self.put(offer.text)
 
     def take_clicked(self) -> str:
-        """Take the entry of the menu that was clicked; returns the name of the command to run, empty for an offer."""
+        """Take the clicked entry of the menu; return the name of the command to run, empty for an offer."""
         offered = self.completion
         if offered is not None and offered.offer is not None:
             self._put_offer(offered.offer)
@@ -969,7 +969,7 @@ class PromptArea(PatchedTextArea):
         return True
 
     def end_offers(self) -> bool:
-        """End the search of the history, or close the menu; False where there is neither."""
+        """End the search of the history, or close the menu; return False if there is neither."""
         if self._before_search is not None:
             draft, self._before_search = self._before_search, None
             self.put_draft(draft)

@@ -31,17 +31,17 @@ IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
 WAY_BACK = " Esc returns to now."
 LEAST_NAME = 20
-"""Cells of a world line's name that take precedence over the words about going back, which the line's banner has as well."""
+"""Cells of a world line's name that take precedence over the words about going back, which are also in the line's banner."""
 STEER_SHORTLY = "Type to steer"
 AFTER_OWN_WORDS = "What you type is sent after your command"
 AFTER_OWN_SHORTLY = "Type what comes next"
 BEFORE_WORDS = 4
-"""Cells of the sign and the blanks around it."""
+"""Cells of the sign and the spaces around it."""
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
 SHOWN_AFTER_S = 5.0
-"""Seconds after which the row says that nothing of an answer has come yet."""
+"""Seconds after which the row says that no part of an answer has arrived yet."""
 
 
 def _activity_of(state: SessionState) -> tuple[object, ...]:
@@ -86,7 +86,7 @@ class PromptBar(Widget):
 
     state: reactive[SessionState] = reactive(SessionState(), repaint=False)
     reading: reactive[int] = reactive(0)
-    """The number of the world line that is read, during which nothing can be typed; 0 for none."""
+    """The number of the world line that is being read, during which nothing can be typed; 0 for none."""
 
     line_name: reactive[str] = reactive("")
     """The name of that line; empty for none."""
@@ -104,7 +104,7 @@ class PromptBar(Widget):
         self._beat = 0
 
     def compose(self) -> ComposeResult:
-        """Return the field; sign and clock are drawn around it."""
+        """Yield the field; sign and clock are drawn around it."""
         yield self.area
 
     def show_above(self, waiting: Sequence[str], writing: str = "") -> None:
@@ -219,7 +219,7 @@ class PromptBar(Widget):
         return Content.assemble(above, sign, words, " " * max(0, room), right)
 
     def _reading_words(self, width: int) -> str:
-        """Return the sentence about the world line on view, in at most `width` cells; its name is shortened if it does not fit."""
+        """Return the sentence about the visible world line, in at most `width` cells; its name is shortened if it does not fit."""
         room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
         name = self.line_name if room > 1 else ""
         wanted = min(cell_len(name), LEAST_NAME)

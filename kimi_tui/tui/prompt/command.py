@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kimi_tui.agent_parts import PartName
 
 LIKENESS = 0.7
-"""The least similarity (0 to 1, as difflib has it) of a mistyped word to the command that is suggested for it."""
+"""The least similarity (0 to 1, by difflib) between a mistyped word and the command that is suggested for it."""
 LONGEST_SLIP = 20
 """The longest mistyped word that is compared, as the time grows with the square of its length."""
 
@@ -40,7 +40,8 @@ class Values(NamedTuple):
 
 Handler = Callable[[Any, str], Coroutine[Any, Any, None] | None]
 """The function of a command: takes the `MainParts` and the argument as text. A coroutine is run as a task of the session.
-The first parameter's type is left open, since the parts import this module."""
+Its first parameter has the type `Any`, since the parts import this module.
+"""
 
 
 class Command(NamedTuple):
@@ -52,12 +53,12 @@ class Command(NamedTuple):
         help: one sentence.
         handler: the function that runs it.
         key: the default key, empty for none.
-        argument: the argument as the help writes it; in brackets where it may be left out.
-        values: returns the possible values of the argument; None where they are no fixed set.
-        exact: whether a value must be typed whole or chosen with the arrows; else Enter takes the first that begins so.
-        opens: whether it opens or focuses a screen or a field; then keys typed meanwhile are held back for that.
+        argument: the argument as the help writes it; in brackets if it may be left out.
+        values: returns the possible values of the argument; None if they are no fixed set.
+        exact: whether a value must be typed completely or chosen with the arrows; if not, Enter takes the first match.
+        opens: whether it opens or focuses a screen or a field; keys that are typed meanwhile are then kept for it.
         aliases: other words for it, known from other programs; no list shows them.
-        needs: the part of the agent that it uses; an agent without it is not offered the command. None for none.
+        needs: the part of the agent that it uses; without that part the command is not offered. None for none.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Command(NamedTuple):
         return any(one.startswith(word) for one in (self.name, *self.aliases))
 
     def is_named_by(self, text: str) -> bool:
-        """Return whether a text in the prompt names this entry of the menu whole, or leaves its end open where that is harmless."""
+        """Return whether a text in the prompt names this entry of the menu completely, or leaves its end open if that is harmless."""
         typed = text.partition(" ")[2].strip().lower()
         return not self.exact or not typed or typed == self.name.partition(" ")[2].lower()
 
@@ -114,9 +115,9 @@ SIGNS = ("/", "!", "#")
 
 
 def sent_text(written: str) -> str:
-    """Return the text to send: without blanks around it, except for one blank before a sign of `SIGNS`.
+    """Return the text to send: without spaces around it, except for one space before a sign of `SIGNS`.
 
-    That blank makes it a message, even when it is sent again from the history or after a rewind.
+    That space makes it a message, even when it is sent again from the history or after a rewind.
     """
     text = written.strip()
     return f" {text}" if text.startswith(SIGNS) and written[:1].isspace() else text
@@ -125,7 +126,7 @@ def sent_text(written: str) -> str:
 class CommandTable:
     """All commands, in the order of the help.
 
-    Where a text matches several, the one used last comes first, then those used most often.
+    If a text matches several, the one used last comes first, then those used most often.
     """
 
     def __init__(self, *commands: Command) -> None:
@@ -189,7 +190,7 @@ class CommandTable:
         return tuple(sorted((one for one in self if one.is_begun_by(f"/{prefix}")), key=rank))
 
     def near(self, word: str) -> Command | None:
-        """Return the command that a mistyped word is most similar to; None where it is similar to none."""
+        """Return the command that a mistyped word is most similar to; None if there is none."""
         from difflib import get_close_matches
 
         if len(word) > 1 and (found := self.matching(word)):
@@ -228,7 +229,7 @@ class CommandTable:
             known: the values of the session.
 
         Returns:
-            commands whose names are the word, a blank and the value. Before the argument is begun, the command without a
+            commands whose names are the word, a space and the value. Before the argument is begun, the command without a
                 value comes first. The result is empty if the values are no fixed set, or if none matches.
         """
         command = self.argument_of(text)
@@ -253,7 +254,7 @@ class CommandTable:
     def parse(self, text: str) -> ParsedLine:
         """Parse a line of the prompt into a command with its argument, or a message.
 
-        It is a message if a blank is before the slash, if the word cannot be a command's (a path), or if the word is similar
+        It is a message if a space is before the slash, if the word cannot be a command's (a path), or if the word is similar
         to no command and more words follow: `/tmp is full, clean it`.
         """
         if not text.startswith("/"):
@@ -270,13 +271,13 @@ class CommandTable:
 
 
 def number(text: str) -> int | None:
-    """Return the number of a checkpoint or world line as it is typed: `12` or `#12`; None where it is neither."""
+    """Return the number of a checkpoint or world line as it is typed: `12` or `#12`; None for any other text."""
     digits = text.strip().removeprefix("#")
     return int(digits[:9]) if digits.isascii() and digits.isdigit() else None
 
 
 def line_and_number(text: str) -> tuple[int, int] | None:
-    """Return a world line and a checkpoint of it: `K:N`, or `N` on the live line, which is 0; None where it is neither."""
+    """Return a world line and a checkpoint of it: `K:N`, or `N` on the live line, which is 0; None for any other text."""
     line, colon, checkpoint = text.rpartition(":")
     k, n = number(line) if colon else 0, number(checkpoint)
     return (k, n) if k is not None and n is not None else None

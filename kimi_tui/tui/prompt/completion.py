@@ -67,7 +67,7 @@ def typed_mention(before: str) -> tuple[int, str] | None:
 
 
 def mention(path: str) -> str:
-    """Return a path as it is written in the prompt; quoted where a blank or a sign in it would end it."""
+    """Return a path as it is written in the prompt; quoted if a space or a sign in it would end it."""
     if _PLAIN_PATH.fullmatch(path):
         return f"@{path}"
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
@@ -131,14 +131,14 @@ class FolderFiles:
         self._scans = False
 
     def matching(self, query: str, count: int) -> list[str]:
-        """Return the best matches for a typed path; the folder is listed again in the background where it may have changed.
+        """Return the best matches for a typed path; the folder is listed again in the background if it may have changed.
 
         Args:
             query: the path so far.
-            count: the most matches.
+            count: the largest number of matches.
         """
         if self.folder is None:
-            return []  # the modules for it are being imported
+            return []  # return []  # the modules for it are still being imported
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
@@ -174,7 +174,7 @@ class PromptCompletion:
         commands: all commands.
         keys: the configured keys, by action.
         values: returns the present values for arguments of commands.
-        files: the files to complete paths.
+        files: the files of the work folder.
 
     Attributes:
         menu: the menu widget, created with the first offer; None before.
@@ -212,12 +212,12 @@ class PromptCompletion:
 
     @property
     def command(self) -> Command | None:
-        """The command that is chosen in the menu; None where there is none."""
+        """The chosen command; None if there is none."""
         return self.menu.chosen if self.menu is not None else None
 
     @property
     def offer(self) -> MenuOffer | None:
-        """The file or sent message that is chosen in the menu; None where there is none."""
+        """The chosen file or sent message; None if there is none."""
         return self.menu.offer if self.menu is not None else None
 
     @property
@@ -279,7 +279,7 @@ class PromptCompletion:
         return entries or (begun,), not entries
 
     def offers(self, written: Written) -> Sequence[MenuOffer] | None:
-        """Return the files or sent messages that the menu offers; None where it offers commands."""
+        """Return the files or sent messages that the menu offers; None if it offers commands."""
         if written.is_looked_for:
             found = self._matching_messages(written.text, written.sent)
             self._finds = bool(found)
@@ -303,7 +303,7 @@ class PromptCompletion:
         ]
 
     def choose(self, step: int) -> bool:
-        """Move the choice by a number of rows; False where nothing is offered."""
+        """Move the choice by a number of rows; return False if nothing is offered."""
         if self.menu is None or not self.menu.active:
             return False
         self.menu.move(step)
@@ -311,7 +311,7 @@ class PromptCompletion:
 
     @property
     def taken(self) -> MenuOffer | None:
-        """The chosen file or sent message, to be inserted into the prompt; None where none is chosen, or it is there already.
+        """The chosen file or sent message, to be inserted into the prompt; None if none is chosen, or it is there already.
 
         In a search of the history a message equal to the search text is inserted like any other, so that Enter never sends
         the search text itself.
@@ -326,7 +326,7 @@ class PromptCompletion:
 
     @property
     def written_out(self) -> str:
-        """The text that Tab writes: the chosen command, else the first; empty where none is offered."""
+        """The text that Tab writes: the chosen command, else the first; empty if none is offered."""
         command = self.menu.completion if self.menu is not None else None
         if command is None:
             return ""

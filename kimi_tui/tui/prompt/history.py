@@ -1,4 +1,4 @@
-"""Moving through the messages that were sent with the arrows. They are stored by `session.prompt_history`."""
+"""Moving with the arrows through the sent messages, which `session.prompt_history` stores."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class PromptHistory:
         return position < len(entries) and entries[position] == text
 
     def add(self, text: str) -> None:
-        """Add a sent message, and move the position to behind it."""
+        """Add a sent message, and move the position after it."""
         if text and (not self._entries or self._entries[-1] != text):
             self._entries.append(text)
         self.rewind()
 
     def rewind(self) -> None:
-        """Move the position to behind the newest message, without a draft."""
+        """Move the position after the newest message, without a draft."""
         self._position = len(self._entries)
         self._draft = ""
 
@@ -58,7 +58,7 @@ class PromptHistory:
         return self._entries[self._position]
 
     def later(self) -> str | None:
-        """Move to the message after and return it, behind the newest the draft; None where no message is shown."""
+        """Move to the message after and return it, after the newest the draft; None if no message is shown."""
         if not self.walking:
             return None
         self._position += 1

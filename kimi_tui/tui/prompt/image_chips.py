@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from kimi_tui.tool_cards import ImageBlock
 
 HELD_BYTES = 64 << 20
-"""The most bytes of pasted images kept in memory; the oldest beyond that are read from the session again."""
+"""The largest number of bytes of pasted images kept in memory; older images are read from the session again."""
 _NAME_CELLS = 32
 
 
 class Chip(NamedTuple):
-    """The image of a chip; `image` is None where only the session's folder has it."""
+    """The image of a chip; `image` is None if only the session's folder has it."""
 
     facts: ImageBlock
     image: Image | None = None
 
 
 class ImageChips:
-    """The images that were named in prompts of this run or in messages of the sessions shown."""
+    """The images that are named in prompts of this run or in messages of the shown sessions."""
 
     def __init__(self) -> None:
         self._known: dict[str, Chip] = {}
 
     def add(self, image: Image) -> str:
-        """Return the chip of an image; of one that is known already, the same one again."""
+        """Return the chip of an image; a known image gets the same chip again."""
         from kimi_tui.tool_cards import ImageBlock
 
         facts = ImageBlock.of(image)
@@ -52,7 +52,7 @@ class ImageChips:
         return chip
 
     def restore(self, text: str, images: Mapping[str, Image]) -> str:
-        """Add the images of a stored text, by chip; return the text, in which chips that stand for other images by now are renamed.
+        """Add the images of a stored text, by chip; return the text, with chips renamed if they stand for other images by now.
 
         A chip whose words do not fit its image is dropped, because the user sees only the words before the message is sent.
         """
@@ -82,7 +82,7 @@ class ImageChips:
         return chip
 
     def with_chips(self, text: str, images: Sequence[ImageBlock]) -> str:
-        """Return a message of the session with a chip for each image that was pasted into it: those of its text, or new ones.
+        """Return a message of the session with a chip for each image that was pasted into it: chips of its text, or new ones.
 
         Images that another program wrote and that could not be stored have no chip, as they cannot be sent.
         """
@@ -101,11 +101,11 @@ class ImageChips:
         return "\n".join([text, *more] if text else more)
 
     def __getitem__(self, chip: str) -> Chip:
-        """Return the image of a chip."""
+        """Return the known chip with this text."""
         return self._known[chip]
 
     def by_hash(self, sha256: str) -> Image | None:
-        """Return an image that is held here; None where only the session has it."""
+        """Return an image that is held here; None if only the session has it."""
         held = (one.image for one in self._known.values() if one.facts.sha256 == sha256)
         return next((image for image in held if image is not None), None)
 

@@ -1,6 +1,6 @@
 """A list to choose from with the arrows, and the command palette.
 
-Over the prompt it lists commands, values of one, files, or sent messages; `completion.py` decides which, and when.
+Over the prompt it lists commands, values for the argument of one, files, or sent messages; `completion.py` decides which, and when.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MenuModel(RowModel):
     """Commands or other offers.
 
     Args:
-        keys: those of the configuration, by command.
+        keys: the configured keys, by command.
         found: the entries.
     """
 
@@ -55,11 +55,11 @@ class MenuModel(RowModel):
         self.found = found
 
     def __len__(self) -> int:
-        """The number of entries."""
+        """Return the number of entries."""
         return len(self.found)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """A row for each entry: the text that it puts into the prompt, and at the right its key, or a note."""
+        """Return a row for each entry: the text that it puts into the prompt, and at the right its key or a note."""
         return [[self._row(self.found[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
 
     def _row(self, entry: Command | MenuOffer, look: Look, *, is_chosen: bool) -> Line:
@@ -80,7 +80,7 @@ class MenuModel(RowModel):
         return Line((*words, Span(f"{gap}{note}", "quiet")))
 
     def footing(self, look: Look) -> str:
-        """The places of the visible entries, if not all are visible."""
+        """Return the places of the visible entries, if not all are visible."""
         n_entries, on_view = len(self.found), look.on_view
         return (
             f"{on_view.start + 1} to {on_view.stop} of {n_entries:,}"
@@ -93,9 +93,9 @@ class CommandMenu(RowList, can_focus=False):
     """A list of commands or other offers; hidden while it is empty. A click on an entry chooses and picks it.
 
     Args:
-        keys: those of the configuration, by command.
-        rows: the most rows that are shown at once.
-        found: the commands to begin with.
+        keys: the configured keys, by command.
+        rows: the largest number of rows that are shown at once.
+        found: the first commands.
     """
 
     model: MenuModel
@@ -105,7 +105,7 @@ class CommandMenu(RowList, can_focus=False):
     ) -> None:
         super().__init__(MenuModel(keys, found), most=rows)
         self._free = rows
-        """Rows that the screen has for it."""
+        """Rows that the screen leaves for the menu."""
         self._is_moved = False
         """Whether the user has moved the choice."""
         self._is_hint = False
@@ -117,13 +117,13 @@ class CommandMenu(RowList, can_focus=False):
 
     @property
     def chosen(self) -> Command | None:
-        """The command that Enter would run; None where Enter sends the typed text."""
+        """The command that Enter would run; None if Enter sends the typed text."""
         chosen = self._current
         return chosen if isinstance(chosen, Command) else None
 
     @property
     def offer(self) -> MenuOffer | None:
-        """The offer that Enter would put into the prompt; None while there is none."""
+        """The offer that Enter would put into the prompt; None if there is none."""
         chosen = self._current
         return chosen if isinstance(chosen, MenuOffer) else None
 
@@ -149,9 +149,9 @@ class CommandMenu(RowList, can_focus=False):
 
         Args:
             found: the entries in their order.
-            is_first_chosen: whether the first is chosen; else none is until the arrows choose one.
+            is_first_chosen: whether the first is chosen; otherwise none is chosen until the arrows are used.
             is_hint: whether the entry only shows how a command is used, and cannot be chosen.
-            is_same_text: whether nothing was typed since: the entry chosen with the arrows stays chosen.
+            is_same_text: whether nothing was typed since, so that the entry chosen with the arrows stays chosen.
         """
         kept = self._current if is_same_text and self._is_moved else None
         self._is_moved &= is_same_text
@@ -173,17 +173,17 @@ class CommandMenu(RowList, can_focus=False):
 
     @property
     def room(self) -> int:
-        """The most rows on view: the screen has so many."""
+        """The largest number of rows for which the screen has room."""
         return min(super().room, self._free)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A row for each entry up to a limit, and one that names the limit where there are more."""
+        """Return the number of rows: one for each entry up to a limit, and one that names the limit if there are more."""
         self._free = max(3, viewport.height - 9)
         return super().get_content_height(container, viewport, width)
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
-    """The commands that contain every word in their name, title or help; those with it in the title, and used most, come first.
+    """Return the commands that contain every word in their name, title or help; those with it in the title, and used most, first.
 
     If there is none, those whose titles contain the letters in their order.
     """
@@ -209,7 +209,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
 
     Args:
         commands: all commands.
-        keys: those of the configuration, by command.
+        keys: the configured keys, by command.
     """
 
     HELP_TITLE = "Commands"
@@ -224,7 +224,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         self._nothing.display = False
 
     def compose(self) -> ComposeResult:
-        """A field over a list, in one frame."""
+        """Yield a field over a list, in one frame."""
         frame = Vertical(self._input, self._menu, self._nothing)
         glyphs = glyphs_of(self)
         frame.border_title = "Commands"
@@ -251,7 +251,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         self._submitted()
 
     def on_key(self, event: events.Key) -> None:
-        """Arrows move in the list, Esc closes."""
+        """Move in the list with the arrows, and close with Esc."""
         if event.key in ("escape", "ctrl+p"):
             self.dismiss(None)
         elif event.key in ("home", "end") or not self._menu.press(event.key):

@@ -36,7 +36,7 @@ _Keys = Generator[None, str, None]
 END_OF_LINE = 1 << 30
 """The wanted cell after `$`: the end of every line."""
 MOST = 1 << 20
-"""The highest count, and the most characters that a command may make of the text."""
+"""The highest count, and the largest number of characters that a command may make of the text."""
 MOST_WORK = 1_000_000
 """The limit of the work of a macro, in characters: each of its keys counts the length of the text and `_KEY_WORK`."""
 _KEY_WORK = 300
@@ -54,7 +54,7 @@ _ALIKE = {
 """Special keys, by name, with the commands that they stand for."""
 NAMED = frozenset(("left", "right", "up", "down", "home", "end", "delete", "backspace", "space"))
 WRITTEN = frozenset("/!#@")
-"""Characters that begin a command, a note or a path: in the empty prompt they are inserted in any mode."""
+"""Characters that begin a command, a note or a path; in the empty prompt they are inserted in any mode."""
 
 
 class _Region(NamedTuple):
@@ -107,7 +107,7 @@ class Vim:
         self.is_register_lines = False
         """Whether the register holds whole lines."""
         self._wanted: int | None = None
-        """The cell of a line that `j` and `k` go to; None for the one of the cursor."""
+        """The cell of a line that `j` and `k` go to; None for that of the cursor."""
         self._found: tuple[str, str] | None = None
         """The last of `f F t T`, and its character."""
         self._change: _Change | None = None
@@ -121,7 +121,7 @@ class Vim:
         self._undo: list[tuple[str, int]] = []
         self._outcome: Outcome = ""
         self._overwritten: list[str] = []
-        """In replace mode: for each typed character the one that it replaced; empty at the end of a line."""
+        """In replace mode, for each typed character the one that it replaced; empty at the end of a line."""
         self.recording = ""
         """The name of the macro that is being recorded; empty for none."""
         self.macros: dict[str, tuple[str, ...]] = {}
@@ -222,7 +222,7 @@ class Vim:
         return self._outcome
 
     def leave_insert(self) -> None:
-        """Leave insert mode: what was written becomes one change."""
+        """Leave insert mode; the inserted text becomes one change."""
         change, self._writing = self._writing, None
         if self.mode == "replace":
             self._leave_replace(change)
@@ -302,7 +302,9 @@ class Vim:
         self._stay_in_line()
 
     def _typed(self) -> tuple[int, str] | None:
-        """The number of characters deleted before the cursor, and the text typed, since insert mode began; None if other text changed."""
+        """Return the number of characters deleted before the cursor, and the text typed, since insert mode began; None if
+        other text changed.
+        """
         before, at = self._begun
         rest = before[at:]
         if not self.text.endswith(rest) or self.at != len(self.text) - len(rest):
@@ -354,7 +356,7 @@ class Vim:
         self.text = self.text[:start] + text + self.text[end:]
 
     def _stay_in_line(self) -> None:
-        """Move the cursor from behind the line onto its last character, if it has one."""
+        """Move the cursor from the end of the line onto its last character, if it has one."""
         self.at = min(self.at, len(self.text))
         if self._in.is_end(self.at) and self.at > self._in.start_of(self.at):
             self.at -= 1
@@ -362,7 +364,7 @@ class Vim:
     # --- motions
 
     def _vertical(self, count: int) -> int | None:
-        """Return the place so many lines below, or above; None where there is no such line."""
+        """Return the place so many lines below, or above; None if there is no such line."""
         line = self._in.line_of(self.at)
         last = self.text.count("\n")
         target = min(max(0, line + count), last)
@@ -396,7 +398,7 @@ class Vim:
         return key in "hljkwbeWBE0^$gGfFtT;,%{} " or key == "backspace"
 
     def _motion(self, key: str, more: str, count: int | None, op: str = "") -> TextRange | None:
-        """Return the target of a motion from the cursor; None where it fails.
+        """Return the target of a motion from the cursor; None if it fails.
 
         Args:
             key: the key of the motion.
@@ -485,7 +487,7 @@ class Vim:
         return self._ended(to, reached, op, "exclusive")
 
     def _ended(self, to: int, reached: bool, op: str, kind: Kind) -> TextRange | None:
-        """Return the range of a word motion; one that ends behind the last character of a line includes that character instead."""
+        """Return the range of a word motion; if it ends after the last character of a line, it includes that character."""
         is_visual = self.mode in ("visual", "lines")
         if to > self.at and not is_visual and self._in.is_end(to) and to > self._in.start_of(to):
             return TextRange(to - 1, "inclusive")
@@ -662,7 +664,7 @@ class Vim:
             last = self._join_next(last)
 
     def _join_next(self, last: str) -> str:
-        """Join the next line to this one, whose text ends with the given part; returns the end of the joined line."""
+        """Join the next line to this one, whose text ends with the given part; return the end of the joined line."""
         end = self._in.end_of(self.at)
         start = end + 1
         while start < len(self.text) and self.text[start] in " \t":
@@ -722,7 +724,7 @@ class Vim:
         self._insert(_Change(act, count, is_counted=True, in_lines=key in "oO"))
 
     def _again(self, count: int | None) -> None:
-        """`.`"""
+        """Repeat the last change (`.`)."""
         change = self._change
         if change is None:
             self._failed = True
@@ -770,7 +772,7 @@ class Vim:
             self._remember()
 
     def _counted(self, key: str) -> Generator[None, str, tuple[int | None, str]]:
-        """Yield a count, if one begins here, and the key behind it."""
+        """Yield a count, if one begins here, and the key after it."""
         digits = ""
         while key.isascii() and key.isdigit() and (digits or key != "0"):
             digits += key
@@ -778,7 +780,7 @@ class Vim:
         return (min(int(digits[:8]), MOST) if digits else None), key
 
     def _command(self) -> _Keys:
-        """One command, key by key."""
+        """Read and carry out one command, key by key."""
         first = yield
         self.is_pending = True
         if self.mode == "normal":
@@ -797,7 +799,7 @@ class Vim:
             yield from self._in_normal(key, count)
 
     def _record(self, name: str) -> None:
-        """Begin to record a macro; a capital letter appends to that macro."""
+        """Start recording a macro; a capital letter appends to that macro."""
         if len(name) == 1 and name.isascii() and name.isalnum():
             self.recording = name.lower()
             self._recorded = [*self.macros.get(name.lower(), ())] if name.isupper() else []
@@ -954,7 +956,7 @@ class Vim:
                 yield from self._go(key, count)
 
     def _select(self, move: TextRange) -> None:
-        """Select a text object; where more than the cursor is selected already, extend the selection by it."""
+        """Select a text object; if more than the cursor is selected already, extend the selection by it."""
         assert move.start is not None
         last = move.to - 1 if move.kind == "exclusive" else move.to
         if move.kind == "lines":
@@ -1239,5 +1241,5 @@ class VimKeys:
 
 
 def _place_in(text: str, at: int) -> Location:
-    """Row and column of a character of a text."""
+    """Return the row and column of a character of a text."""
     return text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1

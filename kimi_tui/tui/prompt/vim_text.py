@@ -1,7 +1,7 @@
 """Places in a text as vim finds them: lines, words, paragraphs, brackets, and the objects that they make. This module has no cursor.
 
-A place is an index into the text; a line feed, and the end of the text, is the place behind the last character of its
-line. Where the rules look odd they are vim's.
+A place is an index into the text; a line feed, and the end of the text, is the place after the last character of its line.
+Rules that look odd are vim's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OBJECTS = {"(": "(", ")": "(", "b": "(", "[": "[", "]": "[", "{": "{", "}": "{"
 _SCRIPTS = ((0x3040, 0x309F), (0x30A0, 0x30FF), (0x3400, 0x9FFF), (0xAC00, 0xD7AF))
 """Ranges of characters of scripts each of which forms words of its own."""
 WHOLES = 0x100000
-"""The first of the characters that stand for chips: each is a word of its own."""
+"""The first of the characters that stand for chips; each is a word of its own."""
 
 
 class TextRange(NamedTuple):
@@ -52,7 +52,7 @@ class VimText:
         return cell_len(self.text[self.start_of(at) : at])
 
     def in_cell(self, start: int, cell: int) -> int:
-        """Which character of the line that begins at a place is drawn in a cell; the line's end where none is."""
+        """Return the character of the line beginning at `start` that is drawn in a cell; the line's end if there is none."""
         end = self.end_of(start)
         for place in range(start, end):
             width = get_character_cell_size(self.text[place])
@@ -72,7 +72,7 @@ class VimText:
         return self.text.count("\n", 0, at)
 
     def inked(self, at: int) -> int:
-        """Return the first character of a line that is no blank, or its last one."""
+        """Return the first character of a line that is no space, or its last one."""
         start, end = self.start_of(at), self.end_of(at)
         while start < end and self.text[start] in " \t":
             start += 1
@@ -88,7 +88,7 @@ class VimText:
         return self.is_end(at) and self.start_of(at) == at
 
     def class_of(self, at: int, *, big: bool) -> int:
-        """Return the class of the character at a place: 0 for blanks and the end of a line; letters and signs have different ones."""
+        """Return the class of the character at a place: 0 for spaces and the end of a line; letters and signs have different ones."""
         if self.is_end(at):
             return 0
         char = self.text[at]
@@ -105,13 +105,13 @@ class VimText:
         return 2 if char == "_" or char.isalnum() else 1
 
     def step_on(self, at: int) -> tuple[int, int]:
-        """Return the next place, and its kind: 0 in the same line, 2 behind its last character, 1 in the next line, -1 for none."""
+        """Return the next place, and its kind: 0 in the same line, 2 after its last character, 1 in the next line, -1 for none."""
         if self.is_end(at):
             return (at, -1) if at >= len(self.text) else (at + 1, 1)
         return at + 1, 2 if self.is_end(at + 1) else 0
 
     def word_on(self, at: int, count: int, *, big: bool, to_end: bool) -> tuple[int, bool]:
-        """`w`; with `to_end` the last word ends at the end of its line. Also whether there are so many words."""
+        """Return the target of `w`, and whether there are so many words; with `to_end` the last word ends at the end of its line."""
         while count > 0:
             count -= 1
             kind = self.class_of(at, big=big)
@@ -138,7 +138,9 @@ class VimText:
     def word_end(
         self, at: int, count: int, *, big: bool, stop: bool = False, empty: bool = False
     ) -> tuple[int, bool]:
-        """`e`; with `stop` it stays at the end of a word, with `empty` it stops on an empty line."""
+        """Return the target of `e`, and whether it was reached; with `stop` stay at the end of a word, with `empty` stop on
+        an empty line.
+        """
         for _ in range(count):
             kind = self.class_of(at, big=big)
             at, step = self.step_on(at)
@@ -175,7 +177,7 @@ class VimText:
         return at, True
 
     def word_back(self, at: int, count: int, *, big: bool) -> tuple[int, bool]:
-        """`b`, and whether there are so many words before."""
+        """Return the target of `b`, and whether there are so many words before."""
         for _ in range(count):
             if at == 0:
                 return at, False
@@ -297,7 +299,7 @@ class VimText:
         return TextRange(at, kind_of_end, start)
 
     def _on_over(self, at: int) -> tuple[int, int]:
-        """Return the next place, but not the one behind the last character of a line."""
+        """Return the next place that is not after the last character of a line."""
         at, step = self.step_on(at)
         if step >= 1 and self.is_end(at) and at > self.start_of(at):
             return self.step_on(at)

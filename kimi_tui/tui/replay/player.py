@@ -45,7 +45,7 @@ MOST_FILES_IF_SHORT = 2
 
 
 class ReplayFiles(Widget):
-    """The list of the files that the agent had changed at the shown position: at most `MOST_FILES`; hidden where there are none."""
+    """The list of the files that the agent had changed at the shown position: at most `MOST_FILES`; hidden if there are none."""
 
     files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
 
@@ -54,7 +54,7 @@ class ReplayFiles(Widget):
         self.display = bool(files)
 
     def render(self) -> Content:
-        """The content: a title, and a row for each file."""
+        """Return the content: a title, and a row for each file."""
         width = self.content_size.width
         glyphs = glyphs_of(self)
         rows: list[tuple[str, str] | str] = [("Files at this moment", "$ink-quiet")]
@@ -139,7 +139,7 @@ class Player:
 
     @property
     def head(self) -> CheckpointNode | None:
-        """The newest checkpoint at the shown position; None where there is none."""
+        """The newest checkpoint at the shown position; None if there is none."""
         return self._views.timeline.model.tree.head
 
     @property
@@ -148,7 +148,7 @@ class Player:
         return not self._n_chars and self.recording.is_stop(self._position)
 
     def position_of(self, checkpoint_id: int, world_line: int = 0) -> int | None:
-        """The position at which a shown checkpoint was complete; None for one that is not recorded.
+        """Return the position at which a shown checkpoint was complete; None for one that is not recorded.
 
         Args:
             checkpoint_id: the id of the checkpoint.
@@ -301,7 +301,7 @@ class Player:
 
 
 def _part_of(record: EventRecord, start: int, end: int | None = None) -> EventRecord:
-    """A record of a text with only the characters from `start` to `end` (exclusive)."""
+    """Return a record of a text with only the characters from `start` to `end` (exclusive)."""
     part = streamed_text(record.event)[start:end]
     event = TextPart(part) if isinstance(record.event, TextPart) else ThinkPart(part)
     return record._replace(event=event)

@@ -98,7 +98,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._timeline_pane = self._frame.timeline_pane
 
     def compose(self) -> ComposeResult:
-        """The widgets from the top; the others are imported and mounted after the first frame."""
+        """Return the widgets from the top; the others are imported and mounted after the first frame."""
         yield from self._frame.compose()
         yield self.footer
 
@@ -351,7 +351,7 @@ def load_session(launch: Launch, session: Session | None) -> RecordedSession:
 def _replay_hints(
     glyphs: Glyphs, *, playing: bool, on_timeline: bool, is_narrow: bool
 ) -> tuple[Hint, ...]:
-    """The keys, the most used first; in a narrow screen the last ones do not fit."""
+    """Return the keys, the most used first; in a narrow screen the last ones do not fit."""
     turn = ("[ ]", "turn")
     if on_timeline:
         return (f"{glyphs.up}{glyphs.down}", "move"), ("Enter", "go there"), turn, ("Esc", "close")

@@ -58,7 +58,7 @@ def time_at(recording: Recording, column: int, width: int) -> float:
 def track_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """The spans of the line with the playhead and the markers."""
+    """Return the spans of the line with the playhead and the markers."""
     if width <= 0:
         # The widget has no width while it is removed, or while its screen is being resized.
         return []
@@ -84,7 +84,7 @@ def track_spans(
 def label_spans(
     recording: Recording, clock: PlaybackClock, width: int, checkpoint: int | None
 ) -> list[Span]:
-    """The spans of the row above: the checkpoint and the recorded time, over the playhead."""
+    """Return the spans of the row above: the checkpoint and the recorded time, over the playhead."""
     at = recording.clock_at(clock.position)
     number = f"#{checkpoint}" if checkpoint is not None else ""
     time_of_day = _time_of_day(at) if at else ""
@@ -104,7 +104,7 @@ def label_spans(
 def state_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """The spans of the row below: whether it plays, the speed, the playing time, and at the right the next marker."""
+    """Return the spans of the row below: whether it plays, the speed, the playing time, and at the right the next marker."""
     at_end = clock.position == recording.end
     word = "playing" if clock.is_playing else "at the end" if at_end else "paused"
     left: list[Span] = [

@@ -154,7 +154,7 @@ async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:
 
 
 def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int, int | None]:
-    """The first checkpoint that is not copied (None: all are), the line to copy, and the last copied checkpoint if that was requested."""
+    """Return the first checkpoint that is not copied (None: all are), the line to copy, and the last copied checkpoint if requested."""
     for n in (0, *stored_world_lines(session.dir)):
         try:
             points = scan_world_line(session.storage, session.dir, n).checkpoints

@@ -160,7 +160,7 @@ class SessionList(RowList, KeyList):
 
     @property
     def chosen(self) -> SessionRow | None:
-        """The selected row, on which keys act; None where none matches."""
+        """The selected row, on which keys act; None if none matches."""
         place = self.state.chosen
         return None if place is None else self.model.shown[place]
 
@@ -279,7 +279,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     Args:
         launch: how the app was started; the basis of the launch of the chosen session.
         root: the data folder; None for the usual one.
-        own_id: the id of the session that it was opened over; None where it is the first screen.
+        own_id: the id of the session that it was opened over; None if it is the first screen.
         rename_own: sets the title of that session and returns it; raises `StorageTrouble` where it could not be written.
         words: the initial text of the search.
     """

@@ -35,22 +35,22 @@ class PatchedDriver(LinuxDriver):
 
     @property
     def app(self) -> App[Any]:
-        """Return the app. Textual gives it to the constructor alone."""
+        """The app. Textual gives it to the constructor alone."""
         return self._app
 
     @property
     def takes_mouse(self) -> bool:
-        """Return whether the program takes the mouse."""
+        """Whether the program takes the mouse."""
         return self._mouse
 
     @property
     def is_debugged(self) -> bool:
-        """Return whether Textual logs the input."""
+        """Whether Textual logs the input."""
         return self._debug
 
     @property
     def tells_size_in_band(self) -> bool:
-        """Return whether the terminal reports its size among the keys. Textual knows, but has no public way to ask."""
+        """Whether the terminal reports its size among the keys. Textual knows, but has no public way to ask."""
         return self._in_band_window_resize
 
     def terminal_size(self) -> Size:

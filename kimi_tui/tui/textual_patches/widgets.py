@@ -1,4 +1,4 @@
-"""What of Textual's widgets has no public way: the text that an input shows, the theme and wrapping of a text area, and the
+"""Replaces private parts of Textual's widgets: the text that an input shows, the theme and wrapping of a text area, and the
 size of a scrolling view.
 """
 
@@ -18,9 +18,7 @@ class PatchedInput(Input):
 
     @property
     def _value(self) -> Text:
-        """Return the displayed text. Textual takes it from this property alone; `password` hides all of it, and a highlighter
-        only colours.
-        """
+        """The displayed text. Textual takes it from this property alone; `password` hides all of it, and a highlighter only colours."""
         shown = None if self.password else self.shown_text()
         return (
             super()._value
@@ -38,7 +36,7 @@ class PatchedTextArea(TextArea):
 
     @property
     def styled_theme(self) -> TextAreaTheme:
-        """Return the theme with the colours of the style sheets. The public `theme` is its name."""
+        """The theme with the colours of the style sheets. The public `theme` is its name."""
         return self._theme
 
     def rewrap(self) -> None:

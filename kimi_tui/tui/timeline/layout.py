@@ -40,7 +40,7 @@ _STEPS = (1, 1.5, 2, 3, 4, 6, 8, 10)
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of the parts of a row of `width` cells; ends are exclusive. `level` is -1 where there is no room.
+    """The columns of the parts of a row of `width` cells; ends are exclusive. `level` is -1 if there is no room for it.
 
     Title and curve have `curve_width` cells, from column 1 on.
     """
@@ -96,7 +96,7 @@ class RowSurroundings:
 def row_spans(
     row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings
 ) -> list[Span]:
-    """The whole row, from column 1 on (column 0 is the selection's)."""
+    """Return the whole row, from column 1 on (column 0 is the selection's)."""
     lanes = _lanes(row, columns, glyphs, look)
     if row.kind == "gap":
         spans = lanes
@@ -110,7 +110,7 @@ def row_spans(
 
 
 def now_spans(columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
-    """The row above all checkpoints while nothing runs."""
+    """Return the row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
     is_told = look.scale > 0 or look.used > 0
     label_at = label_at if is_told else columns.number - 1
@@ -123,7 +123,7 @@ def now_spans(columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[S
 
 
 def _lanes(row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
-    """The lanes, from column 1 to before the text."""
+    """Return the lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
         spans = (
@@ -296,7 +296,7 @@ def _text_column(lanes: list[Span], columns: Columns) -> int:
 def _level_spans(
     tokens: int, columns: Columns, glyphs: Glyphs, look: RowSurroundings, *, is_now: bool
 ) -> list[Span]:
-    """The one-cell bar: how full the window was."""
+    """Return the one-cell bar: how full the window was."""
     if columns.level < 0:
         return []
     bar = " "
@@ -306,7 +306,7 @@ def _level_spans(
 
 
 def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
-    """The label of a checkpoint, which says what happened there, in at most `room` cells."""
+    """Return the label of a checkpoint, in at most `room` cells."""
     mark: list[Span] = []
     if checkpoint.pinned:
         mark = [Span(f"{glyphs.pinned} ", "accent")]
@@ -369,7 +369,7 @@ def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[S
 
 
 def figure_of(checkpoint: CheckpointNode, glyphs: Glyphs) -> Span:
-    """The tokens at a heading, the change of a step, the ratio of a compaction."""
+    """Return the tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
         after = checkpoint.before + (checkpoint.saved or 0)
         is_guess = not checkpoint.saved_measured
@@ -404,9 +404,9 @@ def columns_of(
     width: int,
     future: Future | None = None,
 ) -> list[Column]:
-    """Return at most `width` columns. The live line has one a checkpoint as long as a third is left for the past.
+    """Return at most `width` columns. The live line has one for each checkpoint as long as a third is left for the past.
 
-    Where a session is played back, what is to come follows; without room for all, both have their share.
+    If a session is played back, the checkpoints to come follow; without room for all, both have their share.
     """
     if future is None:
         return _until_now(past, live, width)
@@ -482,10 +482,10 @@ def _mark(checkpoint: CheckpointNode) -> str:
 def scale_of(largest: int, limit: int, rows: int = 3) -> int:
     """Return the number of tokens at the top of the curve: the whole window, or a round number that leaves the uppermost row free.
 
-    It changes by steps, so that not every token moves all that is drawn.
+    The number changes in steps, so that not every token redraws the whole curve.
 
     Args:
-        largest: the most tokens that are drawn.
+        largest: the largest number of tokens in the curve.
         limit: the size of the window in tokens; 0 if unknown.
         rows: the rows of the curve.
     """
@@ -506,10 +506,10 @@ def curve_spans(
     trigger: int,
     glyphs: Glyphs,
 ) -> list[list[Span]]:
-    """The rows of the curve from the top, and under them the row of marks.
+    """Return the rows of the curve from the top, and under them the row of marks.
 
-    The broken line is where the window is compacted; where little of it is used it is the size of the window, which lies
-    above, in figures.
+    The broken line is at the level of compaction. If little of the window is used, its size lies above the curve, and is
+    given in figures.
     """
     scale = scale_of(max((column.tokens for column in columns), default=0), limit, rows)
     heights = [_height(column.tokens, scale, rows) for column in columns]
@@ -548,7 +548,7 @@ def curve_spans(
 def with_forecast(
     marks: list[Span], words: str, n_columns: int, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """The row of marks with the forecast as the gauge has it, where there is room right of the curve."""
+    """Return the row of marks with the forecast of the gauge, if there is room right of the curve."""
     room = width - len(words) - 2
     if not words or n_columns + 2 > room:
         return marks
@@ -576,7 +576,7 @@ NOTHING_FOUND = "No step, tool or file holds that. Esc shows all steps again."
 
 
 def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[Span]:
-    """`Timeline   16 steps · 3 world lines`, shorter where there is less room."""
+    """Return the title row, such as `Timeline   16 steps · 3 world lines`, shortened if there is less room."""
     if n_steps == 0 and n_lines == 0:
         return [Span("Timeline", "quiet")]
     steps = numbers.counted(n_steps, "step")
@@ -595,7 +595,7 @@ def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[
 
 
 def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[Span]:
-    """The title row with these words at its right end."""
+    """Return the title row with these words at its right end."""
     gap = max(2, width - len("Timeline") - cell_len(words))
     return [Span(numbers.cut("Timeline" + " " * gap + words, width, glyphs.cut), "quiet")]
 
@@ -603,7 +603,7 @@ def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[Span]:
 def filter_spans(
     needle: str, n_found: int, width: int, glyphs: Glyphs, *, is_open: bool
 ) -> list[Span]:
-    """The title row while the list is filtered."""
+    """Return the title row while the list is filtered."""
     found = f"{numbers.grouped(n_found)} found"
     room = width - len(found) - 5
     # The user looks at the end of the typed text.
@@ -629,7 +629,7 @@ def checkpoint_details(
     glyphs: Glyphs,
     said: int = -1,
 ) -> list[list[Span]]:
-    """The details of a checkpoint: time and duration, its whole label in at most `rows` rows, and what a rewind frees."""
+    """Return the details of a checkpoint: time and duration, its complete label in at most `rows` rows, and the effect of a rewind."""
     first: list[Span] = [Span(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
     if said >= 0:
         words = "Carried over with the D-Mail" if said < checkpoint.n_carried else "Said meanwhile"
@@ -661,7 +661,7 @@ def checkpoint_details(
 
 
 def _circumstances(model: TimelineModel, checkpoint: CheckpointNode) -> list[Span]:
-    """Return spans that tell where a D-Mail came from, how long it took, and how it ended."""
+    """Return spans on the origin of a D-Mail, the duration, and how the step ended."""
     facts: list[Span] = []
     if checkpoint.kind == "dmail" and checkpoint.from_id >= 0:
         facts.append(Span(f"  sent from #{checkpoint.from_id}", "quiet"))
@@ -677,7 +677,7 @@ def _circumstances(model: TimelineModel, checkpoint: CheckpointNode) -> list[Spa
 
 
 def whole_label(checkpoint: CheckpointNode) -> str:
-    """Return everything that happened at a checkpoint; of several tools, what each result cost."""
+    """Return everything that happened at a checkpoint; if it has several tools, the cost of each result."""
     name = f"{checkpoint.bookmark}: " if checkpoint.bookmark else ""
     if checkpoint.kind == "dmail":
         return name + _dmail_words(checkpoint)
@@ -688,7 +688,7 @@ def whole_label(checkpoint: CheckpointNode) -> str:
     calls = checkpoint.calls
     total = sum(call.size_chars for call in calls)
     parts: list[str] = []
-    # The calls that cost most come first: the room may not be enough for all.
+    # The calls that cost most come first, since there may not be room for all.
     for call in sorted(calls, key=lambda call: -call.size_chars):
         text = f"{call.name} {call.target}".rstrip()
         if len(calls) > 1 and total and checkpoint.change > 0:
@@ -736,7 +736,7 @@ def left_by(reason: str) -> str:
 def line_details(
     line: WorldLineNode, now: float, name: str, width: int, glyphs: Glyphs
 ) -> list[list[Span]]:
-    """The details of a world line: its name, and why and when it was left."""
+    """Return the details of a world line: its name, and why and when it was left."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
     where = ""
@@ -759,7 +759,7 @@ def line_details(
 
 
 def now_details(model: TimelineModel) -> list[list[Span]]:
-    """The details of now: how full the window is, and when it is compacted."""
+    """Return the details of the present: the use of the window, and the level at which it is compacted."""
     if model.limit <= 0:
         return [[Span(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
     words = forecast(model.used, model.trigger, model.per_step)
@@ -773,7 +773,7 @@ def now_details(model: TimelineModel) -> list[list[Span]]:
 
 
 def key_spans(glyphs: Glyphs) -> list[list[Span]]:
-    """The keys and their meanings, a row each."""
+    """Return the keys and their meanings, a row each."""
     keys = ((f"{glyphs.up} {glyphs.down}", "move"), *_KEYS)
     widest = max((cell_len(key) for key, _ in keys), default=0)
     return [[Span(key.ljust(widest + 2), "ink"), Span(meaning, "quiet")] for key, meaning in keys]

@@ -143,7 +143,7 @@ class Timeline(ScrollView, can_focus=True):
         Attributes:
             action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
             target: the row's checkpoint, with the id -1 where the row is that of a whole world line.
-            uid: the uid of the checkpoint, or that under which the line's name is stored; empty where there is none.
+            uid: the uid of the checkpoint, or that under which the line's name is stored; empty if there is none.
         """
 
         def __init__(self, action: RowAction, target: Target, uid: str) -> None:
@@ -414,7 +414,7 @@ class Timeline(ScrollView, can_focus=True):
         self._view.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The strips of a region, from the cache where nothing has changed.
+        """Return the strips of a region, from the cache if nothing has changed.
 
         Overrides Textual's style cache, which would make every strip anew: so the background and the line filters are
         applied by the painter, and the crop here.
@@ -484,7 +484,7 @@ class Timeline(ScrollView, can_focus=True):
             self.select(self._view.listing.key(position))
 
     def action_move(self, step: int) -> None:
-        """Select the row above or below; the newest turn where nothing is selected."""
+        """Select the row above or below; the newest turn if nothing is selected."""
         position, listing = self._view.selected_position(), self._view.listing
         if position is not None:
             self.select(listing.near(position + step, step))
@@ -785,7 +785,7 @@ class Timeline(ScrollView, can_focus=True):
 
 
 def _target_of(row: TimelineRow | None) -> Target:
-    """The row's checkpoint for the engine, with the id -1 if the row stands for a whole line, or for now (None)."""
+    """Return the row's checkpoint for the engine, with the id -1 if the row stands for a whole line, or for now (None)."""
     from kimi_tui.soul.rewind_values import Target
 
     if row is None:
@@ -799,7 +799,7 @@ def _target_of(row: TimelineRow | None) -> Target:
 
 
 def _prospect_of(row: TimelineRow | None, model: TimelineModel) -> Prospect:
-    """The prospect of a rewind to this row, or to its line, as the preview computes it; for None the present state."""
+    """Return the prospect of a rewind to this row, or to its line, as the preview computes it; for None the present state."""
     target = _target_of(row)
     if row is None:
         return Prospect(target)

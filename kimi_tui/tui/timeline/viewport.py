@@ -285,8 +285,8 @@ class TimelineViewport:
         return Columns.of(width, digits=digits, margin=1 if self.overlay else 2)
 
     def sticky(self, areas: TimelineAreas) -> tuple[int, TimelineRow] | None:
-        """The position and the row of the message that begins the lowest visible turn, where that is below the visible rows: it is
-        shown on the lowest line. None where it is visible anyway."""
+        """Return the position and the row of the message that begins the lowest visible turn, where that is below the visible rows: it is
+        shown on the lowest line. None if it is visible anyway."""
         height = areas.list_height
         last = self.scroll_y + height - 1
         if height < 3 or last >= len(self.listing) - 1:
@@ -355,7 +355,7 @@ class TimelineViewport:
         return strips
 
     def _line(self, spans: list[Span], ground: str = "page", key: object = None) -> Strip:
-        """The strip of spans, as wide as the widget; cached under a key, else under the spans themselves."""
+        """Return the strip of spans, as wide as the widget; cached under a key, else under the spans themselves."""
         key = key or (ground, *spans)
         strip = self._strips.get(key)
         if strip is None:
@@ -476,7 +476,7 @@ class TimelineViewport:
         return bool(forks) and forks[-1].n == checkpoint.from_line
 
     def _with_arc(self, spans: list[Span], *, is_head: bool) -> list[Span]:
-        """The spans of a row with the arc of a D-Mail while its revert is animated: the arc's head, or a part of its shaft."""
+        """Return the spans of a row with the arc of a D-Mail while its revert is animated: the arc's head, or a part of its shaft."""
         if len(spans) < 2:
             return spans
         head = Span(self.glyphs.turn, "dmail") if is_head else spans[0]
@@ -489,7 +489,7 @@ class TimelineViewport:
     # --- around the list
 
     def _words_for_rows(self) -> list[list[Span]]:
-        """The lines in place of the list: the keys, what is being read, or that there is nothing yet or no match."""
+        """Return the lines in place of the list: the keys, what is being read, or that there is nothing yet or no match."""
         if self.shows_keys:
             return [[Span("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
         if self.is_filtered:
@@ -555,7 +555,7 @@ class TimelineViewport:
         self._curve_made_for = made_for
 
     def details(self, key: Key | None) -> list[list[Span]]:
-        """The details of a row, in lines; empty while a revert is animated."""
+        """Return the details of a row, in lines; empty while a revert is animated."""
         model = self.listing.model
         if key is None or self.listing.scene is not None:
             return []

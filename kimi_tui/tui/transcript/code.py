@@ -42,7 +42,7 @@ def warm_up() -> None:
 
 @lru_cache(maxsize=64)
 def lexer_for(language: str) -> Lexer | None:
-    """Return the lexer for the name of a language as it follows a fence; None where there is none."""
+    """Return the lexer for the name of a language as it follows a fence; None if there is none."""
     name = language.strip().split(" ")[0].split(",")[0].strip("{}.").lower()
     if not name or name in {"text", "txt", "plain", "plaintext", "output", "console-output"}:
         return None
@@ -97,7 +97,7 @@ def is_short(lines: Sequence[str]) -> bool:
 
 
 def colour(lines: Sequence[str], language: str) -> list[list[Span]]:
-    """Highlight the lines of a finished code block; plain spans where there is no lexer for the language, or it fails."""
+    """Highlight the lines of a finished code block; plain spans if there is no lexer for the language, or it fails."""
     lexer = lexer_for(language) if lines else None
     if lexer is None:
         return [[Span(line, INK)] if line else [] for line in lines]

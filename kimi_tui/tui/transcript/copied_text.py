@@ -56,7 +56,7 @@ _KINDS: tuple[tuple[type[Block], str], ...] = (
 
 
 def source_of(block: Block) -> str:
-    """Return the source text of a block; of a tool call its output, or its subject where there is none."""
+    """Return the source text of a block; of a tool call its output, or its subject if there is none."""
     match block:
         case AgentBlock() | ThoughtBlock():
             return block.stream.source.strip("\n")
@@ -282,7 +282,7 @@ class _SourceLines:
         self._gaps = _wide_gaps(self._text)
 
     def next_line(self, text: str, line: Line) -> str | None:
-        """Return the line of the source for the next line of text, of which `line` is the first row; None where there is none."""
+        """Return the line of the source for the next line of text, of which `line` is the first row; None if there is none."""
         if self._is_markdown and not is_code(line):
             return self._prose(text) if self._has_pictures else None
         places = self._places.get(_squeezed(text), [])
@@ -371,7 +371,7 @@ def _source_part(text: str, written: str | None, begin: int, stop: int) -> str:
 
     Args:
         text: the line as shown.
-        written: the line of the source; None where there is none, so that the text itself is returned.
+        written: the line of the source; None if there is none, so that the text itself is returned.
         begin, stop: indices into `text`, the second exclusive.
     """
     if begin >= stop:

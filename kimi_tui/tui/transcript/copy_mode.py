@@ -46,7 +46,7 @@ class CopyMode:
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """The cursor as row of the content and column; None where its block was removed."""
+        """The cursor as row of the content and column; None if its block was removed."""
         row = self._flow.row_of(self._head)
         return None if row is None else (row, self._head.column)
 

@@ -65,7 +65,7 @@ SLICE_ROWS = 500
 
 
 def rows_of(block: Block, room: LayoutRoom) -> list[Line]:
-    """All rows of a block, without the blank one above it. A block that cannot be laid out is plain text."""
+    """Return all rows of a block, without the blank one above it; a block that cannot be laid out becomes plain text."""
     try:
         return list(iter_rows(block, room))
     except Exception:
@@ -74,7 +74,7 @@ def rows_of(block: Block, room: LayoutRoom) -> list[Line]:
 
 
 def rows_in_slices(block: Block, room: LayoutRoom) -> Generator[None, None, list[Line]]:
-    """As `rows_of`, as a generator that yields after each slice of a long block; its return value is the rows."""
+    """Do the same as `rows_of` as a generator that yields after each slice of a long block; its return value is the rows."""
     lines: list[Line] = []
     try:
         rows = iter_rows(block, room)
@@ -89,7 +89,7 @@ def rows_in_slices(block: Block, room: LayoutRoom) -> Generator[None, None, list
 
 
 def plain_block(block: Block, room: LayoutRoom) -> list[Line]:
-    """The rows of a block as plain text, for one that could not be laid out. Never raises."""
+    """Return the rows of a block as plain text, for one that could not be laid out. Never raises."""
     try:
         text = plain_text(block)
     except Exception:
@@ -99,7 +99,7 @@ def plain_block(block: Block, room: LayoutRoom) -> list[Line]:
 
 
 def plain_text(block: Block) -> str:
-    """The text of a block, without layout."""
+    """Return the text of a block, without layout."""
     match block:
         case ToolBlock():
             parts = (f"{block.tool} {block.target}".strip(), block.message, block.output)
@@ -123,7 +123,7 @@ def plain_text(block: Block) -> str:
 
 
 def iter_rows(block: Block, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a block, made one after another as they are asked for.
+    """Yield the rows of a block, each made when it is requested.
 
     An exception is a fault in a layout; the block is then shown by `plain_block`.
     """
@@ -155,7 +155,7 @@ def iter_rows(block: Block, room: LayoutRoom) -> Iterator[Line]:
 
 
 def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
-    """The rows of an answer with the sign of its pin at the right of the first one, and its number where there is room."""
+    """Return the rows of an answer with the sign of its pin at the right of the first one, and its number if there is room."""
     pin = pin_of(block, room)
     sign = number_span(block.checkpoint, live=block.live, pin=pin) or Span(pin, "quiet")
     first = rows[0] if rows else Line()
@@ -171,7 +171,7 @@ def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
 
 
 def follows_closely(before: Block, before_rows: int, block: Block) -> bool:
-    """Whether there is no blank row between two blocks, as between a tool card and one of a single row above it."""
+    """Return whether there is no blank row between two blocks, as between a tool card and one of a single row above it."""
     return (
         before_rows == 1
         and isinstance(before, ToolBlock)
@@ -181,7 +181,7 @@ def follows_closely(before: Block, before_rows: int, block: Block) -> bool:
 
 
 def lost_rows(blocks: tuple[Block, ...], room: LayoutRoom) -> Iterator[Line]:
-    """The rows of blocks of a world line that was left, with a grey edge at their left."""
+    """Yield the rows of blocks of a world line that was left, with a grey edge at their left."""
     edge = Span(room.glyphs.edge, "lost")
     yield Line((edge,))
     before: Block | None = None
@@ -196,7 +196,7 @@ def lost_rows(blocks: tuple[Block, ...], room: LayoutRoom) -> Iterator[Line]:
 
 
 def with_edge(line: Line, edge: Span) -> Line:
-    """The row with its first cell replaced by an edge, and without what a click in it does."""
+    """Return the row with its first cell replaced by an edge that does nothing when clicked."""
     spans = [edge]
     for index, (text, style, _) in enumerate(line.spans):
         shown = text if index else text[1:]
@@ -206,7 +206,7 @@ def with_edge(line: Line, edge: Span) -> Line:
 
 
 def probable_height(block: Block, room: LayoutRoom) -> int:
-    """An estimate of the number of rows of a block without laying it out, for the scrollbar."""
+    """Return an estimate of the number of rows of a block without laying it out, for the scrollbar."""
     # There may be thousands of cards, so their height is estimated by a simple rule.
     if not isinstance(block, ToolBlock):
         return _probable_height_of_text(block, room)
@@ -251,7 +251,7 @@ def _probable_height_of_text(block: Block, room: LayoutRoom) -> int:
 
 
 def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a user message, with a background and an edge."""
+    """Yield the rows of a user message, with a background and an edge."""
     edge = Span(room.glyphs.edge, "accent@band")
     text = block.text or " "
     width = prose_width(room.width)
@@ -291,7 +291,7 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list[str]:
-    """A list in rows that break between its parts; parts that do not fit into `most` rows (0: any number) are counted."""
+    """Return a list in rows that break between its parts; parts that do not fit into `most` rows (0: any number) are counted."""
     rows: list[str] = []
     for at, part in enumerate(parts):
         behind = len(parts) - at - 1
@@ -312,7 +312,7 @@ def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list
 
 
 def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
-    """The rows of a text, made one after another, each with whether its line continues in the next one."""
+    """Yield the rows of a text, made one after another, each with whether its line continues in the next one."""
     text = text.replace("\t", "    ")
     before: tuple[int, int] | None = None
     for start, end in iter_ranges(text, max(2, width)):
@@ -324,7 +324,7 @@ def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
 
 
 def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
-    """Return the words for what the rows of a text leave out, such as `+192 lines`; for a single line, its characters."""
+    """Return the words for the part that the rows of a text leave out, such as `+192 lines`; for a single line, its characters."""
     wholly = sum(not goes_on for _, goes_on in rows)
     lines = text.count("\n") + 1
     if lines > 1:
@@ -334,7 +334,7 @@ def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
 
 
 def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a thought: folded one as `Thought for 6 s  +12 lines`, unfolded all of it in italics."""
+    """Yield the rows of a thought: folded as `Thought for 6 s  +12 lines`, unfolded the whole text in italics."""
     width = prose_width(room.width)
     count = block.stream.line_ends + 1 + block.stream.size // (width * 2)
     words = "Thinking" if block.open else f"Thought for {_whole_seconds(block.seconds)}"
@@ -367,13 +367,13 @@ class ThoughtStream:
     def __init__(self, block: ThoughtBlock, room: LayoutRoom) -> None:
         self._width = max(2, prose_width(room.width))
         self._rest: str = ""
-        """The text with which the last row begins: it may still change."""
+        """The text of the last row, which may still change."""
         self._settled = 1
         self.spent = 0
         self.lines = list(islice(thought(block, room), 1))
 
     def feed(self, text: str, behind: int = 0) -> int:
-        """Append text; returns the index of the first row that changed. The size of the text to come (`behind`) is not used."""
+        """Append text; return the index of the first row that changed. The size of the text to come (`behind`) is not used."""
         del behind
         first = self._settled
         self.spent += len(text)
@@ -392,12 +392,12 @@ class ThoughtStream:
 
 
 def _whole_seconds(seconds: float) -> str:
-    """A duration in whole seconds, in words."""
+    """Return a duration in whole seconds, in words."""
     return f"{max(1, round(seconds))} s" if seconds < 9.5 else duration(seconds)
 
 
 def error_card(block: ErrorBlock, room: LayoutRoom) -> list[Line]:
-    """The rows of an error: what failed, why, and what to change."""
+    """Return the rows of an error: the failure, its cause, and the advice."""
     head = [Span("  "), Span(room.glyphs.failed, "error"), Span(" "), Span(block.title, "strong")]
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     free = room.width - RIGHT - spans_width(head) - 3 - 6
@@ -414,7 +414,7 @@ def error_card(block: ErrorBlock, room: LayoutRoom) -> list[Line]:
 
 
 def retry_card(block: RetryBlock, room: LayoutRoom) -> list[Line]:
-    """The rows of a retry: the countdown to the next attempt, with a bar."""
+    """Return the rows of a retry: the countdown to the next attempt, with a bar."""
     left = max(0.0, block.due - time.time())
     head = [
         Span("  "),
@@ -446,7 +446,7 @@ def retry_card(block: RetryBlock, room: LayoutRoom) -> list[Line]:
 
 
 def mark_row(block: MarkBlock, room: LayoutRoom) -> list[Line]:
-    """The row of a `MarkBlock`: a sign and a few words."""
+    """Return the row of a `MarkBlock`: a sign and a few words."""
     glyph = {
         "stopped": Span(room.glyphs.stopped, "quiet"),
         "done": Span(room.glyphs.done, "ok"),
@@ -459,7 +459,7 @@ def mark_row(block: MarkBlock, room: LayoutRoom) -> list[Line]:
 
 
 def notice(block: NoticeBlock, room: LayoutRoom) -> list[Line]:
-    """The rows of a `NoticeBlock`: what happened, then what to do."""
+    """Return the rows of a `NoticeBlock`: its fact, then its advice."""
     ink = {"info": "quiet", "warning": "warn", "error": "error"}[block.level]
     width = prose_width(room.width)
     lead = (Span("  "), Span(room.glyphs.caution, ink), Span(" "))
@@ -472,7 +472,7 @@ SUMMARY_ROWS = 3
 
 
 def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
-    """The rows of a D-Mail that arrived, with the blocks that it removed."""
+    """Return the rows of a D-Mail that arrived, with the blocks that it removed."""
     ground = "dmail-bg"
     edge = Span(room.glyphs.edge, f"dmail@{ground}")
     blank = Line((edge,), fill=ground)
@@ -507,12 +507,11 @@ def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _way(block: DMailBlock) -> str:
-    """The checkpoints from which and to which a D-Mail was sent; only the latter where they are the same."""
+    """Return the checkpoints from which and to which a D-Mail was sent; only the latter if they are the same."""
     if block.is_carried:
         return "carried over from another world line"
     if block.checkpoint is None:
-        # A summary replaced the checkpoint, so the checkpoints from which and to which the D-Mail was sent have no number any
-        # more.
+        # A summary replaced the checkpoint, so both checkpoints of the D-Mail have no number any more.
         return ""
     if block.undid and block.author == "agent" and block.from_checkpoint != block.checkpoint:
         source = "an earlier step" if block.is_moved else f"#{block.from_checkpoint}"
@@ -555,7 +554,7 @@ def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) ->
 
 
 def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
-    """The rows of a compaction: the tokens before and after, and the summary."""
+    """Return the rows of a compaction: the tokens before and after, and the summary."""
     edge = Span(room.glyphs.edge, "compaction")
     glyph = Span(room.glyphs.compaction, "compaction")
     if block.running:
@@ -590,7 +589,7 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _what_stays(block: CompactionBlock) -> str:
-    """Which messages before and after a compaction the model still gets, in words."""
+    """Return in words which messages before and after a compaction the model still gets."""
     if block.is_past:
         return "No longer sent: a newer summary stands for it"
     above = "" if block.checkpoint else "Above: no longer sent"

@@ -42,7 +42,7 @@ NESTING_LIMIT = 12
 
 _URL = re.compile(r"https?://[^\s<>\"'`\])}]*[^\s<>\"'`\])}.,;:!?]")
 ADDRESS_CELLS = 60
-"""The most cells of an address that is shown behind a link."""
+"""The largest number of cells of an address that is shown after a link."""
 _TASK = re.compile(r"^\[([ xX])\][ \t]+")
 
 
@@ -117,7 +117,7 @@ Element = Paragraph | Heading | Code | Rule | Table | Quote | Items
 
 @cache
 def _markdown() -> MarkdownIt:
-    """The parser, shared: it keeps no state between texts, and compiling its rules takes longer than most texts."""
+    """Return the parser, shared: it keeps no state between texts, and compiling its rules takes longer than most texts."""
     from markdown_it import MarkdownIt
 
     options = {"html": False, "maxNesting": NESTING_LIMIT}
@@ -155,7 +155,7 @@ class References:
             self.added.append(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The definition of a name."""
+        """Return the definition of a name."""
         found = self._kept.get(name)
         if found is None and self._passing is not None:
             found = self._passing.get(name)
@@ -172,7 +172,7 @@ class Parser:
         self.references = References()
 
     def parse(self, source: str, *, keep: bool = True) -> tuple[Element, ...]:
-        """The elements of a piece. Never raises on content.
+        """Return the elements of a piece. Never raises on content.
 
         Args:
             source: the Markdown.
@@ -187,7 +187,7 @@ class Parser:
         return tuple(elements)
 
     def running_text(self, source: str) -> tuple[Element, ...]:
-        """The elements of a piece as one paragraph, whatever its lines begin with."""
+        """Return the elements of a piece as one paragraph, whatever its lines begin with."""
         self.references.watch(keep=False)
         if len(source) > PARSE_LIMIT:
             return (Paragraph((Span(source),)),)
@@ -284,7 +284,7 @@ def _table(tokens: Sequence[Token], index: int) -> tuple[Table, int]:
 
 
 def inline(token: Token, base: str = "ink") -> tuple[Span, ...]:
-    """The runs of an inline token, styled on top of `base`."""
+    """Return the runs of an inline token, styled on top of `base`."""
     out: list[Span] = []
     strong = italic = struck = 0
     href = ""
@@ -334,7 +334,7 @@ def inline(token: Token, base: str = "ink") -> tuple[Span, ...]:
 
 
 def _with_addresses(text: str, style: str) -> list[Span]:
-    """The runs of a text, in which bare http(s) addresses are links."""
+    """Return the runs of a text, in which bare http(s) addresses are links."""
     out: list[Span] = []
     position = 0
     for found in _URL.finditer(text):
@@ -364,12 +364,12 @@ def _end_link(out: list[Span], href: str, label: str) -> None:
 
 
 def _says(label: str, href: str) -> bool:
-    """Whether the text of a link is its address, apart from the encoding of blanks and non-ASCII letters."""
+    """Return whether the text of a link is its address, apart from the encoding of blanks and non-ASCII letters."""
     return label == href or unquote(label) == unquote(href)
 
 
 def shown_address(url: str) -> str:
-    """An address for display, shortened to fit; its host is shortened last, and from the left.
+    """Return an address for display, shortened to fit; its host is shortened last, and from the left.
 
     A part before the host (`user:password@`) is left out then, since it may look like another host.
     """
@@ -424,7 +424,7 @@ class MarkdownLayout:
         *,
         tight: bool = False,
     ) -> list[Line]:
-        """The rows of elements below each other, parted by blank rows.
+        """Return the rows of elements below each other, parted by blank rows.
 
         Args:
             elements: the elements.
@@ -478,13 +478,13 @@ class MarkdownLayout:
                 return self.table(element, first, rest)
 
     def deeper(self, prefix: Prefix, span: Span) -> Prefix:
-        """The spans before rows one level deeper; those of the outermost level where too little room would be left."""
+        """Return the spans before rows one level deeper; those of the outermost level where too little room would be left."""
         if spans_width(prefix) + cells(span.text) > self.width - SMALLEST_TEXT:
             prefix = (MARGIN_SPAN,)
         return (*prefix, span)
 
     def marker(self, marker: str) -> tuple[str, str]:
-        """The sign before an entry of a list, and its style."""
+        """Return the sign before an entry of a list, and its style."""
         if marker == "done":
             return f"{self.glyphs.done} ", "ok"
         if marker == "open":
@@ -534,7 +534,7 @@ class MarkdownLayout:
         return out
 
     def records(self, table: Table, first: Prefix, rest: Prefix) -> list[Line]:
-        """The rows of a table below each other, each cell behind the head of its column."""
+        """Return the rows of a table below each other, each cell after the head of its column."""
         out: list[Line] = []
         for row in table.rows or ((),):
             if out:
@@ -549,7 +549,7 @@ class MarkdownLayout:
 def _table_row(
     row: Sequence[tuple[Span, ...]], widths: Sequence[int], aligns: Sequence[str]
 ) -> list[list[Span]]:
-    """The rows on the screen of one row of a table."""
+    """Return the rows on the screen of one row of a table."""
     empty: list[list[Span]] = [[]]
     columns = [
         wrap(row[column], size) if column < len(row) else empty
@@ -593,18 +593,18 @@ class CodeLine:
         self._chopper.feed(spans)
 
     def settled(self) -> list[Line]:
-        """The rows that have become final since the last call."""
+        """Return the rows that have become final since the last call."""
         end = len(self._chopper.rows) - 1
         rows = [self._row(index) for index in range(self._told, end)]
         self._told = max(self._told, end)
         return rows
 
     def last_row(self) -> Line:
-        """The last row as it is now; it may still grow."""
+        """Return the last row as it is now; it may still grow."""
         return self._row(len(self._chopper.rows) - 1)
 
     def finished(self) -> list[Line]:
-        """The rows that `settled` has not returned: the line is complete."""
+        """Return the rows that `settled` has not returned: the line is complete."""
         return [*self.settled(), self.last_row()]
 
     def _row(self, index: int) -> Line:
@@ -619,7 +619,7 @@ class CodeLine:
 
 
 def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,)) -> list[Line]:
-    """The rows of one line of code, on the background of code. No two neighbouring spans of `line` have the same style."""
+    """Return the rows of one line of code, on the background of code. No two neighbouring spans of `line` have the same style."""
     room = width - RIGHT - spans_width(prefix) - 4
     size = 0
     for span in line:
@@ -649,7 +649,7 @@ class LateCode:
         self._shown: list[Line] = []
 
     def rows(self) -> list[Line]:
-        """The rows, which are highlighted when one of them is drawn."""
+        """Return the rows, which are highlighted when one of them is drawn."""
         plain = [
             row
             for line in self._lines
@@ -665,13 +665,13 @@ class LateCode:
 
 
 def column_widths(table: Table, width: int) -> list[int]:
-    """The widths of the columns of a table in a pane of this width; empty where it is laid out without columns."""
+    """Return the widths of the columns of a table in a pane of this width; empty if it is laid out without columns."""
     room = width - RIGHT - MARGIN - COLUMN_GAP * (max(len(table.head), 1) - 1)
     return _column_widths(table, room) if room >= max(len(table.head), 1) * SMALLEST_COLUMN else []
 
 
 def _quiet(line: Line, skip: int) -> Line:
-    """A quoted row: its text in the usual colour becomes quiet."""
+    """Return a quoted row: its text in the usual colour becomes quiet."""
     spans = tuple(
         Span(span.text, "quiet" + span.style[3:], span.hit)
         if index > skip and (span.style == "ink" or span.style.startswith("ink/"))
@@ -682,7 +682,7 @@ def _quiet(line: Line, skip: int) -> Line:
 
 
 def _column_widths(table: Table, room: int) -> list[int]:
-    """The natural widths where they fit; else the widest columns are narrowed first."""
+    """Return the natural widths where they fit; else the widest columns are narrowed first."""
     count = max(len(table.head), 1)
     natural = [1] * count
     for row in (table.head, *table.rows):

@@ -76,7 +76,7 @@ class Piece:
 
     `lines` of a fence are its code alone; `language` is what stood after its opening marks. `continued` goes on with
     the piece before it, which was too long; `inline` begins within a line, so it is running text whatever it looks
-    like. `joint` is what parts the piece from the one that goes on with it, None where none does. `lead` is the
+    like. `joint` is what parts the piece from the one that goes on with it, None if none does. `lead` is the
     marker of an item with the blanks around it.
     """
 
@@ -162,7 +162,7 @@ class Splitter:
             self._tail_size, self._tail_marks = len(rest), marks_in(rest)
 
     def _rest_of_line(self) -> str:
-        """Take out the unfinished last line, and make pieces of its beginning where it is too long; returns the rest of the line."""
+        """Take out the unfinished last line, and make pieces of its beginning if it is too long; return the rest of the line."""
         line, self.tail = self.partial, []
         self._tail_size = self._tail_marks = 0
         if self._fence:
@@ -525,7 +525,7 @@ class MarkdownStream:
         self.lines: list[Line] = []
 
     def feed(self, text: str, behind: int = 0) -> int:
-        """Append text; returns the index of the first row that changed.
+        """Append text; return the index of the first row that changed.
 
         Args:
             text: the text.
@@ -558,7 +558,7 @@ class MarkdownStream:
 
     @property
     def is_behind(self) -> bool:
-        """Whether pieces are to be laid out again for link definitions that were added."""
+        """Whether pieces must be laid out again for link definitions that were added."""
         return bool(self._stale)
 
     # --- rows that nobody has seen

@@ -172,7 +172,7 @@ def _in_line(
 
 
 def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
-    """Whether a block may contain the query, decided by its text without laying it out; yields often, returns the answer."""
+    """Return whether a block may contain the query, decided by its text without laying it out; yields often."""
     word = _letters(query)
     if not word:
         return True
@@ -379,7 +379,7 @@ class Finder:
         return found
 
     def next(self, blocks: Sequence[Block], step: int) -> FoundMatch | None:
-        """Return the match after (`step` 1) or before (-1) the current one, from the last to the first; None where there is none."""
+        """Return the match after (`step` 1) or before (-1) the current one, from the last to the first; None if there is none."""
         counts = self._counts
         held = [block.key for block in blocks if (n := counts.get(block.key)) is not None and n[1]]
         if not held:
@@ -442,7 +442,7 @@ class Search:
     Args:
         searched: the widget whose rows are searched; the messages are posted to it alone.
         blocks: the blocks that it shows.
-        flow: their layout; None where there is none yet.
+        flow: their layout; None if there is none yet.
 
     Attributes:
         searched: as above.
@@ -634,7 +634,7 @@ class Search:
         return toggled
 
     def reach(self, event: Reached) -> tuple[int, int] | None:
-        """Make a match the current one. Returns the index of its block and its row there; None where the block was removed."""
+        """Make a match the current one. Returns the index of its block and its row there; None if the block was removed."""
         finder, flow, place = self._finder, self._flow, event.place
         index = flow.index_of_key(place.key) if flow is not None else None
         if finder is None or flow is None:

@@ -77,7 +77,7 @@ class TextSelection:
         flow: the layout of the transcript.
 
     Attributes:
-        ends: the first and the last position of the selected text; None where nothing is selected.
+        ends: the first and the last position of the selected text; None if nothing is selected.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -114,7 +114,7 @@ class TextSelection:
 
     @property
     def whole(self) -> tuple[TextPosition, TextPosition] | None:
-        """The first and the last position of all text; None where there is no text."""
+        """The first and the last position of all text; None if there is no text."""
         views = self._flow.views
         if not views:
             return None
@@ -125,7 +125,7 @@ class TextSelection:
         return TextPosition(views[0].block.key, 0, 0), end
 
     def span(self, row: int, line: Line) -> tuple[int, int] | None:
-        """Return the selected characters of a row of the content, as indices (the second exclusive); None where none is selected."""
+        """Return the selected characters of a row of the content, as indices (the second exclusive); None if none is selected."""
         if self.ends is None:
             return None
         start, end = self.ends
@@ -200,7 +200,7 @@ def select_piece(
         event: the click; Textual's own handling of it is prevented.
         text: the text of the row.
         at: the cell and the row that was clicked.
-        side: the first cell of the clicked column of text, and the one behind its last; None where the row is one column.
+        side: the first cell of the clicked column of text, and the one behind its last; None if the row is one column.
 
     Returns:
         whether something was selected: False for a first click.
@@ -249,7 +249,7 @@ def with_selection(
 
 
 def selected_text(selection: Selection, text_of: Callable[[int], str]) -> tuple[str, str] | None:
-    """Return the selected text of one row and its line end, as `Widget.get_selection` returns them; None where nothing is selected.
+    """Return the selected text of one row and its line end, as `Widget.get_selection` returns them; None if nothing is selected.
 
     Args:
         selection: a selection made by `select_piece`.

@@ -103,7 +103,7 @@ def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> 
 def facts_words(
     facts: FolderFacts, folder: str, width: int, height: int, ellipsis: str = "…"
 ) -> str:
-    """Facts about the work folder as text for a pane of this size; empty where there is no room, or nothing is known.
+    """Facts about the work folder as text for a pane of this size; empty if there is no room, or nothing is known.
 
     Args:
         facts: the facts.

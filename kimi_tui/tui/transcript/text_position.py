@@ -185,7 +185,7 @@ def same_place(before: str, after: str, at: int, *, ends: bool = False) -> int:
 
 
 def _nearest(text: str, part: str, at: int) -> int:
-    """Return the index of the occurrence of `part` in a text that is nearest to the index `at`; -1 where there is none."""
+    """Return the index of the occurrence of `part` in a text that is nearest to the index `at`; -1 if there is none."""
     if not part:
         return -1
     below = text.find(part, max(0, at))

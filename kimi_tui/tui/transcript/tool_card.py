@@ -66,7 +66,7 @@ SMALLEST_TARGET = 12
 
 
 def tool_card(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """All rows of a tool card."""
+    """Yield all rows of a tool card."""
     body = body_rows(block, room)
     first = next(body, None)
     yield _title(block, room, foldable=first is not None or has_more(block))
@@ -124,7 +124,7 @@ def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
 
 
 def title_text(block: ToolBlock) -> str:
-    """The text of a card's first row, whole, for the search."""
+    """Return the complete text of a card's first row, for the search."""
     facts = " ".join(span.text for fact in _facts(block) for span in fact.spans)
     return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
 
@@ -152,7 +152,7 @@ def _target(block: ToolBlock) -> str:
 
 
 def _facts(block: ToolBlock) -> list[CardFact]:
-    """The facts of a card: result, time, tokens. If room is short, those with the highest rank are left out first."""
+    """Return the facts of a card: result, time, tokens. If room is short, those with the highest rank are left out first."""
     out: list[CardFact] = []
     failed = block.state == "failed"
     if block.state == "waiting":
@@ -202,7 +202,7 @@ def _facts(block: ToolBlock) -> list[CardFact]:
         out.append(CardFact((Span("failed", "error"),), 0))
     if block.state == "stopped":
         seconds = seconds or block.duration_s
-    # A refused call has not run: its duration is the time that the user took.
+    # A refused call has not run; its duration is the time that the user took.
     if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
         out.append(CardFact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
     if block.tokens:
@@ -213,12 +213,12 @@ def _facts(block: ToolBlock) -> list[CardFact]:
 
 
 def has_more(block: ToolBlock) -> bool:
-    """Whether an unfolded card shows more than a folded one."""
+    """Return whether an unfolded card shows more than a folded one."""
     return bool(block.output.strip()) and block.card.shows not in {"list", "answers"}
 
 
 def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a card below its first one."""
+    """Yield the rows of a card below its first one."""
     if block.card.is_letter:
         yield from _dmail_rows(block, room)
         return
@@ -249,7 +249,7 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The complete setting that would allow the refused read of a command, so that it can be copied."""
+    """Yield the complete setting that would allow the refused read of a command, so that it can be copied."""
     for shown in block.display:
         if isinstance(shown, BriefBlock):
             _, found, setting = shown.text.partition(ALLOWED_BY)
@@ -261,7 +261,7 @@ def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a tool's output, complete or so far."""
+    """Yield the rows of a tool's output, complete or so far."""
     own_rows = TAIL_ROWS if room.lowest else OWN_ROWS
     if not block.over:
         keep = own_rows if block.is_own else TAIL_ROWS
@@ -281,7 +281,7 @@ def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _own_output(block: ToolBlock, most: int, room: LayoutRoom) -> Iterator[Line]:
-    """The output of a command that the user ran in order to read it: all of it, or its head and tail."""
+    """Yield the output of a command that the user ran in order to read it: all of it, or its head and tail."""
     text = clean(block.output).strip("\n")
     if not text.strip() and block.state == "failed":
         text = clean(block.message).strip()
@@ -302,7 +302,7 @@ def _own_output(block: ToolBlock, most: int, room: LayoutRoom) -> Iterator[Line]
 
 
 def _answers(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of questions and answers, each answer at the end of its line."""
+    """Yield the rows of questions and answers, each answer at the end of its line."""
     lead = Span(" " * HANGING)
     width = prose_width(room.width)
     asked = [one_line(question) for question in iter_arguments(block.arguments, "question")]
@@ -421,7 +421,7 @@ def _todo(todo: TodoBlock, room: LayoutRoom) -> list[Line]:
 
 
 def presented(block: ToolBlock) -> str:
-    """The text that a call presents to the user: that of a D-Mail, or of a plan, as the user may have changed it; else empty."""
+    """Return the text that a call presents to the user, such as a D-Mail or a plan, with the user's changes; empty for none."""
     card = block.card
     if not card.text:
         return ""
@@ -438,7 +438,7 @@ def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _text_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a text, such as that of a plan; for a folded card only the first ones."""
+    """Yield the rows of a text, such as that of a plan; for a folded card only the first ones."""
     lines = clean(presented(block)).strip().split("\n")
     lead = Span(" " * HANGING)
     shown = lines if block.unfolded else lines[:DIFF_ROWS]

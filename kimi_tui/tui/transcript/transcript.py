@@ -2,7 +2,7 @@
 
 It applies the wire's events through a reducer (`projection/transcript.py`), draws at most thirty times a second, and posts
 messages about the user's actions on a block. Scrolling and layout are in `viewport.py`, search in `search.py`. The widget is
-on the first screen, so modules that only the first event, search, copy or revert needs are imported then.
+on the first screen, so modules that only the first event, search, copy or revert needs are imported when that happens.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ LIVE_S = 2.0
 """Seconds after which an arriving event counts as history, and is not animated."""
 WARM_UP_DELAY_S = 0.4
 MOST_LANGUAGES = 8
-"""The most languages whose lexers are imported before a stored conversation is first drawn, those of the newest code."""
+"""The largest number of languages, those of the newest code, whose lexers are imported before a stored conversation is drawn."""
 EDGE_ROWS = 2
 """Rows at the edges of the pane in which dragging a selection scrolls it."""
 FASTEST_PULL = 6
@@ -133,7 +133,7 @@ class MousePress:
 
 
 class Transcript(ScrollView, can_focus=True):
-    """The widget of the conversation. Follows its end until the user scrolls up.
+    """The widget of the conversation, which follows its end until the user scrolls up.
 
     Args:
         work_dir: paths below this folder are shown relative to it.
@@ -214,7 +214,7 @@ class Transcript(ScrollView, can_focus=True):
             self.image = image
 
     class Copied(Message):
-        """A text is to be put on the clipboard; `words` describe it for a notice."""
+        """A text should be put on the clipboard; `words` describe it for a notice."""
 
         def __init__(self, transcript: Transcript, text: str, words: str) -> None:
             super().__init__()
@@ -230,7 +230,7 @@ class Transcript(ScrollView, can_focus=True):
             self.words = words
 
     class RebuildNeeded(Message):
-        """Events do not determine the live line any more: the owner must call `show_model` with the whole history."""
+        """The events do not determine the live line any more, so the owner must call `show_model` with the whole history."""
 
     class CopyModeChanged(Message):
         """Copy mode began or ended: keys move a cursor through the text in it."""
@@ -262,7 +262,7 @@ class Transcript(ScrollView, can_focus=True):
         self._model: TranscriptModel | None = None
         self._viewport: Viewport | None = None
         self._changed_from: int | None = None
-        """The index of the first block that has changed since it was drawn; None where none has."""
+        """The index of the first block that has changed since it was drawn; None if none has."""
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = 0.0
         self._n_waiting = 0
@@ -337,7 +337,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def work_dir(self) -> str:
-        """Paths below it are shown relative to it."""
+        """The work folder; paths below it are shown relative to it."""
         return self._work_dir
 
     @work_dir.setter
@@ -368,7 +368,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def hints(self) -> Sequence[tuple[str, str]]:
-        """Keys and what they do, shown in an empty transcript."""
+        """Keys and their effects, shown in an empty transcript."""
         return self._hints
 
     @hints.setter
@@ -378,7 +378,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def behind(self) -> bool:
-        """Whether a pane floats above the transcript, so that its colours are dimmed."""
+        """Whether a pane floats above the transcript, which dims its colours."""
         return self._behind
 
     @behind.setter
@@ -396,7 +396,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def pane_width(self) -> int:
-        """The width in cells, with the column of the scrollbar."""
+        """The width in cells, including the column of the scrollbar."""
         return self.outer_size.width or 80
 
     @property
@@ -410,7 +410,7 @@ class Transcript(ScrollView, can_focus=True):
         return self.is_attached and bool(self.size)
 
     def room(self) -> LayoutRoom:
-        """The width and options for which blocks are laid out now."""
+        """Return the width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self.load_image is not None and self.is_attached else None
         return LayoutRoom(
@@ -437,7 +437,7 @@ class Transcript(ScrollView, can_focus=True):
         self._draw()
 
     def on_mount(self) -> None:
-        """Take the thin scrollbar."""
+        """Use the thin scrollbar."""
         use_thin_scrollbar(self, self.glyphs)
 
     def on_unmount(self) -> None:
@@ -449,7 +449,7 @@ class Transcript(ScrollView, can_focus=True):
         self._model = self._viewport = self._selection = self._search = self._copying = None
 
     def on_resize(self) -> None:
-        """Lay out for the new size: all rows again where the width changed, with the same text at the top."""
+        """Lay out for the new size; if the width changed, all rows again, with the same text at the top."""
         self.finish_motion()
         viewport = self._viewport
         chosen_row = self._chosen_row() if self._is_left else None
@@ -551,7 +551,7 @@ class Transcript(ScrollView, can_focus=True):
 
         Args:
             model: the whole conversation.
-            flow: the layout of its blocks; None where there are none.
+            flow: the layout of its blocks; None if there are none.
         """
         end, shown = self.flow, self._model
         if flow is None or end is None or shown is None or not end.views:
@@ -582,7 +582,7 @@ class Transcript(ScrollView, can_focus=True):
             )
 
     def _loaded_model(self) -> TranscriptModel:
-        """The reducer, which is imported with the first event."""
+        """Return the reducer, which is imported with the first event."""
         if self._model is None:
             from kimi_tui.projection.transcript import TranscriptModel
 
@@ -590,7 +590,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._model
 
     def _loaded_viewport(self) -> Viewport:
-        """The rows on view, whose layout is imported with the first block."""
+        """Return the rows on view, whose layout is imported with the first block."""
         return self._viewport or self._show_flow(None)
 
     def _show_flow(self, flow: Flow | None) -> Viewport:
@@ -606,7 +606,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._viewport
 
     def _ready_viewport(self) -> Viewport | None:
-        """The viewport, with its height and top set to those of the pane; None where there is none, or no size."""
+        """Return the viewport, with its height and top set to those of the pane; None if there is none, or no size."""
         viewport = self._viewport
         if viewport is None or not self.is_ready:
             return None
@@ -614,12 +614,12 @@ class Transcript(ScrollView, can_focus=True):
         return viewport
 
     def _mark_changed(self, first: int) -> None:
-        """Have the next frame draw the blocks from this one on."""
+        """Have the next frame draw the blocks from a block on."""
         known = self._changed_from
         self._changed_from = first if known is None else min(known, first)
 
     def warm_up(self) -> None:
-        """Import what answers need, once: when someone begins to write or a conversation is shown, and not for an empty transcript."""
+        """Import the modules that answers need, once: when the user begins to write or a conversation is shown."""
         if not self._is_warm:
             self._is_warm = True
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
@@ -638,7 +638,7 @@ class Transcript(ScrollView, can_focus=True):
         self._draw()
 
     def uncovered(self) -> None:
-        """Draw what came while a dialog covered the transcript."""
+        """Draw the changes that were made while a dialog covered the transcript."""
         if self._changed_from is not None:
             self._draw()
 
@@ -670,7 +670,7 @@ class Transcript(ScrollView, can_focus=True):
             self._draw()
 
     def _draw(self) -> None:
-        """Bring rows, height and position up to date, and ask for what has changed to be painted."""
+        """Update rows, height and position, and request a repaint of the changed rows."""
         if self._frame is not None:
             self._frame.cancel()
             self._frame = None
@@ -750,7 +750,7 @@ class Transcript(ScrollView, can_focus=True):
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
 
     def _count_down(self, model: TranscriptModel) -> None:
-        """While a retry waits, its row is drawn anew once a second."""
+        """Redraw the row of a waiting retry once a second."""
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
@@ -770,7 +770,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- the preview of a rewind
 
     def show_dropped(self, checkpoint_id: int | None, *, words_stay: bool = False) -> None:
-        """Show in grey what a rewind to a checkpoint would drop, and scroll to its first row; for a D-Mail do not scroll.
+        """Show in grey the blocks that a rewind to a checkpoint would drop, and scroll to the first of them; for a D-Mail do not scroll.
 
         Args:
             checkpoint_id: the checkpoint; -1 if nothing would be dropped, so that the end is shown; None to end the preview
@@ -819,7 +819,7 @@ class Transcript(ScrollView, can_focus=True):
             self.show_row(row, height // 3)
 
     def _return(self) -> None:
-        """Scroll back to where the preview of a rewind began."""
+        """Scroll back to the position before the preview of a rewind."""
         came_from, self._came_from = self._came_from, None
         flow = self.flow
         if came_from is None or flow is None:
@@ -834,7 +834,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def _dropped_rows(self) -> range:
-        """The rows of the content that the previewed rewind would drop."""
+        """Return the rows of the content that the previewed rewind would drop."""
         flow, going = self.flow, self._dropped_blocks
         if flow is None or not going or going.stop > len(flow.views):
             return range(0)
@@ -883,7 +883,7 @@ class Transcript(ScrollView, can_focus=True):
         app_of(self).animator.force_stop_animation(self, "motion_progress")
         self.set_reactive(Transcript.motion_progress, 1.0)
         if self._changed_from is not None:
-            # This draws everything that came meanwhile.
+            # This draws all changes since the beginning of the animation.
             self._draw()
         self.refresh_rows()
 
@@ -895,7 +895,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- painting
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The visible rows of a region.
+        """Return the visible rows of a region.
 
         Overrides Textual's style cache, which would make a new strip of every row at each refresh; so the painter fills
         backgrounds and applies the line filters.
@@ -916,11 +916,11 @@ class Transcript(ScrollView, can_focus=True):
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
-        """One row, as Textual asks for to find the style under the pointer."""
+        """Return one row. Textual calls this to find the style under the pointer."""
         return self._strips(y, y + 1)[0]
 
     def _strips(self, start: int, end: int) -> list[Strip]:
-        """The strips of the rows of the pane from `start` to `end` (exclusive)."""
+        """Return the strips of the rows of the pane from `start` to `end` (exclusive)."""
         painter, flow, motion = self._painter, self.flow, self._motion
         if flow is None or not flow.views:
             rows = self._empty_rows()[max(0, start) : end]
@@ -951,7 +951,7 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def _paint(self, line: Line) -> Strip:
-        """The strip of a row, as wide as the pane."""
+        """Return the strip of a row, as wide as the pane."""
         width = self.outer_size.width
         if line is BLANK:
             return self._painter.blank(width, line.fill)
@@ -961,7 +961,7 @@ class Transcript(ScrollView, can_focus=True):
     def _strip(
         self, row: int, place: Place, dropped: range, edge: str, *, is_marked: bool
     ) -> Strip:
-        """The strip of a row of the content.
+        """Return the strip of a row of the content.
 
         Args:
             row: the row.
@@ -999,7 +999,7 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _marked(self, strip: Strip, row: int, place: Place) -> Strip:
-        """The strip of a row with its matches, its selected text and the cursor of copy mode highlighted."""
+        """Return the strip of a row with its matches, its selected text and the cursor of copy mode highlighted."""
         painter, (view, index, line) = self._painter, place
         if view is not None and index >= 0:
             if self._search is not None:
@@ -1015,14 +1015,14 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _new_mark(self) -> Line | None:
-        """The label with the number of new rows since the user scrolled up; None for none."""
+        """Return the label with the number of new rows since the user scrolled up; None for none."""
         count = self._viewport.n_new if self._viewport is not None else 0
         if not count:
             return None
         return Line((Span(f"  {self.glyphs.down} {grouped(count)} new  ", "accent"),))
 
     def _empty_rows(self) -> list[Line]:
-        """The rows of an empty transcript."""
+        """Return the rows of an empty transcript."""
         width, height = self.pane_width, self.size.height
         if self._empty is None or self._empty_size != (width, height):
             self._empty_size = (width, height)
@@ -1049,7 +1049,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh(Region(0, 0, self.outer_size.width, self.size.height))
 
     def _refresh_from(self, flow: Flow, first: int) -> None:
-        """Repaint the visible rows from the first one without a strip on, of the blocks from `first` on."""
+        """Repaint the visible rows of the blocks from `first` on, from the first row without a strip."""
         top, height = self.top, self.size.height
         row = max(top, flow.start(min(first, len(flow.views))))
         for view, index, _ in flow.lines(row, min(top + height, flow.height)):
@@ -1060,7 +1060,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh(Region(0, row - top, self.outer_size.width, height - (row - top)))
 
     def notify_style_update(self) -> None:
-        """Forget the colours of the painter: called by Textual when they may have changed."""
+        """Forget the colours of the painter. Textual calls this when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
         # Width changes come often, so thousands of blocks are visited only once, when they are painted.
@@ -1202,7 +1202,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def _able(self) -> Sequence[int]:
-        """The indices of the blocks that can be chosen; on a line that was left only those that can be carried over."""
+        """Return the indices of the blocks that can be chosen; on a line that was left only those that can be carried over."""
         views = self.flow.views if self.flow is not None else []
         if not self._is_left:
             return range(len(views))
@@ -1211,7 +1211,7 @@ class Transcript(ScrollView, can_focus=True):
         return [i for i, view in enumerate(views) if not isinstance(view.block, MarkBlock)]
 
     def _chosen_row(self) -> int | None:
-        """The first row of the chosen block."""
+        """Return the first row of the chosen block."""
         flow = self.flow
         index = flow.index_of_key(self._current) if flow is not None else None
         if flow is None or index is None:
@@ -1328,7 +1328,7 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.NothingCopied("There is no text to copy here."))
 
     def copy_selection(self) -> bool:
-        """Copy the selected text, and clear the selection; returns False where nothing is selected.
+        """Copy the selected text, and clear the selection; return False if nothing is selected.
 
         A long text is collected in slices, while keys and frames are handled.
         """
@@ -1379,7 +1379,7 @@ class Transcript(ScrollView, can_focus=True):
             self._copy_code_of([block], 0)
 
     def copy_code(self, number: int = 0) -> None:
-        """Copy the newest piece of code of the answers; asked again, the next one of the same answer.
+        """Copy the newest piece of code of the answers; called again, the next one of the same answer.
 
         With a number the piece of that number of the last answer with code in it, counted from 1.
         """
@@ -1418,7 +1418,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def selected_positions(self) -> tuple[TextPosition, TextPosition] | None:
-        """The start and the end of the selected text; None where nothing is selected."""
+        """The start and the end of the selected text; None if nothing is selected."""
         return self._selection.ends if self._selection is not None else None
 
     def select_text(self, start: TextPosition, end: TextPosition) -> None:
@@ -1444,7 +1444,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Called by Textual when all text was selected, or the selection was removed."""
+        """Accept a selection that Textual made or removed."""
         # The event may be old: another selection can have been made since.
         current = self.screen.selections.get(self)
         if current is None:
@@ -1465,7 +1465,7 @@ class Transcript(ScrollView, can_focus=True):
         self.select_all()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The source of the selected text, for Textual; it blocks, unlike `copy_selection`."""
+        """Return the source of the selected text, for Textual; it blocks, unlike `copy_selection`."""
         from kimi_tui.tui.transcript.copied_text import selected_text
 
         del selection
@@ -1505,7 +1505,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._copying is not None
 
     def action_copy_mode(self) -> None:
-        """Begin copy mode, with the cursor on the chosen block where it is visible."""
+        """Start copy mode, with the cursor on the chosen block if it is visible."""
         flow, selection = self.flow, self._selection
         if self._copying is not None or flow is None or selection is None or not flow.views:
             return
@@ -1531,7 +1531,7 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.CopyModeChanged())
 
     def copy_action(self, key: str) -> str:
-        """The action of a key in copy mode; empty for none."""
+        """Return the action of a key in copy mode; empty for none."""
         from kimi_tui.tui.transcript.copy_mode import ACTIONS
 
         return next((one for one in ACTIONS if key in keys_of(f"copy.{one}", self.keys)), "")
@@ -1595,7 +1595,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- the mouse
 
     def hit(self, x: int, y: int) -> str:
-        """The action of a click in a cell of the pane (a `HIT_` of `rows`); empty for none."""
+        """Return the action of a click in a cell of the pane (a `HIT_` of `rows`); empty for none."""
         flow = self.flow
         row, motion = self.top + y, self._motion
         if flow is None or (motion is not None and row >= motion.start):
@@ -1604,7 +1604,7 @@ class Transcript(ScrollView, can_focus=True):
         return hit_at(line, x) if line is not BLANK else ""
 
     def hover(self, row: int | None) -> None:
-        """Highlight a row that a click would act on (None: no row)."""
+        """Highlight a row that a click would act on; None for no row."""
         if row == self._hovered:
             return
         for changed in (self._hovered, row):
@@ -1638,7 +1638,7 @@ class Transcript(ScrollView, can_focus=True):
             self._select_from(origin, origin)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Select up to the pointer while the button is held; else show what a click would act on."""
+        """Select up to the pointer while the button is held; else highlight the row that a click would act on."""
         pressed = self._pressed
         if pressed is not None and pressed.held:
             if pressed.dragged or event.screen_offset != pressed.offset:
@@ -1652,7 +1652,7 @@ class Transcript(ScrollView, can_focus=True):
         pressed = self._pressed
         if pressed is None or not pressed.held:
             return
-        # The screen takes a release at the place of the press for the end of any selection.
+        # The screen regards a release at the place of the press as the end of any selection.
         if event.screen_offset == pressed.offset:
             if pressed.dragged:
                 self._drag(event.x, event.y)
@@ -1664,7 +1664,7 @@ class Transcript(ScrollView, can_focus=True):
         self.release_mouse()
 
     def on_mouse_release(self) -> None:
-        """Stop selecting: something else captured the pointer."""
+        """Stop selecting, since another widget captured the pointer."""
         self._end_drag()
 
     def _end_drag(self) -> None:
@@ -1696,7 +1696,7 @@ class Transcript(ScrollView, can_focus=True):
             self._pulling = None
 
     def _pull(self) -> int:
-        """The rows by which a drag scrolls the pane at each interval: more, the farther out the pointer is."""
+        """Return the rows by which a drag scrolls the pane at each interval; they increase with the distance of the pointer."""
         pressed = self._pressed
         if pressed is None or not pressed.held:
             return 0
@@ -1717,7 +1717,7 @@ class Transcript(ScrollView, can_focus=True):
             self._drag(*self._pointer)
 
     def on_leave(self) -> None:
-        """Highlight no row: the pointer left the transcript."""
+        """Remove the highlight, since the pointer left the transcript."""
         self.hover(None)
 
     def on_click(self, event: events.Click) -> None:
@@ -1749,11 +1749,11 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def is_searched(self) -> bool:
-        """Whether a search is under way."""
+        """Whether a search is open."""
         return self._search is not None
 
     def begin_search(self, query: str = "") -> None:
-        """Open and focus the search bar; a query that is given is searched at once."""
+        """Open and focus the search bar, and search for the query if one is given."""
         if self._search is None:
             from kimi_tui.tui.transcript.search import Search
 
@@ -1825,7 +1825,7 @@ def _import_markdown() -> None:
 
 
 def copy_selection(screen: Screen[Any]) -> bool:
-    """Copy the selected text of a screen, and clear the selection; returns False where nothing is selected."""
+    """Copy the selected text of a screen, and clear the selection; return False if nothing is selected."""
     for widget in screen.selections:
         if isinstance(widget, Transcript) and widget.is_attached and widget.copy_selection():
             return True
@@ -1837,7 +1837,7 @@ def copy_selection(screen: Screen[Any]) -> bool:
 
 
 def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
-    """The title row of the chosen block, with an edge and a background of its own."""
+    """Return the title row of the chosen block, with an edge and a background of its own."""
     ink, ground = ("accent", "select") if has_keys else ("quiet", "band")
     if not line.spans:
         return line._replace(fill=ground)
@@ -1848,13 +1848,13 @@ def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
 
 
 def _twins(end: Sequence[Block], whole: Sequence[Block]) -> list[tuple[Block, Block]]:
-    """The blocks of the end of a conversation, each with its equivalent in the whole conversation."""
+    """Return the blocks of the end of a conversation, each with its equivalent in the whole conversation."""
     pairs = zip(reversed(end), reversed(whole), strict=False)
     return [(one, other) for one, other in pairs if (type(one), one.at) == (type(other), other.at)]
 
 
 def _is_streamed(model: TranscriptModel) -> bool:
-    """Whether the newest block is one of the agent: text, a thought or a tool call."""
+    """Return whether the newest block is one of the agent: text, a thought or a tool call."""
     from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock
 
     last = model.blocks[-1] if model.blocks else None

@@ -105,11 +105,11 @@ class View:
         self.strips: list[Strip | None] = _NOT_LAID
         self.answer: MarkdownStream | ThoughtStream | None = None
         self.late: MarkdownStream | None = None
-        """Lays out the rows that are still empty; None where none are."""
+        """Lays out the rows that are still empty; None if none are."""
         self.taken = 0
         self.cursor = False
         self.work: Iterator[Line] | None = None
-        """The iterator of the rows that are still to be made; None where the layout is complete."""
+        """The iterator of the rows that are still to be made; None if the layout is complete."""
         self.work_version = -1
         self.coming: list[Line] = _NOT_LAID
         """The rows made so far: shown at once, or when they are complete if others are shown."""
@@ -211,7 +211,7 @@ class Flow:
         return starts[index]
 
     def turn_row(self, row: int, step: int) -> int:
-        """Return the row of the user's message before (-1) or after (1) a row; 0 or the height where there is none."""
+        """Return the row of the user's message before (-1) or after (1) a row; 0 or the height if there is none."""
         starts = [
             self.start(index) + view.gap
             for index, view in enumerate(self.views)
@@ -229,7 +229,7 @@ class Flow:
         return index, row - self._starts[index]
 
     def index_of(self, mark: TextPosition) -> int | None:
-        """Return the index of the view of a position; None where its block was removed."""
+        """Return the index of the view of a position; None if its block was removed."""
         views = self.views
         if mark.hint < len(views) and views[mark.hint].block.key == mark.key:
             return mark.hint
@@ -240,7 +240,7 @@ class Flow:
         return None
 
     def index_of_key(self, key: int | None) -> int | None:
-        """Return the index of the view of the block with this key; None where there is none."""
+        """Return the index of the view of the block with this key; None if there is none."""
         views = self.views
         # An action on a block looks it up several times.
         if self._asked < len(views) and views[self._asked].block.key == key:
@@ -252,12 +252,12 @@ class Flow:
         return None
 
     def row_of(self, mark: TextPosition) -> int | None:
-        """Return the row of a position; None where its block was removed."""
+        """Return the row of a position; None if its block was removed."""
         index = self.index_of(mark)
         return None if index is None else self.start(index) + self.views[index].gap + mark.row
 
     def position_at(self, row: int) -> TextPosition | None:
-        """Return the position of the first character of the text in a row; None where there are no blocks."""
+        """Return the position of the first character of the text in a row; None if there are no blocks."""
         if not self.views:
             return None
         index, offset = self.find(row)
@@ -902,7 +902,7 @@ class Viewport:
         return self.flow.turn_row(self.top, step)
 
     def last_visible(self, unless: int | None) -> int | None:
-        """Return the key of the last visible block, or `unless` where that is visible; None where there are no blocks."""
+        """Return the key of the last visible block, or `unless` where that is visible; None if there are no blocks."""
         visible = [self.flow.views[index].block.key for index in self.visible]
         return unless if unless in visible else visible[-1] if visible else None
 
@@ -1012,7 +1012,7 @@ def _without_first(spans: Sequence[Span]) -> tuple[Span, ...]:
 def revert_animation_of(
     flow: Flow, first: int, top: int, height: int, remains: Sequence[Block]
 ) -> RevertAnimation | None:
-    """Return the animation of a revert that drops the blocks from `first` on; None where none of their rows is visible.
+    """Return the animation of a revert that drops the blocks from `first` on; None if none of their rows is visible.
 
     Args:
         flow: the rows before the revert.

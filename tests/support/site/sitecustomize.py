@@ -1,4 +1,4 @@
-"""Imported by Python itself where this folder is on its path: watches the program's event loop, for tests in a terminal."""
+"""Imported by Python itself if this folder is on its path: watches the program's event loop, for tests in a terminal."""
 
 import os
 import sys

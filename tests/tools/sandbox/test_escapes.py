@@ -159,7 +159,7 @@ class Outside:
         return ear.getsockname()[1] if family == socket.AF_INET else 0
 
     def state(self) -> dict[str, object]:
-        """All that no command may change."""
+        """Return all that no command may change."""
         kept = [
             *(self.work / ".git" / name for name in ("hooks", "config")),
             *(self.work / "sub/.git" / name for name in ("hooks", "config")),
@@ -494,7 +494,7 @@ async def test_a_socket_that_is_gone_again_is_in_nobodys_way(
 
 
 def without(sandbox: Sandbox, before: str) -> Sandbox:
-    """The same bubblewrap behind a shell that does something first, in the moment between the look and the covers."""
+    """Return the same bubblewrap behind a shell that does something first, in the moment between the look and the covers."""
     program = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-program-")) / "bwrap"
     program.write_text(f'#!/bin/sh\n{before}\nexec {sandbox.program} "$@"\n')
     program.chmod(0o755)

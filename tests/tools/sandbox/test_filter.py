@@ -76,7 +76,7 @@ def machine(request: pytest.FixtureRequest) -> Machine:
 
 
 def numbers_of(machine: Machine) -> dict[str, int]:
-    """The numbers of its calls, by the kernel's header."""
+    """Return the numbers of its calls, by the kernel's header."""
     header = HEADERS[machine.name]
     if not header.exists():
         pytest.skip(f"{header} is not there: no number was compared")

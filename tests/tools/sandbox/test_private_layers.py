@@ -91,7 +91,7 @@ def environ(top: Path) -> dict[str, str]:
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """All of a home folder that commands must not change."""
+    """Return all of a home folder that commands must not change."""
     found: dict[str, object] = {}
     for path in folder.rglob("*"):
         if ".local/share/kimi-tui" not in str(path):

@@ -41,7 +41,7 @@ HERE = Path(__file__).parent
 
 
 def is_within_reach(path: Path) -> bool:
-    """Whether everybody can run a program."""
+    """Return whether everybody can run a program."""
     return all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents)
 
 
@@ -260,7 +260,7 @@ def test_it_ends_with_the_program(folder: Folder, sandbox: Sandbox, *, begun: bo
 
 
 def name_of(pid: int) -> str:
-    """The name of a process, empty where it has ended."""
+    """Return the name of a process, empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:

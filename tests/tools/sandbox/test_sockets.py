@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's li
 
 
 def bound(held: ExitStack, folder: Path, name: str, kind: int = socket.SOCK_STREAM) -> Path:
-    """A socket that was bound by a relative name."""
+    """Return a socket that was bound by a relative name."""
     folder.mkdir(parents=True, exist_ok=True)
     ear = held.enter_context(socket.socket(socket.AF_UNIX, kind))
     with chdir(folder):

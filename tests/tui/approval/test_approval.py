@@ -44,7 +44,7 @@ def settle_s(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def request(detail: str = "python -m build", **more: object) -> ApprovalRequest:
-    """A request for a command."""
+    """Return a request for a command."""
     values = {"id": "r", "key": "k", "tool": "Shell", "question": "Run this command?"}
     values |= {"changeable": True, **more}
     return ApprovalRequest(detail=detail, where="in ~/app, for at most 60 s", **values)  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ class Desk(App[None]):
         self.answers: list[tuple[str, str]] = []
 
     def compose(self) -> ComposeResult:
-        """The panel alone."""
+        """Return the panel alone."""
         yield self.panel
 
     async def on_event(self, event: events.Event) -> None:
@@ -870,7 +870,7 @@ async def test_the_panel_survives_markup_and_odd_widths() -> None:
 
 
 def letter(text: str = "Do not read the log.\n\nLook at line 212.") -> ApprovalRequest:
-    """A request for a D-Mail."""
+    """Return a request for a D-Mail."""
     return request(text, kind="dmail", tool="SendDMail", question="Send this D-Mail to #7?", key="")
 
 

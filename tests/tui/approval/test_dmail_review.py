@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mail(text: str, checkpoint_id: int) -> Any:
-    """The model sends a D-Mail."""
+    """Return an answer of the model that sends a D-Mail."""
     return call("SendDMail", {"message": text, "checkpoint_id": checkpoint_id})
 
 
@@ -40,7 +40,7 @@ def told(server: ChatServer) -> str:
 
 
 async def asked(one: Desk) -> ApprovalPanel:
-    """The question about the letter, when keys count."""
+    """Return the question about the letter, when keys count."""
     await one.sees("Send this D-Mail to #1?")
     panel = one.screen.query_one(ApprovalPanel)
     await one.until(lambda: panel.accepts_keys)

@@ -44,7 +44,7 @@ async def answer(one: Desk, words: str, *keys: str) -> None:
 
 
 def told(server: ChatServer) -> str:
-    """The newest result that the model was sent."""
+    """Return the newest result that the model was sent."""
     return str(server.requests[-1].body["messages"][-1]["content"])
 
 

@@ -34,7 +34,7 @@ def called(
     target: str = "ls",
     display: tuple[DisplayBlock, ...] = (),
 ) -> ToolBlock:
-    """A call of a command."""
+    """Return a call of a command."""
     block = ToolBlock(
         7, 7, "u", tool="Shell", name="Shell", target=target, state=state, display=display
     )
@@ -43,7 +43,7 @@ def called(
 
 
 def measured(comparison: Comparison, width: int = 40) -> ComparisonRows:
-    """All of its rows."""
+    """Return all rows of the comparison."""
     sheet = ComparisonRows(comparison, LayoutRoom(width))
     for _ in sheet.measure():
         pass
@@ -51,7 +51,7 @@ def measured(comparison: Comparison, width: int = 40) -> ComparisonRows:
 
 
 def texts(comparison: Comparison, width: int = 40) -> list[tuple[str, str]]:
-    """The rows as plain text."""
+    """Return the rows as plain text."""
     sheet = measured(comparison, width)
     rows = [(sheet.cell("other", row), sheet.cell("live", row)) for row in range(sheet.height)]
     return [(left.line.text.strip(), right.line.text.strip()) for left, right in rows]
@@ -206,12 +206,12 @@ def test_a_call_tells_what_came_of_it(
 
 
 def table(files: DivergedFiles, width: int = 120, fork: int = 3) -> FileTable:
-    """The table for world line 2."""
+    """Return the table for world line 2."""
     return FileTable(files, 2, fork, width, UNICODE)
 
 
 def words(rows: list[tuple[list[Span], int]]) -> list[str]:
-    """The rows as plain text."""
+    """Return the rows as plain text."""
     return ["".join(span.text for span in spans) for spans, _ in rows]
 
 

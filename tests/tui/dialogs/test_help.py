@@ -190,17 +190,17 @@ def test_the_help_lists_every_key_of_every_place() -> None:
 
 
 def keys_in(bindings: Sequence[BindingType]) -> list[str]:
-    """Every key of some bindings."""
+    """Return every key of some bindings."""
     return [key for one in bindings if isinstance(one, Binding) for key in one.key.split(",")]
 
 
 def asks() -> ApprovalRequest:
-    """A question with every answer."""
+    """Return a question with every answer."""
     return ApprovalRequest("1", "k", "WriteFile", "?", "x", session_offer="Yes, always")
 
 
 def asks_a_dmail() -> ApprovalRequest:
-    """The one of a letter."""
+    """Return the action of a letter."""
     return ApprovalRequest("1", "k", "SendDMail", "?", "x", kind="dmail")
 
 

@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def folders(home: Path) -> list[Path]:
-    """The folders of all sessions."""
+    """Return the folders of all sessions."""
     return sorted(home.glob("sessions/*/*"))
 
 

@@ -143,7 +143,7 @@ def facts_of(blocks: list[Block]) -> list[tuple[object, ...]]:
 
 
 def rows_of_chat(shown: str) -> list[str]:
-    """The chat's rows, without its scrollbar."""
+    """Return the chat's rows, without its scrollbar."""
     return [line[:80].rstrip() for line in shown.split("\n")[1:32]]
 
 
@@ -325,7 +325,7 @@ async def test_marks_made_before_and_after(glance: Glance) -> None:
 
 
 def told_by(records: Sequence[EventRecord]) -> tuple[list[tuple[object, ...]], list[str]]:
-    """The chat after these events, and the checkpoints of the live line."""
+    """Return the chat after these events, and the checkpoints of the live line."""
     chat, timeline = TranscriptModel(), TimelineModel()
     for record in records:
         chat.apply(record)

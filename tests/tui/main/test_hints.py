@@ -61,7 +61,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def foot(one: Desk) -> str:
-    """The last row of the screen."""
+    """Return the last row of the screen."""
     return one.text().splitlines()[-1].strip()
 
 

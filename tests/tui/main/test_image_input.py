@@ -49,7 +49,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shown_images(body: Any) -> list[str]:
-    """The beginnings of the images in a request, in order."""
+    """Return the beginnings of the images in a request, in order."""
     parts = [
         part
         for message in body["messages"]

@@ -34,7 +34,7 @@ def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def a_window() -> Image:
-    """A screenshot of few colours, which every version of Pillow makes the same cells of."""
+    """Return a screenshot of few colours, which every version of Pillow makes the same cells of."""
     shot = flat(1280, 800)
     draw = ImageDraw.Draw(shot)
     draw.rectangle((0, 0, 1280, 120), fill=(32, 37, 46))
@@ -45,7 +45,7 @@ def a_window() -> Image:
 
 
 def told(images: tuple[ImageBlock, ...]) -> Teller:
-    """A conversation about an image."""
+    """Return a conversation about an image."""
     teller = Teller()
     teller.checkpoint("user", "what is wrong")
     teller.tell(TurnBegin("What is wrong with this page?", images=images))
@@ -82,7 +82,7 @@ async def show(home: Path, pilot: Pilot[None], theme: str) -> MainScreen:
 
 
 def app(home: Path) -> KimiApp:
-    """The program in `~/work/shop`."""
+    """Return the program in `~/work/shop`."""
     work = home / "work" / "shop"
     work.mkdir(parents=True)
     return KimiApp(

@@ -247,7 +247,7 @@ async def test_keys_without_anyone_to_have_them_are_the_prompts(home: Path) -> N
 
 
 async def a_preview(one: Desk) -> RewindScreen:
-    """The preview of a rewind to the newest turn, from the timeline."""
+    """Return the preview of a rewind to the newest turn, from the timeline."""
     await one.pilot.press("escape")
     one.screen.bench.return_to_prompt()
     one.screen.prompt.area.put("")

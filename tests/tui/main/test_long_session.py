@@ -83,7 +83,7 @@ class Views:
 
 
 def rows(desk: Desk) -> list[str]:
-    """The timeline's rows."""
+    """Return the timeline's rows."""
     return [line[82:] for line in desk.text().split("\n")]
 
 

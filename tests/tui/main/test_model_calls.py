@@ -37,13 +37,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def stored(home: Path) -> list[dict[str, Any]]:
-    """The records of the only session."""
+    """Return the records of the only session."""
     (file,) = home.glob("sessions/*/*/context.jsonl")
     return [json.loads(line) for line in file.read_bytes().splitlines()]
 
 
 def row_with(one: Desk, words: str) -> str:
-    """The row on the screen that has these words."""
+    """Return the row of the screen that contains this text."""
     return next(row for row in one.text().split("\n") if words in row)
 
 

@@ -40,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def session_dir(home: Path) -> Path:
-    """The folder of the only session."""
+    """Return the folder of the only session."""
     (session,) = home.glob("sessions/*/*/")
     return session
 
@@ -142,7 +142,7 @@ async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
 
 
 def asks(one: Desk) -> bool:
-    """Whether a key would answer the offer."""
+    """Return whether a key would answer the offer."""
     screen = one.app.screen
     return isinstance(screen, OpenElsewhereScreen) and screen.seen.is_open
 

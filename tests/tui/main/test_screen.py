@@ -188,7 +188,7 @@ async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home:
 
 
 async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:
-    """A question whether a file may be written, that takes keys."""
+    """Return a question whether a file may be written, that takes keys."""
     server.script(call("WriteFile", {"path": "z.txt", "content": "z"}), say("Done."))
     await one.ready()
     await one.say("Write it")
@@ -458,7 +458,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
 
 
 def sandbox_here() -> Sandbox | None:
-    """The sandbox of this machine; where Linux has no Landlock the test fails, unless that is so on purpose."""
+    """Return the sandbox of this machine; where Linux has no Landlock the test fails, unless that is so on purpose."""
     try:
         return find_sandbox(SandboxSettings(), os.environ)
     except NoSandbox:
@@ -706,7 +706,7 @@ async def test_ctrl_d_twice_quits_and_stops_nothing(home: Path) -> None:
 
 
 async def crash(home: Path) -> KimiApp:
-    """An app in which something breaks; Textual's test driver raises the error again at the end."""
+    """Return an app in which something breaks; Textual's test driver raises the error again at the end."""
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
 

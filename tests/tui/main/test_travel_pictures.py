@@ -55,7 +55,7 @@ def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def app(home: Path) -> KimiApp:
-    """The program in `~/work/importer`."""
+    """Return the program in `~/work/importer`."""
     work = home / "work" / "importer"
     work.mkdir(parents=True, exist_ok=True)
     return KimiApp(

@@ -104,7 +104,7 @@ async def test_a_command_typed_behind_it_is_one(home: Path) -> None:
 
 
 def op(name: str, uid: str = "", line: int = 0) -> LineChanged:
-    """An operation as the engine tells it."""
+    """Return an operation as the engine tells it."""
     return LineChanged(cast("Operation", name), 1, line, uid)
 
 

@@ -38,12 +38,12 @@ async def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 def chat(one: Desk) -> list[str]:
-    """The rows of what stands in the place of the chat."""
+    """Return the rows of what stands in the place of the chat."""
     return [line[:80].rstrip() for line in one.text().split("\n")[1:-6]]
 
 
 def grey(one: Desk, kind: type[Transcript] = Transcript) -> list[str]:
-    """The visible rows of text that are grey, behind an edge."""
+    """Return the visible rows of text that are grey, behind an edge."""
     found = one.screen.query_one(kind)
     lost = found.get_component_rich_style("transcript--lost").color
     strips = found.render_lines(found.size.region)
@@ -57,7 +57,7 @@ def grey(one: Desk, kind: type[Transcript] = Transcript) -> list[str]:
 
 
 def gauge(one: Desk) -> str:
-    """The figures over the prompt."""
+    """Return the figures over the prompt."""
     return next(line for line in one.text().split("\n") if "━" in line).rpartition("─ ")[2].strip()
 
 

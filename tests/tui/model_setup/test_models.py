@@ -43,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def configure(home: Path, base_url: str) -> Launch:
-    """A configuration with a comment, and how the program starts with it."""
+    """Return a configuration with a comment, and how the program starts with it."""
     path = home / "config.toml"
     path.write_text(
         f"""# my own words

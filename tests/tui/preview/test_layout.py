@@ -16,7 +16,7 @@ WIDTHS = {60: 51, 80: 67, 120: 99}
 
 
 def keys(width: int, *, chosen: bool) -> str:
-    """The row."""
+    """Return the row."""
     state = FilesState(FilesPreview((FilePreview("a.py", "restore", "delete"),)))
     if not chosen:
         state.toggle()

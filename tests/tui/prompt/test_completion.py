@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def offered(one: Desk) -> str:
-    """The text of what the menu has chosen."""
+    """Return the text of what the menu has chosen."""
     menu = one.screen.completion.menu
     return menu.offer.text if menu is not None and menu.offer is not None else ""
 

@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ran(one: Desk, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The commands that are run from now on, with their arguments, none of which is carried out."""
+    """Return the commands that are run from now on, with their arguments, none of which is carried out."""
     found: list[tuple[str, str]] = []
     monkeypatch.setattr(
         type(one.screen), "run_command", lambda _, name, text="": found.append((name, text))
@@ -120,7 +120,7 @@ async def test_more_than_is_shown_is_said_and_found(home: Path) -> None:
         await one.until(lambda: f"of {every}" not in one.text())
         await one.pilot.press("ctrl+u", "ctrl+p")
         await one.sees("1 to 14 of")
-        # The palette finds a command with its slash, and says where there is none.
+        # The palette finds a command with its slash, and says if there is none.
         await one.pilot.press(*"/settings")
         menu = one.app.screen.query_one(CommandMenu)
         await one.until(lambda: menu.chosen is not None and menu.chosen.name == "settings")

@@ -43,7 +43,7 @@ class Desk(App[None]):
         return self.bar.area
 
     def compose(self) -> ComposeResult:
-        """The row."""
+        """Return the row."""
         yield self.bar
 
     def on_mount(self) -> None:
@@ -90,7 +90,7 @@ async def test_every_enter_with_a_modifier_breaks_the_line() -> None:
 
 
 async def edited(text: str, *keys: str) -> str:
-    """A text after these keys, `|` where the cursor stands."""
+    """Return a text after these keys, `|` where the cursor stands."""
     desk = Desk()
     async with desk.run_test() as pilot:
         desk.area.put(text)

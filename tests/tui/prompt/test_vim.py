@@ -153,7 +153,7 @@ MORE = [
 
 
 def case_of(before: str, keys: str) -> Case:
-    """A case as it is written here."""
+    """Return a case as it is written here."""
     return Case(
         before.replace("|", "", 1),
         before.index("|"),

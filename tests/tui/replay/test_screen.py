@@ -58,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def story() -> list[EventRecord]:
-    """The story of the pictures, with files."""
+    """Return the story of the pictures, with files."""
     records = list(whole_story().records)
     at = next(
         i for i, r in enumerate(records) if getattr(r.event, "label", "") == "Add a CSV importer"
@@ -70,7 +70,7 @@ def story() -> list[EventRecord]:
 
 
 def stored(home: Path, records: Sequence[EventRecord], context: str = CONTEXT) -> str:
-    """A session on the disk that has this record, or without one this context; returns its id."""
+    """Store a session with this record, or without one with this context; return its id."""
     work = home / "work" / "importer"
     work.mkdir(parents=True, exist_ok=True)
     session = SessionStore(home).create(work)
@@ -84,7 +84,7 @@ def stored(home: Path, records: Sequence[EventRecord], context: str = CONTEXT) -
 
 
 def conversation(records: Sequence[EventRecord]) -> str:
-    """The line at which a record ends, with the least that a conversation can hold."""
+    """Return the line at which a record ends, with the least that a conversation can hold."""
     lines: list[dict[str, object]] = []
     for number, uid in enumerate(final_checkpoints(records) or ()):
         lines.append({"role": "_checkpoint", "id": number, "uid": uid})
@@ -118,7 +118,7 @@ async def until_read(app: KimiApp, pilot: Pilot[None]) -> ReplayScreen:
 
 
 def clock_of(screen: ReplayScreen) -> PlaybackClock:
-    """The clock of a replay."""
+    """Return the clock of a replay."""
     player = screen._player  # pyright: ignore[reportPrivateUsage]
     assert player is not None
     return player.clock

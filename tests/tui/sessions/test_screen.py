@@ -82,7 +82,7 @@ def state(home: Path, row: SessionRow | None) -> dict[str, object]:
 
 
 def folder_of(home: Path, words: str) -> Path:
-    """The session of which its state holds these words."""
+    """Return the session of which its state holds these words."""
     (found,) = (f.parent for f in home.glob("sessions/*/*/state.json") if words in f.read_text())
     return found
 

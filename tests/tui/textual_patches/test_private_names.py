@@ -25,13 +25,13 @@ def is_private(name: str) -> bool:
 
 @cache
 def attributes_set_in(path: str) -> set[str]:
-    """The private attributes that the classes of a file of Textual's give themselves."""
+    """Return the private attributes that the classes of a file of Textual's give themselves."""
     return {*_SET.findall(Path(path).read_text(encoding="utf-8"))}
 
 
 @cache
 def taken_from(kind: type) -> set[str]:
-    """The private names that a class has from Textual."""
+    """Return the private names that a class has from Textual."""
     found: set[str] = set()
     for base in kind.__mro__:
         if base.__module__.startswith("textual."):
@@ -41,7 +41,7 @@ def taken_from(kind: type) -> set[str]:
 
 
 def used_in(body: ast.ClassDef) -> Iterator[str]:
-    """The names that a class overrides, or uses as its own."""
+    """Yield the names that a class overrides, or uses as its own."""
     for node in ast.walk(body):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -65,7 +65,7 @@ def classes_in(
 
 
 def imported_in(tree: ast.Module) -> Iterator[str]:
-    """The modules and names that a file imports, with dots."""
+    """Yield the modules and names that a file imports, with dots."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)

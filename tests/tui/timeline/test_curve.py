@@ -92,7 +92,7 @@ def test_the_forecast_stands_beside_the_curve_where_there_is_room(
 
 
 def picture(tokens: list[int], limit: int, rows: int = 3) -> list[str]:
-    """The curve over checkpoints with so many tokens."""
+    """Return the curve over checkpoints with so many tokens."""
     live = checkpoints(len(tokens))
     for checkpoint, count in zip(live, tokens, strict=True):
         checkpoint.tokens = checkpoint.tokens_end = count

@@ -355,7 +355,7 @@ async def test_other_sizes_in_between_leave_it_where_it_stood(selects: bool) -> 
                 assert selected_row(app)
         assert app.timeline.scroll_offset.y == y
         assert app.rows == before
-        # What is scrolled to where there is less room is where it stands from then on.
+        # What is scrolled to if there is less room is where it stands from then on.
         await pilot.resize_terminal(120, 20)
         app.timeline.scroll_to(y=y + 7, animate=False)
         await pilot.pause()

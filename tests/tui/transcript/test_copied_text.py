@@ -59,7 +59,7 @@ def shell(output: str, **more: object) -> ToolBlock:
 def rows_between(
     block: Block, width: int, first: str, last: str
 ) -> tuple[list[Line], RowPosition, RowPosition]:
-    """The rows of a block, and the places of the text from the first word to the end of the last."""
+    """Return the rows of a block, and the places of the text from the first word to the end of the last."""
     rows = rows_of(block, LayoutRoom(width))
     low = next(
         RowPosition(y, line.text.index(first)) for y, line in enumerate(rows) if first in line.text
@@ -212,7 +212,7 @@ async def drag(pilot: Pilot[None], start: tuple[int, int], end: tuple[int, int])
 
 
 def highlighted(app: ChatApp) -> str:
-    """The text that is painted as selected."""
+    """Return the text that is painted as selected."""
     view = app.transcript
     style = view.get_component_rich_style("transcript--selection", partial=True)
     out: list[str] = []

@@ -20,7 +20,7 @@ from kimi_tui.tui.transcript.viewport import Flow
 
 
 def talk() -> Conversation:
-    """A message, an answer with code and another message."""
+    """Return a message, an answer with code and another message."""
     made = Conversation()
     made.user("Where is it?")
     made.step(

@@ -281,7 +281,7 @@ def test_the_open_end_costs_no_more_when_the_answer_is_long() -> None:
 
 
 def spent_on(text: str, pieces: int, delta: int = 50) -> int:
-    """How much work so many pieces of a text are, behind so many more of them."""
+    """Return how much work so many pieces of a text are, behind so many more of them."""
     layout = MarkdownStream(80)
     layout.feed(text)
     more = (text[-delta * pieces :][at : at + delta] for at in range(0, delta * pieces, delta))

@@ -53,7 +53,7 @@ def agent(text: str, key: int = 1) -> AgentBlock:
 
 
 def shell(output: str, key: int = 1, target: str = "make") -> ToolBlock:
-    """A command that has run."""
+    """Return a command that has run."""
     return ToolBlock(
         key,
         key,
@@ -67,7 +67,7 @@ def shell(output: str, key: int = 1, target: str = "make") -> ToolBlock:
 
 
 def words(block: Block, query: str) -> list[list[str]]:
-    """The matches in a block, each as the pieces of its rows."""
+    """Return the matches in a block, each as the pieces of its rows."""
     pattern = pattern_of(query)
     assert pattern is not None
     rows = drained(unfolded_rows(block, ROOM))
@@ -127,7 +127,7 @@ def test_what_is_folded_is_found() -> None:
 
 
 def called(tool: str, **values: Any) -> ToolBlock:
-    """A call that is over."""
+    """Return a call that is over."""
     made = ToolBlock(1, 1, "u1", tool=tool, name=tool, state="done")
     for name, value in values.items():
         setattr(made, name, value)
@@ -230,7 +230,7 @@ def test_one_row_is_marked_as_the_whole_is() -> None:
 
 
 def run(finder: Finder, blocks: list[Block], origin: Origin = START) -> list[FoundMatch]:
-    """The places to go to at once."""
+    """Return the places to go to at once."""
     return [place for place in finder.scan(blocks, ROOM, origin) if place is not None]
 
 

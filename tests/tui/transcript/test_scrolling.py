@@ -20,7 +20,7 @@ WORD = re.compile(r"\bw\d+\b")
 
 
 def started(talk: Conversation, command: str) -> str:
-    """A command begins and does not end; returns the key of its call."""
+    """Begin a command that does not end; return the key of its call."""
     key = talk.call("Shell", {"command": command})
     talk.tell(ToolStarted(key, "Shell", json.dumps({"command": command})))
     return key
@@ -33,17 +33,17 @@ class Words:
         self._count = 0
 
     def some(self, count: int) -> str:
-        """The next ones."""
+        """Return the next words."""
         first = self._count
         self._count += count
         return " ".join(f"w{n}" for n in range(first, self._count))
 
     def lines(self, count: int) -> str:
-        """The next ones, a few in each line."""
+        """Return the next words, a few in each line."""
         return "\n".join(self.some(4) for _ in range(count))
 
     def paragraphs(self, count: int) -> str:
-        """The next ones, a few in each paragraph."""
+        """Return the next words, a few in each paragraph."""
         return self.lines(count).replace("\n", "\n\n")
 
 
@@ -270,6 +270,6 @@ async def test_the_first_visible_text_never_moves(seed: int) -> None:
 
 
 def is_below(flow: Flow, block: Block, row: int) -> bool:
-    """Whether a block begins below a row: one that is folded itself comes into view."""
+    """Return whether a block begins below a row: one that is folded itself comes into view."""
     index = next(at for at, one in enumerate(flow.views) if one.block is block)
     return flow.start(index) > row

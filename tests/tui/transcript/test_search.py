@@ -53,7 +53,7 @@ async def searching(app: ChatApp, pilot: Pilot[None], query: str, words: str) ->
 
 
 def marked(app: ChatApp) -> Iterator[str]:
-    """The pieces of text that are marked as the current match."""
+    """Yield the pieces of text that are marked as the current match."""
     view = app.transcript
     now = view.get_component_rich_style("transcript--found-now", partial=True)
     for y in range(view.size.height):

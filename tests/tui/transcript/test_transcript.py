@@ -51,7 +51,7 @@ def long_talk(turns: int = 30) -> Conversation:
 
 
 def row_of(app: ChatApp, words: str) -> int:
-    """The row of the pane, counted from the top of the screen, that holds these words."""
+    """Return the row of the pane, counted from the top of the screen, that holds these words."""
     return next(y for y, row in enumerate(app.rows) if words in row) + 1
 
 

@@ -402,7 +402,7 @@ def test_a_key_waits_no_longer_where_the_pane_is_high(monkeypatch: pytest.Monkey
 
 
 def slices(lead: str, line: str, height: int) -> list[int]:
-    """The calls of each slice in which many characters are laid out that come in one go, and then end."""
+    """Return the calls of each slice in which many characters are laid out that come in one go, and then end."""
     block = AgentBlock(1)
     block.stream.add("So: ")
     flow = Flow(ROOM)

@@ -80,7 +80,7 @@ async def preview(
         main: the main screen.
         target: a checkpoint, or the end of a world line.
         pending: a fork or a D-Mail that was chosen already.
-        dmail_text: the text of that D-Mail; empty where it is still to be written.
+        dmail_text: the text of that D-Mail; empty if it is still to be written.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
@@ -157,10 +157,10 @@ async def choose(
         target: a checkpoint, or the end of a world line.
         pending: a fork or a D-Mail that was chosen already; then nothing is asked where there are no files to restore, and
             where a D-Mail is still to be written or takes nothing away.
-        dmail_text: the text of that D-Mail; empty where it is still to be written.
+        dmail_text: the text of that D-Mail; empty if it is still to be written.
 
     Returns:
-        the target and the answer; None where the user cancelled. The target is another one than that given where the user
+        the target and the answer; None if the user cancelled. The target is another one than that given where the user
         went on from a checkpoint of another line to its end.
 
     Raises:

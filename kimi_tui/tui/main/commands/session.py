@@ -593,7 +593,7 @@ def new(main: MainParts, argument: str) -> None:
 
 
 def files_said(files: Sequence[FileOutcome]) -> str:
-    """The outcome of restoring files, for a notice."""
+    """Return the outcome of restoring files, for a notice."""
     from kimi_tui.projection.transcript import files_words
 
     alone = [one.path for one in files if one.reason]

@@ -121,13 +121,13 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
 
 
 async def jump_to_chosen(main: MainParts) -> None:
-    """Preview a jump to the line on view: to before the chosen message, or to its end where none is chosen."""
+    """Preview a jump to the visible line: to before the chosen message, or to its end if none is chosen."""
     if main.bench.reading:
         await _preview_jump(main, main.bench.reading, main.viewer.chosen_checkpoint)
 
 
 async def send_chosen(main: MainParts) -> None:
-    """Send the chosen message of the line on view to the present, or its newest words where none is chosen."""
+    """Send the chosen message of the visible line to the present, or its newest text if none is chosen."""
     world_line = main.bench.reading
     if not world_line:
         return

@@ -88,7 +88,7 @@ def test_numbers_are_offered_with_what_they_stand_for() -> None:
 
 
 def asks(one: Desk) -> bool:
-    """Whether a key would answer the question."""
+    """Return whether a key would answer the question."""
     screen = one.app.screen
     return isinstance(screen, custom.CustomCommandScreen) and screen.seen.is_open
 

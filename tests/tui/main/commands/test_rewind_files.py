@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def allow_all(one: Desk) -> KimiSoul:
-    """The agent asks for nothing from here on, and the files as they are now are known."""
+    """Allow everything from here on, once the present files are known; return the engine."""
     await one.ready()
     soul = one.screen.conversation.soul
     assert soul is not None
