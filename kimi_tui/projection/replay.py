@@ -13,16 +13,14 @@ from __future__ import annotations
 import io
 import pickle
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from kimi_tui.foreign_text import shown_name
-from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.session_model import Report, SessionModel
 from kimi_tui.projection.timeline_tree import CheckpointNode, Future
-from kimi_tui.projection.tokens import GaugeModel
-from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.projection.world_lines import WorldLines
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
@@ -372,8 +370,6 @@ MOST_FAULTS = 10
 _LONG_CHARS = 200
 _CUT_KINDS = {"dmail": ("dmail",), "compaction": SUMMARIES}
 """The kinds of the checkpoint that a cut makes, by the kind of the cut."""
-Report = Callable[[Exception], None]
-"""Reports an error after which the replay continues."""
 
 
 class ChangedFile(NamedTuple):
@@ -398,9 +394,9 @@ class ChangedFiles:
     A restored file has the content of an earlier step again; if that is not a step of the agent, the file is not listed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: WorldLines[CheckpointNode]) -> None:
         self._ids: dict[str, int] = {}
-        self._lines = WorldLines[CheckpointName]()
+        self._lines = lines
         self._history: dict[str, list[str]] = {}
         """The steps on any line that changed each file."""
         self._changed: dict[str, str] = {}
@@ -409,9 +405,8 @@ class ChangedFiles:
     def apply(self, record: EventRecord) -> bool:
         """Apply one event; return whether the list may have changed."""
         match record.event:
-            case CheckpointCreated(id=number, uid=uid) as event:
+            case CheckpointCreated(id=number, uid=uid):
                 self._ids[uid] = number
-                self._lines.add(event, CheckpointName(uid, number))
                 return False
             case FilesChanged(uid=uid, paths=paths):
                 for path in paths:
@@ -422,14 +417,13 @@ class ChangedFiles:
                 stop = line.index(uid) if uid in line else len(line)
                 self._bring_back(files, line[:stop])
                 self._brought_back = files if uid else ()
-            case LineChanged(op=op, to_line=to_line) as event:
-                self._lines.apply(event, record.at)
+            case LineChanged(op=op, to_line=to_line):
                 # In older records the event of the restored files precedes this one.
                 if to_line or op == "undo":
                     self._bring_back(self._brought_back, self._line())
                 self._brought_back = ()
             case ContextReverted() | CompactionEnd():
-                self._lines.apply(record.event, record.at)
+                pass
             case _:
                 return False
         return True
@@ -529,38 +523,37 @@ class UpcomingCheckpoints:
         return newest[2]
 
 
-@dataclass(slots=True)
 class ReplayState:
-    """The state of transcript, timeline, gauge and file list after `position` records."""
+    """The state of a session and of its file list after `position` records."""
 
-    chat: TranscriptModel = field(default_factory=TranscriptModel)
-    timeline: TimelineModel = field(default_factory=TimelineModel)
-    gauge: GaugeModel = field(default_factory=GaugeModel)
-    files: ChangedFiles = field(default_factory=ChangedFiles)
-    position: int = 0
+    def __init__(self, session: SessionModel, files: ChangedFiles | None = None, position: int = 0):
+        self.session = session
+        self.files = files or ChangedFiles(session.timeline.lines.world_lines)
+        self.position = position
 
     def apply(self, records: Sequence[EventRecord], report: Report) -> None:
-        """Apply records; an error in one of the four models is reported, and the others continue."""
-        for take in (self.chat.apply, self.timeline.apply, self.gauge.apply, self.files.apply):
-            for record in records:
-                try:
-                    take(record)
-                except Exception as error:
-                    report(error)
+        """Apply records; an error in a part of the state is reported, and the others continue."""
+        for record in records:
+            self.session.apply(record, report)
+            try:
+                self.files.apply(record)
+            except Exception as error:
+                report(error)
         self.position += len(records)
 
     def pieces(self) -> Iterator[object]:
         """Yield the parts of the state for pickling in pieces: the many small objects first, then those that refer to them."""
-        tree, rows = self.timeline.tree, self.timeline.rows
-        every: list[Sequence[object]] = [self.chat.blocks, tree.live]
+        chat, timeline = self.session.chat, self.session.timeline
+        tree, rows = timeline.tree, timeline.rows
+        every: list[Sequence[object]] = [chat.blocks, tree.live]
         every += [line.checkpoints for line in tree.lines.values()]
         every.append([rows[index] for index in range(len(rows))])
         for things in every:
             for start in range(0, len(things), PIECE):
                 yield things[start : start + PIECE]
-        yield self.chat
-        yield self.timeline
-        yield self.gauge, self.files
+        yield chat
+        yield timeline
+        yield self.session, self.files
 
 
 class _Keyframe(NamedTuple):
@@ -591,13 +584,13 @@ class Replay:
         self.faults: list[Exception] = []
         self._texts: list[str] = []
         self._keyframes: list[_Keyframe] = []
-        moment = ReplayState(chat=TranscriptModel(work_dir=work_dir))
+        moment = ReplayState(SessionModel(work_dir))
         numbers: dict[int, int] = {}
         self._keep_keyframe(moment, numbers)
         for start in range(0, self.recording.end, KEYFRAME_EVERY):
             moment.apply(self.recording.records[start : start + KEYFRAME_EVERY], self._note)
             self._keep_keyframe(moment, numbers)
-        self.used_at_end = moment.gauge.status.used
+        self.used_at_end = moment.session.gauge.status.used
 
     def _note(self, error: Exception) -> None:
         if len(self.faults) < MOST_FAULTS:
@@ -617,8 +610,8 @@ class Replay:
         for _ in range(keyframe.n_pieces):
             read.append(reader.load())
             yield
-        chat, timeline, (gauge, files) = read[-3:]
-        moment = ReplayState(chat, timeline, gauge, files, keyframe.position)
+        session, files = read[-1]
+        moment = ReplayState(session, files, keyframe.position)
         while moment.position < position:
             end = min(position, moment.position + SLICE)
             moment.apply(self.recording.records[moment.position : end], self._note)

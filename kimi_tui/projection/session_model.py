@@ -1,16 +1,95 @@
-"""The reducer of a session's state: the next `SessionState` after an event, for every listener alike."""
+"""`SessionModel`, the one reducer of a session: everything that its events tell, for whoever listens.
+
+A screen shows its parts, a replay keeps them by the moment, a caller without a screen reads its `state`. What is drawn, and how,
+the views know.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.blocks import NOTHING, Change
+from kimi_tui.projection.session_lines import NO_CHANGE
 from kimi_tui.projection.session_state import Queued, SessionState
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.tokens import GaugeModel
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tool_cards import card_of
 from kimi_tui.wire import events as wire
 from kimi_tui.wire.events import EventRecord
+
+T = TypeVar("T")
+Report = Callable[[Exception], object]
+"""Called with an error that an event has caused in one part of the model."""
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class Applied(NamedTuple):
+    """What an event changed: of the chat, and whether timeline and gauge may look different."""
+
+    chat: Change = NOTHING
+    timeline: bool = False
+    gauge: bool = False
+
+
+class SessionModel:
+    """One session, reduced from its events: first those of a history, then those that follow.
+
+    Args:
+        work_dir: paths of the chat below it are shown relative to it.
+        state: the state that is known before any event.
+
+    Attributes:
+        state: title, model, mode, marks, tools, questions, what waits, and what runs.
+        chat: the messages, as blocks.
+        timeline: the checkpoints, on all world lines, with their token figures.
+        gauge: what the window holds.
+    """
+
+    def __init__(self, work_dir: str = "", state: SessionState | None = None) -> None:
+        self.state = state or SessionState()
+        self.chat = TranscriptModel(work_dir=work_dir)
+        self.timeline = TimelineModel()
+        self.gauge = GaugeModel()
+
+    def apply(self, record: EventRecord, report: Report = _raise) -> Applied:
+        """Apply an event. One of an agent beside that of the session changes nothing here.
+
+        Args:
+            record: the event.
+            report: called where a part of the model cannot take it; the others do. By default it is raised.
+        """
+        if record.source:
+            return Applied()
+
+        def told(take: Callable[[], T], otherwise: T) -> T:
+            try:
+                return take()
+            except Exception as error:
+                report(error)
+                return otherwise
+
+        timeline = self.timeline
+        # The first of them: the world lines are kept there, and the chat follows what became of them.
+        timeline.changed = NO_CHANGE
+        is_moved = told(lambda: timeline.apply(record), True)
+        change = told(
+            lambda: self.chat.apply(record, timeline.changed, timeline.lines.figures), NOTHING
+        )
+        is_measured = told(lambda: self.gauge.apply(record), True)
+        self.state = told(lambda: reduce(self.state, record), self.state)
+        return Applied(change, is_moved, is_measured)
+
+    def settle(self, *, running: bool) -> None:
+        """The history is over: what it left open, as that of a killed program does, is over, too, unless something runs."""
+        self.state = settled(self.state, running=running)
+
 
 _NOT_WAITING: dict[str, Any] = {"asked_at": 0.0, "prompt_read": -1.0}
 """The fields of a state in which no answer is waited for."""
@@ -141,6 +220,5 @@ def settled(state: SessionState, *, running: bool) -> SessionState:
         queued=(),
         approvals=(),
         commands=frozenset(),
-        jobs=0,
         **_NOT_WAITING,
     )

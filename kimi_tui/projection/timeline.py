@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.session_lines import NO_CHANGE, LinesChange, SessionLines
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -23,9 +24,9 @@ from kimi_tui.projection.timeline_tree import (
     Tree,
     WorldLineNode,
 )
-from kimi_tui.projection.tokens import Changed, CheckpointTokens
+from kimi_tui.projection.tokens import Changed
 from kimi_tui.projection.tool_calls import target
-from kimi_tui.projection.world_lines import LeftLine, LineEdit, WorldLines
+from kimi_tui.projection.world_lines import LeftLine, LineEdit
 from kimi_tui.tool_cards import DiffBlock, card_of, short_name
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -214,21 +215,23 @@ class TimelineModel:
         revert: the newest operation that dropped checkpoints; None before the first.
         is_revert_new: whether nothing was streamed since that revert, so that it may be animated.
         bookmarks, pins: the marks by uid; a checkpoint gets its own when it is created.
+        lines: the world lines and token figures of the session.
+        changed: what the newest event changed of these.
     """
 
     def __init__(self) -> None:
         self.revision: int = 0
         self.bookmarks: dict[str, str] = {}
         self.pins: frozenset[str] = frozenset()
-        self._world_lines = WorldLines[CheckpointNode]()
-        self.tree = Tree(self._world_lines, self.bookmarks)
+        self.lines = SessionLines[CheckpointNode]()
+        self.changed = NO_CHANGE
+        self.tree = Tree(self.lines.world_lines, self.bookmarks)
         self.rows = TimelineRows(self.tree)
         self.running = False
         self.used = 0
         self.used_is_told = False
         # A record does not contain the estimates before its first turn.
         self.estimated = True
-        self._figures = CheckpointTokens()
         # The lines that D-Mails and compactions left, by the uids of their checkpoints.
         self._left_by: dict[str, LeftLine[CheckpointNode]] = {}
         self.limit = 0
@@ -247,6 +250,7 @@ class TimelineModel:
 
     def apply(self, record: EventRecord) -> bool:
         """Apply one event; return whether anything that is drawn may have changed."""
+        self.changed = NO_CHANGE
         match record.event:
             case TextPart(text):
                 self._steps.said(text)
@@ -346,8 +350,10 @@ class TimelineModel:
         when = iso_seconds(event.at, at)
         key = self.tree.new_key()
         uid = event.uid or f"~{key}"
-        changed = self._figures.apply(event if event.uid else replace(event, uid=uid))
-        figure = self._figures.get(uid)
+        figures = self.lines.figures
+        changed = figures.apply(event if event.uid else replace(event, uid=uid))
+        self.changed = LinesChange(figures=changed)
+        figure = figures.get(uid)
         assert figure is not None
         tokens = figure.tokens
         if len(changed.rows) > 1 or changed.ends:
@@ -397,7 +403,7 @@ class TimelineModel:
             self._edited = self._known(event.was) if event.was and not is_moved else None
         if not is_moved:
             self._link(checkpoint)
-        if self._world_lines.add(event, checkpoint):
+        if self.lines.world_lines.add(event, checkpoint):
             checkpoint.index = 0
             self._settled = (0, 0)
             self.tree.lay()
@@ -434,7 +440,7 @@ class TimelineModel:
 
     def _leaves(self, checkpoint: CheckpointNode, world_line: int) -> None:
         """Note at a checkpoint which line its operation left."""
-        left = self._world_lines.left.get(world_line)
+        left = self.lines.world_lines.left.get(world_line)
         if left is not None:
             self._left_by[checkpoint.uid] = left
 
@@ -443,7 +449,8 @@ class TimelineModel:
         self.used_is_told = True
         self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
         head = self.tree.head
-        changed = self._figures.apply(event)
+        changed = self.lines.figures.apply(event)
+        self.changed = LinesChange(figures=changed)
         self._show_figures(changed)
         if head is None or self._last_cut is not None:
             return
@@ -460,13 +467,13 @@ class TimelineModel:
             self._show_end(uid, more)
         if not changed.rows:
             return
-        head, uids = self.tree.head, set(changed.rows)
+        head, uids, figures = self.tree.head, set(changed.rows), self.lines.figures
         is_head = head is not None and uids == {head.uid}
         if not is_head:
             self._settled = (0, 0)
         lines = (line.checkpoints for line in self.tree.lines.values())
         for checkpoint in (head,) if is_head else chain(self.tree.live, *lines):
-            figure = self._figures.get(checkpoint.uid) if checkpoint is not None else None
+            figure = figures.get(checkpoint.uid) if checkpoint is not None else None
             if checkpoint is not None and figure is not None and checkpoint.uid in uids:
                 if checkpoint.tokens and not checkpoint.end_measured:
                     # The growth of a step was estimated with the same scale as its beginning.
@@ -477,7 +484,7 @@ class TimelineModel:
 
     def _show_end(self, uid: str, more: int) -> None:
         """Update the number of tokens that a D-Mail or a compaction left."""
-        checkpoint, figure = self._known(uid), self._figures.left_by(uid)
+        checkpoint, figure = self._known(uid), self.lines.figures.left_by(uid)
         if checkpoint is not None and checkpoint.saved is not None and figure is not None:
             checkpoint.saved += more
             checkpoint.saved_measured = figure.measured
@@ -520,8 +527,8 @@ class TimelineModel:
     ) -> LineEdit[CheckpointNode] | None:
         """Update token figures and world lines by an event; return the edit of the live line, None if there is none."""
         self._settled = (0, 0)
-        self._figures.apply(event)
-        return self._world_lines.apply(event, at)
+        self.changed = self.lines.operated(event, at)
+        return self.changed.edit
 
     def _reverted(self, event: ContextReverted, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
@@ -588,19 +595,19 @@ class TimelineModel:
 
     def find(self, uid: str, checkpoint_id: int) -> int | None:
         """Return the index on the live line of the checkpoint with this uid, else of the one with this id; None if there is neither."""
-        return self._world_lines.find(uid, checkpoint_id)
+        return self.lines.world_lines.find(uid, checkpoint_id)
 
     def path_of(self, world_line: int) -> Sequence[CheckpointNode]:
         """Return all checkpoints of a line by its number (0: the live one), those shared with other lines included."""
         if not world_line:
-            return self._world_lines.live.points
-        left = self._world_lines.left.get(world_line)
+            return self.lines.world_lines.live.points
+        left = self.lines.world_lines.left.get(world_line)
         return left.path.points if left is not None else ()
 
     @property
     def left_lines(self) -> Collection[int]:
         """The numbers of all lines that were left, including lines without checkpoints of their own."""
-        return self._world_lines.left.keys()
+        return self.lines.world_lines.left.keys()
 
     @property
     def n_steps(self) -> int:
@@ -610,7 +617,7 @@ class TimelineModel:
 
     def tokens_after(self, world_line: int) -> tuple[int, bool]:
         """Return the tokens in the window after a line was left, and whether that is the server's figure; 0 if it is unknown."""
-        left = self._world_lines.left.get(world_line)
+        left = self.lines.world_lines.left.get(world_line)
         return (left.tokens_after, left.after_measured) if left is not None else (0, False)
 
     def line_name(self, world_line: int) -> str:

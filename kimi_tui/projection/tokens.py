@@ -51,7 +51,7 @@ class Changed(NamedTuple):
     ends: Sequence[tuple[str, int]] = ()
 
 
-_UNCHANGED = Changed()
+UNCHANGED = Changed()
 
 
 def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
@@ -114,7 +114,7 @@ class CheckpointTokens:
                 self._is_other_line = True
             case _:
                 pass
-        return _UNCHANGED
+        return UNCHANGED
 
     def _reverted(self, event: ContextReverted) -> None:
         cut = self._known.get(event.uid)
@@ -142,7 +142,7 @@ class CheckpointTokens:
         figure = TokenFigure(event.tokens or self._used, measured)
         self._newest, self._is_step = event.uid, event.kind == "step"
         self._known[event.uid] = figure
-        more = _UNCHANGED
+        more = UNCHANGED
         if event.id == 0 or self._is_other_line:
             self._settle(0 if event.id == 0 else figure.tokens)
         if measured:
@@ -168,10 +168,10 @@ class CheckpointTokens:
 
     def _status(self, event: StatusUpdate) -> Changed:
         self._used, self._estimated = event.used, event.estimated
-        changed = _UNCHANGED
+        changed = UNCHANGED
         was = self._known.get(self._newest)
         if event.step_input is not None and was is not None and self._is_step and not was.measured:
-            more = _UNCHANGED
+            more = UNCHANGED
             if not event.estimated:
                 self._guessed.pop(self._newest, None)
                 more = self._fit(was.tokens, event.step_input)
@@ -191,7 +191,7 @@ class CheckpointTokens:
         """Fit the estimates since the server's last figure to its new one; `estimate` is the estimate of the same context."""
         if not self._guessed and not self._guessed_ends:
             self._end = ""
-            return _UNCHANGED
+            return UNCHANGED
         rows, ends = list[str](), list[tuple[str, int]]()
         for uid in self._guessed:
             tokens = self._known[uid].tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import clean, one_line, shown_name
@@ -32,10 +32,11 @@ from kimi_tui.projection.blocks import (
     both,
     copied,
 )
+from kimi_tui.projection.session_lines import LinesChange, SessionLines, change_alone
 from kimi_tui.projection.timeline_tree import TO_EARLIER
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
-from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.projection.world_lines import CheckpointName, LineEdit
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
@@ -97,13 +98,11 @@ class Reverts:
 
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
-        self._lines = WorldLines[CheckpointName]()
         self._left: dict[int, _LeftBlocks] = {}
         self._summary: SummaryPoint | None = None
 
     def created(self, event: CheckpointCreated) -> None:
         """Apply a new checkpoint, or one that was renumbered after a summary."""
-        self._lines.add(event, CheckpointName(event.uid, event.id))
         self._list.begin_point(event.id, event.uid, event.first)
 
     def _keep(self, world_line: int, blocks: Sequence[Block]) -> None:
@@ -119,10 +118,9 @@ class Reverts:
         card.kept = tuple(one for one in card.kept if one[0] not in paths)
         return self._list.touched(card)
 
-    def reverted(self, event: ContextReverted, at: float) -> Change:
+    def reverted(self, event: ContextReverted, edit: LineEdit[Any] | None, at: float) -> Change:
         """Remove the blocks from a checkpoint on; for a D-Mail insert its card there."""
         blocks = self._list
-        edit = self._lines.apply(event, at)
         if edit is not None:
             self._keep(edit.left, blocks.blocks[: blocks.end])
         if event.reason == "clear":
@@ -210,9 +208,8 @@ class Reverts:
         card.running, card.summary = False, clean(summary).strip()
         return self._list.append(card)
 
-    def parted(self, event: ContextReverted, at: float) -> None:
+    def parted(self, edit: LineEdit[Any] | None) -> None:
         """Keep the blocks after a checkpoint, before a summary replaces them."""
-        edit = self._lines.apply(event, at)
         if edit is not None:
             blocks, running = self._list.blocks[: self._list.end], self._running()
             self._keep(edit.left, [one for one in blocks if one is not running])
@@ -238,16 +235,13 @@ class Reverts:
             return blocks.touched(card)
         return blocks.append(blocks.new(CompactionBlock, 0.0))
 
-    def compacted(self, event: CompactionEnd, at: float) -> Change:
+    def compacted(self, event: CompactionEnd, told: LinesChange, at: float) -> Change:
         """Replace blocks by the summary's card, followed by those that were kept."""
         blocks, base = self._list, self._list.base
         change = NOTHING
         card = self._running()
         summary, self._summary = self._summary, None
-        replaced = self._lines.replaced
-        numbers = {one.uid: one.id for one in replaced.points} if replaced is not None else {}
-        edit = self._lines.apply(event, at)
-        left = edit.left if edit is not None else 0
+        left = told.edit.left if told.edit is not None else 0
         if event.error:
             if card is None:
                 return NOTHING
@@ -267,7 +261,7 @@ class Reverts:
             summary = SummaryPoint(0, card.uid, "")
         else:
             card.checkpoint, card.uid = summary.checkpoint, summary.uid
-        laid = _rearrange(before, base, summary, numbers)
+        laid = _rearrange(before, base, summary, told.replaced)
         _fill(card, event)
         card.below = frozenset(one.key for one in laid.kept)
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
@@ -291,9 +285,8 @@ class Reverts:
                 return block
         return None
 
-    def switched(self, event: LineChanged, at: float) -> Change:
+    def switched(self, event: LineChanged, edit: LineEdit[Any] | None) -> Change:
         """Replace the blocks by those of another line; ask for a rebuild if these are unknown."""
-        edit = self._lines.apply(event, at)
         if edit is None:
             is_of_files = event.op in ("undo", "redo") and not (event.to_line or event.from_line)
             return self._forget_files(event.uid) if is_of_files else NOTHING
@@ -590,7 +583,8 @@ class TranscriptModel:
         self._calls = ToolCalls(self._list)
         self._reverts = Reverts(self._list)
         self._steps = StepTokens()
-        self._figures = CheckpointTokens()
+        self._alone: SessionLines[CheckpointName] | None = None
+        """The world lines where nothing beside this chat keeps them."""
         self._has_switched = False
         """Whether the last event was an undo, redo or jump."""
         self._spare: CheckpointCreated | None = None
@@ -627,8 +621,29 @@ class TranscriptModel:
         """Return the indices of the blocks that a rewind to a checkpoint would drop."""
         return range(self._list.first_from(checkpoint), self._list.end)
 
-    def apply(self, record: EventRecord) -> Change:
-        """Apply one event; return what changed. Never raises on content."""
+    def apply(
+        self,
+        record: EventRecord,
+        told: LinesChange | None = None,
+        figures: CheckpointTokens | None = None,
+    ) -> Change:
+        """Apply one event; return what changed. Never raises on content.
+
+        Args:
+            record: the event.
+            told: what it changed of the session's world lines and figures; None where this chat is shown alone.
+            figures: the session's token figures, likewise.
+        """
+        if told is None:
+            self._alone = self._alone or SessionLines[CheckpointName]()
+            told, figures = change_alone(self._alone, record), self._alone.figures
+        change = self._apply(record, told)
+        if told.figures.ends and figures is not None:
+            # The cards of D-Mails and compactions say what was left.
+            change = both(change, self._reverts.resized(told.figures, figures))
+        return change
+
+    def _apply(self, record: EventRecord, told: LinesChange) -> Change:
         event, at = record.event, record.at
         match event:
             case TextPart(text):
@@ -636,7 +651,7 @@ class TranscriptModel:
             case ThinkPart(text):
                 return self._speech.add(ThoughtBlock, text, at)
             case StatusUpdate():
-                return both(self._cost(self._steps.status(event)), self._sized(event))
+                return self._cost(self._steps.status(event))
             case CheckpointCreated():
                 return self._created(event)
             case TurnBegin():
@@ -667,14 +682,13 @@ class TranscriptModel:
                 # The end of the turn reports the failure.
                 return NOTHING if failed else self._speech.stopped(at)
             case ContextReverted():
-                return self._reverted(event, at)
+                return self._reverted(event, told, at)
             case CompactionBegin():
                 return both(self._speech.settle(at), self._reverts.compacting(event, at))
             case CompactionEnd():
-                self._figures.apply(event)
                 if not event.error:
                     self._steps.cut(0)
-                return both(self._speech.end_retry(), self._reverts.compacted(event, at))
+                return both(self._speech.end_retry(), self._reverts.compacted(event, told, at))
             case ApprovalRequest(kind="dmail"):
                 return self._calls.dmails_wait()
             case ApprovalRequest(kind="pause"):
@@ -699,7 +713,7 @@ class TranscriptModel:
             case Notice():
                 return self._notice(event, at)
             case LineChanged():
-                change = self._switched(event, at)
+                change = self._switched(event, told, at)
                 # What comes back bears the pins of the time at which it was left.
                 return both(change, self._pin(self._pins)) if self._pins else change
             case MarksChanged(pins=pins):
@@ -757,11 +771,10 @@ class TranscriptModel:
 
     def _created(self, event: CheckpointCreated) -> Change:
         self._reverts.created(event)
-        ends = self._sized(event)
         if event.was and self._reverts.moved(event):
-            return ends
+            return NOTHING
         is_step = event.kind == "step"
-        change = both(ends, self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step)))
+        change = self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step))
         blocks = self._list
         if event.kind in SUMMARIES:
             return both(change, self._reverts.compaction_point(event))
@@ -774,11 +787,6 @@ class TranscriptModel:
         elif isinstance(last, DMailBlock) and not last.uid:
             change = both(change, self._reverts.dmail_named(event))
         return change
-
-    def _sized(self, event: CheckpointCreated | StatusUpdate) -> Change:
-        """Apply token figures, and update the cards of D-Mails and compactions whose left tokens they change."""
-        changed = self._figures.apply(event)
-        return self._reverts.resized(changed, self._figures) if changed.ends else NOTHING
 
     def _cost(self, found: tuple[int, int, bool] | None) -> Change:
         if found is None:
@@ -871,20 +879,18 @@ class TranscriptModel:
 
     # -- other lines
 
-    def _reverted(self, event: ContextReverted, at: float) -> Change:
+    def _reverted(self, event: ContextReverted, told: LinesChange, at: float) -> Change:
         change = self._speech.settle(at)
-        self._figures.apply(event)
         if event.reason == "compaction":
-            self._reverts.parted(event, at)
+            self._reverts.parted(told.edit)
             return change
         self._calls.forget()
         self._spare, self._has_switched = None, False
         self._steps.cut(event.checkpoint_id if event.reason != "clear" else 0)
-        return both(change, self._reverts.reverted(event, at))
+        return both(change, self._reverts.reverted(event, told.edit, at))
 
-    def _switched(self, event: LineChanged, at: float) -> Change:
-        self._figures.apply(event)
-        change = self._reverts.switched(event, at)
+    def _switched(self, event: LineChanged, told: LinesChange, at: float) -> Change:
+        change = self._reverts.switched(event, told.edit)
         self._has_switched = event.op in ("undo", "redo", "jump")
         left = replace(
             event.left,

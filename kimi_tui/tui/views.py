@@ -1,20 +1,21 @@
-"""`Views`: chat, timeline and gauge of one session, three models that apply the same events, with their widgets.
+"""`Views`: chat, timeline and gauge of one session, which show one model of it.
 
 Timeline and gauge are imported when first shown, after the first paint.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.faults import Report, each, report_of
+from kimi_tui.tui.faults import Report, report_of
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.timeline import TimelineModel
+    from kimi_tui.projection.blocks import Change
+    from kimi_tui.projection.session_model import SessionModel
+    from kimi_tui.projection.session_state import SessionState
     from kimi_tui.projection.timeline_tree import CheckpointNode
-    from kimi_tui.projection.tokens import GaugeModel
-    from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.tui.state import Prospect
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow
@@ -26,42 +27,26 @@ FLOW_SLICE = 300
 """Blocks that are put into their places in one go, in about two milliseconds."""
 
 
-class Models:
-    """The models of chat, timeline and gauge of one session; at first empty.
+class UnshownSession:
+    """A session that is read to be shown: its model, and where the blocks of its chat stand (None while there are none)."""
 
-    `flow` is where the blocks of the chat stand; None, and nothing of that imported, while there are none.
-    """
+    def __init__(self, transcript: Transcript, state: SessionState | None = None) -> None:
+        from kimi_tui.projection.session_model import SessionModel
 
-    def __init__(self, transcript: Transcript) -> None:
-        from kimi_tui.projection.timeline import TimelineModel
-        from kimi_tui.projection.tokens import GaugeModel
-        from kimi_tui.projection.transcript import TranscriptModel
-
-        self.chat = TranscriptModel(work_dir=transcript.work_dir)
-        self.timeline = TimelineModel()
-        self.gauge = GaugeModel()
+        self.session = SessionModel(transcript.work_dir, state)
         self.flow: Flow | None = None
         self._room = transcript.room
 
     def take(self, records: Sequence[EventRecord], report: Report) -> None:
-        """Apply an event to the three models. What one of them cannot take is reported, and the others take it."""
-        chat = self.chat
-        changed: list[int] = []
-
-        def draw(record: EventRecord) -> None:
-            first = chat.apply(record).first
-            if first is not None:
-                changed.append(first)
-
-        for take in (draw, self.timeline.apply, self.gauge.apply):
-            each(records, take, report)
-        if changed:
+        """Apply events. Where a part of the model cannot take one that is reported, and the others take it."""
+        changes = [self.session.apply(record, report).chat.first for record in records]
+        if changed := [first for first in changes if first is not None]:
             if self.flow is None:
                 from kimi_tui.tui.transcript.viewport import Flow
 
                 self.flow = Flow(self._room())
             # A little each time: at the end it would be a tenth of a second in one go.
-            self.flow.update(chat.blocks, min(changed))
+            self.flow.update(self.session.chat.blocks, min(changed))
 
 
 class Views:
@@ -84,7 +69,24 @@ class Views:
         self._broken = broken or report_of(transcript)
         self.timeline = Timeline()
         self.gauge = Gauge()
-        self._untold: Models | None = None
+        self._session: SessionModel | None = None
+        self._untold: UnshownSession | None = None
+        self._begins_with: SessionState | None = None
+
+    @property
+    def session(self) -> SessionModel:
+        """The session that is shown."""
+        if self._session is None:
+            from kimi_tui.projection.session_model import SessionModel
+
+            session = SessionModel(self._transcript.work_dir, self._begins_with)
+            self.show(session)
+            return session
+        return self._session
+
+    def begin(self, state: SessionState) -> None:
+        """Set the state of the session that is known before its history is read."""
+        self._begins_with = state
 
     def fit(self, timeline_width: int) -> None:
         """Place the timeline beside the chat in this width, or (0) floating over it."""
@@ -110,7 +112,7 @@ class Views:
     def add_history(self, records: Sequence[EventRecord]) -> None:
         """Take in events of the history, which are shown when it is complete (`history_told`)."""
         if self._untold is None:
-            self._untold = Models(self._transcript)
+            self._untold = UnshownSession(self._transcript, self._begins_with)
         # There is nothing to rebuild it from but this.
         self._untold.take(records, report_of(self._transcript))
 
@@ -118,8 +120,8 @@ class Views:
         """Lay out the timeline of the history, in small steps, before `history_told` shows it."""
         if self._untold is not None:
             if arrangement := self.timeline.model.arrangement:
-                self._untold.timeline.arrange(arrangement)
-            yield from self._untold.timeline.rows.settle()
+                self._untold.session.timeline.arrange(arrangement)
+            yield from self._untold.session.timeline.rows.settle()
 
     def history_told(self) -> None:
         """Show the whole history; the position is kept if its end was being read."""
@@ -127,15 +129,16 @@ class Views:
         untold, self._untold = self._untold, None
         if untold is None:
             return
-        self._transcript.show_whole(untold.chat, untold.flow)
-        self.timeline.show_whole(untold.timeline)
-        self.gauge.show_model(untold.gauge)
+        session = self._session = untold.session
+        self._transcript.show_whole(session.chat, untold.flow)
+        self.timeline.show_whole(session.timeline)
+        self.gauge.show_model(session.gauge)
 
     def glance(self, records: Sequence[EventRecord]) -> None:
         """Show the end of a history until all of it is read."""
-        end = Models(self._transcript)
+        end = UnshownSession(self._transcript)
         end.take(records, report_of(self._transcript))
-        self.show(end.chat, end.timeline, end.gauge)
+        self.show(end.session)
 
     def play(self, records: Sequence[EventRecord], *, live: bool | None = None) -> None:
         """Show what happens.
@@ -144,43 +147,45 @@ class Views:
             records: the events.
             live: whether they may move something; None: by their age.
         """
-        # One that cannot take something is no reason for the others to stand still.
-        try:
-            self._transcript.apply(records, live=live)
-        except Exception as error:
-            self._broken(error)
-        for shown in (self.timeline, self.gauge):
-            changed = False
-            for record in records:
-                try:
-                    changed |= shown.model.apply(record)
-                except Exception as error:
-                    self._broken(error)
-            if changed:
-                shown.changed(motion=live is not False)
+        session, left = self.session, deque(records)
+        is_moved = is_measured = False
 
-    def settle(self, chat: TranscriptModel, timeline: TimelineModel) -> Generator[None, None, Flow]:
+        def take(record: EventRecord) -> Change:
+            nonlocal is_moved, is_measured
+            applied = session.apply(left.popleft(), self._broken)
+            is_moved |= applied.timeline
+            is_measured |= applied.gauge
+            return applied.chat
+
+        try:
+            self._transcript.apply(records, live=live, take=take)
+        except Exception as error:
+            # What cannot be drawn is no reason for the model to stand still.
+            self._broken(error)
+            while left:
+                take(left[0])
+        if is_moved:
+            self.timeline.changed(motion=live is not False)
+        if is_measured:
+            self.gauge.changed(motion=live is not False)
+
+    def settle(self, session: SessionModel) -> Generator[None, None, Flow]:
         """Make ready in small steps what is to be shown; returns where the blocks of the chat stand."""
         from kimi_tui.tui.transcript.viewport import Flow
 
-        flow = Flow(self._transcript.room())
-        for start in range(0, len(chat.blocks), FLOW_SLICE):
-            flow.update(chat.blocks[: start + FLOW_SLICE], start)
+        flow, blocks = Flow(self._transcript.room()), session.chat.blocks
+        for start in range(0, len(blocks), FLOW_SLICE):
+            flow.update(blocks[: start + FLOW_SLICE], start)
             yield
-        yield from timeline.rows.settle()
+        yield from session.timeline.rows.settle()
         return flow
 
-    def show(
-        self,
-        chat: TranscriptModel,
-        timeline: TimelineModel,
-        gauge: GaugeModel,
-        flow: Flow | None = None,
-    ) -> None:
-        """Show these in place of what is shown; with a flow it is known where the chat's blocks stand."""
-        self._transcript.show_model(chat, flow)
-        self.timeline.show_model(timeline)
-        self.gauge.show_model(gauge)
+    def show(self, session: SessionModel, flow: Flow | None = None) -> None:
+        """Show another session in place of the one shown; with a flow it is known where the chat's blocks stand."""
+        self._session = session
+        self._transcript.show_model(session.chat, flow)
+        self.timeline.show_model(session.timeline)
+        self.gauge.show_model(session.gauge)
 
     async def rebuild(
         self,
@@ -196,7 +201,7 @@ class Views:
             since: takes what has happened behind them, and is empty when nothing more has.
         """
         report = report_of(self._transcript)
-        anew = Models(self._transcript)
+        anew = UnshownSession(self._transcript)
         arrangement = self.timeline.model.arrangement
         whole = True
 
@@ -214,6 +219,8 @@ class Views:
             anew.take(chunk, tell)
             await slices.yield_if_over()
         if arrangement:
-            anew.timeline.arrange(arrangement)
-        self.show(anew.chat, anew.timeline, anew.gauge, anew.flow)
+            anew.session.timeline.arrange(arrangement)
+        # All events have gone into what was shown, too, and nothing of the state is lost there.
+        anew.session.state = self.session.state
+        self.show(anew.session, anew.flow)
         return whole

@@ -37,30 +37,8 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
 T = TypeVar("T")
-# kimi-cli has names for the last four only, which it stores with an empty payload.
-_STORED_BY_FIELD: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        ev.ToolStarted,
-        ev.ToolOutput,
-        ev.ModeChanged,
-        ev.TitleChanged,
-        ev.ModelChanged,
-        ev.ToolsChanged,
-        ev.JobsChanged,
-        ev.PromptProgress,
-        ev.NextMessage,
-        ev.CheckpointCreated,
-        ev.ContextReverted,
-        ev.FilesChanged,
-        ev.FilesRestored,
-        ev.Notice,
-        ev.TurnEnd,
-        ev.StepInterrupted,
-        ev.CompactionBegin,
-        ev.CompactionEnd,
-    )
-}
+_KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
+"""All events by name. An event is stored by its fields unless `_encode` has a form for it."""
 _KIMI_CLI_DEFAULTS: dict[type, Json] = {
     ev.TurnEnd: {"reason": "done"},
     ev.CompactionBegin: {"tokens_before": 0, "automatic": False},
@@ -525,7 +503,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             known = _decode_fields(ev.LeftBehind, left)
             return None if changed is None or known is None else replace(changed, left=known)
         case _:
-            kind = _STORED_BY_FIELD.get(name)
+            kind = _KINDS.get(name)
             return None if kind is None else _decode_fields(kind, data)
 
 

@@ -15,17 +15,18 @@ from support.story import Teller, moment_at, until_arrived, whole_story
 
 from kimi_tui.projection.replay import (  # pyright: ignore[reportPrivateUsage]
     LONGEST_PAUSE_S,
-    ChangedFiles,
     PlaybackClock,
     Recording,
     Replay,
     ReplayState,
     _StateUnpickler,
 )
+from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.replay.scrubber import (
     track_spans,
 )
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline.layout import columns_of
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -52,22 +53,22 @@ def replayed(records: Sequence[EventRecord], keyframe_every: int) -> Replay:
 
 def shown(moment: ReplayState) -> str:
     """Return everything that a moment would draw."""
-    tree = moment.timeline.tree
-    rows = moment.timeline.rows
+    tree = moment.session.timeline.tree
+    rows = moment.session.timeline.rows
     told = repr(
         (
-            [repr(block) for block in moment.chat.blocks],
-            moment.chat.streaming,
+            [repr(block) for block in moment.session.chat.blocks],
+            moment.session.chat.streaming,
             [repr(point) for point in tree.live],
             [(n, repr(line)) for n, line in sorted(tree.lines.items())],
             [
                 (row.kind, row.order, row.lanes, row.hidden)
                 for row in (rows[i] for i in range(len(rows)))
             ],
-            moment.timeline.used,
-            moment.timeline.running,
-            moment.gauge.status,
-            moment.gauge.freed,
+            moment.session.timeline.used,
+            moment.session.timeline.running,
+            moment.session.gauge.status,
+            moment.session.gauge.freed,
             moment.files.files,
         )
     )
@@ -81,7 +82,7 @@ def failed(error: Exception) -> None:
 
 def prefix(records: Sequence[EventRecord], position: int) -> ReplayState:
     """Return the moment by its definition."""
-    moment = ReplayState()
+    moment = ReplayState(SessionModel())
     moment.apply(records[:position], failed)
     return moment
 
@@ -134,7 +135,7 @@ def test_every_checkpoint_has_a_moment_of_its_own(records: list[EventRecord]) ->
     recording = Recording(records)
     assert recording.stops[0] == 0
     assert recording.stops[-1] == len(records)
-    moment, at = ReplayState(), 0
+    moment, at = ReplayState(SessionModel()), 0
     for record in records:
         event = record.event
         if not isinstance(event, CheckpointCreated):
@@ -143,7 +144,7 @@ def test_every_checkpoint_has_a_moment_of_its_own(records: list[EventRecord]) ->
         assert stop is not None
         moment.apply(records[at:stop], failed)
         at = stop
-        head = moment.timeline.tree.head
+        head = moment.session.timeline.tree.head
         assert head is not None
         assert head.uid == event.uid
     for position in range(len(records)):
@@ -154,13 +155,13 @@ def test_every_checkpoint_has_a_moment_of_its_own(records: list[EventRecord]) ->
 
 def test_a_step_is_shown_when_it_is_complete() -> None:
     recording = Recording(STORY)
-    moment, at, n_shown = ReplayState(), 0, 0
+    moment, at, n_shown = ReplayState(SessionModel()), 0, 0
     for stop in recording.stops[1:-1]:
         moment.apply(STORY[at:stop], failed)
         at = stop
-        if moment.chat.blocks:
+        if moment.session.chat.blocks:
             n_shown += 1
-            assert getattr(moment.chat.blocks[-1], "state", "") != "running"
+            assert getattr(moment.session.chat.blocks[-1], "state", "") != "running"
     assert n_shown > 20
 
 
@@ -239,7 +240,7 @@ def test_what_lies_ahead_on_the_curve() -> None:
     assert [point.id for point in future.checkpoints][:3] == [12, 8, 9]
     assert future.awaited == future.checkpoints[1].uid
     assert future.checkpoints[-1].tokens_end == replay.used_at_end
-    columns = columns_of([], moment_at(replay, before).timeline.tree.live, 35, future)
+    columns = columns_of([], moment_at(replay, before).session.timeline.tree.live, 35, future)
     markers = [column.mark for column in columns if column.mark]
     assert markers == ["compaction", "playhead", "dmail", "end"]
     assert [column.is_ahead for column in columns] == sorted(c.is_ahead for c in columns)
@@ -249,7 +250,7 @@ def test_what_lies_ahead_on_the_curve() -> None:
 def test_the_curve_has_room_for_what_was_and_what_comes() -> None:
     replay = Replay(STORY)
     for position in replay.recording.stops:
-        tree = moment_at(replay, position).timeline.tree
+        tree = moment_at(replay, position).session.timeline.tree
         future = replay.upcoming.after(position, None)
         for width in (1, 2, 7, 35):
             columns = columns_of(tree.before_now(), tree.live, width, future)
@@ -267,18 +268,18 @@ def test_an_empty_session_has_one_moment() -> None:
     assert replay.recording.step(0, 1) == replay.recording.turn(0, -1) == 0
     assert moment_at(replay, 7).position == 0
     assert replay.recording.clock_at(0) == 0.0
-    assert track_spans(replay.recording, player, 20, UNICODE)[0] == ("█", "head")
+    assert track_spans(replay.recording, player, 20, UNICODE)[0] == Span("█", "head")
 
 
 # --- files
 
 
 def test_files_at_a_moment() -> None:
-    model = ChangedFiles()
+    state = ReplayState(SessionModel())
 
     def tell(event: Event) -> list[tuple[str, int, bool]]:
-        model.apply(EventRecord(1, 0.0, event))
-        return [(f.path, f.id, f.is_left) for f in model.files]
+        state.apply([EventRecord(1, 0.0, event)], lambda error: pytest.fail(str(error)))
+        return [(f.path, f.id, f.is_left) for f in state.files.files]
 
     for number in range(4):
         tell(CheckpointCreated(number, f"u{number}", "step"))
@@ -301,11 +302,11 @@ def test_files_at_a_moment() -> None:
 
 
 def test_files_that_came_back_without_the_conversation() -> None:
-    model = ChangedFiles()
+    state = ReplayState(SessionModel())
 
     def tell(event: Event) -> list[tuple[str, int]]:
-        model.apply(EventRecord(1, 0.0, event))
-        return [(f.path, f.id) for f in model.files]
+        state.apply([EventRecord(1, 0.0, event)], lambda error: pytest.fail(str(error)))
+        return [(f.path, f.id) for f in state.files.files]
 
     for number in range(3):
         tell(CheckpointCreated(number, f"u{number}", "step"))
@@ -317,12 +318,12 @@ def test_files_that_came_back_without_the_conversation() -> None:
 
 
 def test_files_from_before_a_compaction_are_of_the_same_line() -> None:
-    model = ChangedFiles()
+    state = ReplayState(SessionModel())
 
     def tell(*events: Event) -> tuple[tuple[str, int, bool, bool], ...]:
         for event in events:
-            model.apply(EventRecord(1, 0.0, event))
-        return tuple((f.path, f.id, f.is_left, f.is_compacted) for f in model.files)
+            state.apply([EventRecord(1, 0.0, event)], lambda error: pytest.fail(str(error)))
+        return tuple((f.path, f.id, f.is_left, f.is_compacted) for f in state.files.files)
 
     tell(CheckpointCreated(0, "u0", "user"), FilesChanged("u0", ("a",)))
     compacted = tell(CheckpointCreated(0, "u1", "compaction"), CompactionEnd(9, 1, "", 1))

@@ -172,12 +172,12 @@ def test_a_person_s_letter_is_the_person_s() -> None:
     t.checkpoint("dmail", "Your D-Mail")
     model = model_of(t)
     mail = model.tree.live[1]
-    words = "".join(text for text, _ in label_of(mail, 40, UNICODE))
+    words = "".join(span.text for span in label_of(mail, 40, UNICODE))
     assert (words, whole_label(mail)) == ("Your D-Mail", "Your D-Mail")
     facts = checkpoint_details(model, mail, None, width=60, rows=1, glyphs=UNICODE)
-    assert not any("sent from" in text for row in facts for text, _ in row)
+    assert not any("sent from" in span.text for row in facts for span in row)
     shown = line_details(model.tree.lines[left], 1.0, "", 34, UNICODE)
-    told = "".join(text for row in shown for text, _ in row)
+    told = "".join(span.text for row in shown for span in row)
     assert "left by your D-Mail to #1" in told
 
 

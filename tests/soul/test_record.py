@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from support.chat_server import say
+from support.soul import stage
 
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.session import Session
@@ -206,3 +208,34 @@ async def test_what_has_no_text_to_be_merged_is_encoded_in_the_thread(
     assert read(file) == told
     assert encoded_in == [False, False]
     file.close()
+
+
+async def test_a_version_that_does_not_know_the_newest_events_reads_all_others(
+    tmp_path: Path,
+) -> None:
+    newest = ("TitleChanged", "ModelChanged", "MarksChanged", "SubagentEvent")
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"))
+        await on.soul.run("first")
+        await on.soul.rename("Mine")
+        uid = on.session.context.checkpoints[0].uid
+        await on.soul.marks.bookmark(uid, "Here")
+        on.soul.wire.publish(ev.TurnBegin("another"), "another")
+        on.soul.set_provider(None)
+        await on.reopen()
+        await on.soul.run("second")
+        known = [r for r in await on.soul.history() if not isinstance(r.event, ev.SESSION_FACTS)]
+        await on.soul.aclose()
+        record = on.session.record.path
+        stored = record.read_text()
+        for name in newest:
+            assert f'"type":"{name}"' in stored
+            # Versions before these pass over a type that they do not know, as this one does.
+            stored = stored.replace(f'"type":"{name}"', f'"type":"{name}OfTomorrow"')
+        record.write_text(stored)
+        on.session = on.store.find(on.session.id, on.work)
+        await on.open()
+        assert not on.session.remarks
+        told = [r for r in await on.soul.history() if not isinstance(r.event, ev.SESSION_FACTS)]
+        assert [r.event for r in told] == [r.event for r in known if not r.source]
+        assert on.soul.session.title == "Mine"

@@ -194,12 +194,12 @@ async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
     apply = kind.apply
     failures: list[int] = []
 
-    def broken(self: object, record: EventRecord) -> object:
+    def broken(self: object, record: EventRecord, *told: object) -> object:
         # The second step of the only turn fails, if `again` also when the view is rebuilt.
         if isinstance(record.event, StepBegin) and record.event.n == 2 and (again or not failures):
             failures.append(record.seq)
             raise RuntimeError("this view is broken")
-        return apply(self, record)
+        return apply(self, record, *told)
 
     monkeypatch.setattr(kind, "apply", broken)
     async with ChatServer() as server, desk(home, server.base_url) as one:

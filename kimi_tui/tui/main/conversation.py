@@ -193,6 +193,7 @@ class ConversationController:
         # The header is updated first, since drawing a long history takes a while.
         for fact in opened.soul.facts:
             state = reduce(state, EventRecord(0, 0.0, fact))
+        self._bench.views.begin(state)
         self._change(state)
         self._bench.start(self._prepare_model(opened.soul))
         self._bench.start(self._learn_folder(opened.soul))
@@ -758,18 +759,18 @@ class ConversationController:
             self._report(error)
 
     def _show(self, records: Sequence[EventRecord]) -> None:
-        from kimi_tui.projection.session_model import reduce
         from kimi_tui.wire.events import (
             FORM_TOPIC,
             STREAMED,
             Notice,
-            StatusUpdate,
             SteerTaken,
             TurnBegin,
             TurnEnd,
         )
 
-        bench = self._bench
+        # An agent beside that of the session has turns, waiting messages and notices of its own.
+        records = [record for record in records if not record.source]
+        bench, before, ended = self._bench, self.state, None
         if self._live:
             bench.views.play(records)
         else:
@@ -779,42 +780,32 @@ class ConversationController:
             if isinstance(event, (TurnBegin, SteerTaken)) and event.images:
                 # A rewind, or the arrows, may bring the message back into the prompt.
                 bench.images.with_chips(event.text, event.images)
-        if self._live and (
-            told := [record for record in records if not isinstance(record.event, STREAMED)]
-        ):
-            self._bench.screen.post_message(self.EventsShown(told))
+            if isinstance(event, TurnBegin) and self.soul is not None:
+                self._session_id = self.soul.session.id
         if self._since is not None:
             self._since += records
-        state, ended, usage = self.state, None, None
-        handed_back: list[str] = []
-        for record in records:
-            if not self._live and isinstance(record.event, StatusUpdate):
-                # Every third record of a history is a status, and only the last one counts.
-                usage = record.event
-                continue
-            try:
-                state = reduce(state, record)
-            except Exception as error:
-                self._report(error)
-            if isinstance(record.event, TurnBegin) and self.soul is not None:
-                self._session_id = self.soul.session.id
-            if not self._live:
-                continue
-            if isinstance(record.event, TurnEnd):
-                ended = record.event
-            elif isinstance(record.event, SteerTaken) and record.event.handed_back:
-                handed_back.append(record.event.text)
-            elif isinstance(record.event, TurnBegin):
-                if self.state.has_messages:
-                    # The second message begins: the notice was there long enough to be read.
-                    bench.chat_pane.dismiss(FORM_TOPIC)
-                if self.demo is not None and not record.event.resumed:
-                    self.demo.suggestions.said(record.event.text)
-            elif isinstance(record.event, Notice):
-                self._notify(record.event)
         if not self._live:
-            self.state = state if usage is None else state._replace(usage=usage)
             return
+        if told := [record for record in records if not isinstance(record.event, STREAMED)]:
+            self._bench.screen.post_message(self.EventsShown(told))
+        handed_back: list[str] = []
+        for record in told:
+            match record.event:
+                case TurnEnd() as ended:
+                    pass
+                case TurnBegin() as begin:
+                    if before.has_messages:
+                        # The second message begins: the notice was there long enough to be read.
+                        bench.chat_pane.dismiss(FORM_TOPIC)
+                    if self.demo is not None and not begin.resumed:
+                        self.demo.suggestions.said(begin.text)
+                case SteerTaken(text=text, handed_back=True):
+                    handed_back.append(text)
+                case Notice() as notice:
+                    self._notify(notice)
+                case _:
+                    pass
+        state = bench.views.session.state
         self._change(state)
         if handed_back:
             self._put_back(handed_back)
@@ -849,13 +840,14 @@ class ConversationController:
     def _caught_up(self) -> None:
         """Note that the history has been shown: later events are live."""
         from kimi_tui.own_process import trim_heap
-        from kimi_tui.projection.session_model import settled
 
         self._live = True
         COLLECTOR.release(self._n_told)
         self._bench.views.history_told()
         self._bench.start(asyncio.to_thread(trim_heap))
-        self._change(settled(self.state, running=self.running))
+        session = self._bench.views.session
+        session.settle(running=self.running)
+        self._change(session.state)
         self._bench.start(self._attend())
         if self._began_early and not self.inbox.waiting and (suggestion := self._suggestion):
             self.say(suggestion)

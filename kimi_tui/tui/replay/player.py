@@ -199,8 +199,8 @@ class Player:
             self._show_position()
             return
         moment = await in_slices(self._replay.slices(position), SLICE_S)
-        flow = await in_slices(self._views.settle(moment.chat, moment.timeline), SLICE_S)
-        self._views.show(moment.chat, moment.timeline, moment.gauge, flow)
+        flow = await in_slices(self._views.settle(moment.session), SLICE_S)
+        self._views.show(moment.session, flow)
         before, self._shown = self._shown, (moment, flow)
         self._files = moment.files
         self._position, self._n_chars = position, 0

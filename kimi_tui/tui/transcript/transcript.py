@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.types import AnimationLevel, CallbackType
 
-    from kimi_tui.projection.blocks import Block
+    from kimi_tui.projection.blocks import Block, Change
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tool_cards import ImageBlock
@@ -475,12 +475,19 @@ class Transcript(ScrollView, can_focus=True):
 
     # --- events
 
-    def apply(self, records: Sequence[EventRecord], *, live: bool | None = None) -> None:
+    def apply(
+        self,
+        records: Sequence[EventRecord],
+        *,
+        live: bool | None = None,
+        take: Callable[[EventRecord], Change] | None = None,
+    ) -> None:
         """Apply events and draw them: at once after a pause, else with the next frame.
 
         Args:
             records: the events, in order.
             live: whether they may be animated; None decides by their age.
+            take: applies one to the model that is shown; None where nothing else shows the session.
         """
         if not records:
             return
@@ -489,7 +496,7 @@ class Transcript(ScrollView, can_focus=True):
         was_streaming = model.streaming
         is_live = time.time() - records[-1].at < LIVE_S if live is None else live
         for record in records:
-            change = model.apply(record)
+            change = model.apply(record) if take is None else take(record)
             if change.gone and is_live:
                 if self._came_from is not None:
                     # The dropped part is grey already, and the rest of the conversation must become visible.

@@ -107,7 +107,7 @@ async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> Non
             await pilot.press("down", "enter")
             await one.sees("What shall we work on?")
             await one.ready()
-            assert one.screen.conversation.state.model == "large"
+            assert one.screen.conversation.state.model.name == "large"
             await one.screen.conversation.close()
     config = read_config(home / "config.toml")
     assert config.models["large"].model == "large"
@@ -327,7 +327,7 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
                     isinstance(running.screen, MainScreen) and one.screen.conversation.state.ready
                 )
             )
-            assert one.screen.conversation.state.model == "large"
+            assert one.screen.conversation.state.model.name == "large"
             await one.screen.conversation.close()
         config = read_config(home / "config.toml")
         assert config.models[config.default_model].model == "large"
@@ -344,7 +344,7 @@ async def test_a_server_with_one_model_that_chats_needs_no_choice(home: Path) ->
         async with running.run_test(size=(80, 24)) as pilot:
             one = Desk(running, pilot)
             await one.ready()
-            assert one.screen.conversation.state.model == "only"
+            assert one.screen.conversation.state.model.name == "only"
             assert not (home / "config.toml").exists()
             await one.screen.conversation.close()
 
@@ -448,7 +448,7 @@ async def test_a_server_that_loads_its_model_is_waited_for(
             await pilot.press("enter")
             await one.sees("What shall we work on?")
             await one.ready()
-            assert one.screen.conversation.state.model == "qwen"
+            assert one.screen.conversation.state.model.name == "qwen"
             await one.screen.conversation.close()
 
 

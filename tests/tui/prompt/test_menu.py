@@ -27,7 +27,7 @@ def ran(one: Desk, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Return the commands that are run from now on, with their arguments, none of which is carried out."""
     found: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        type(one.screen), "action_command", lambda _, name, text="": found.append((name, text))
+        type(one.screen), "run_command", lambda _, name, text="": found.append((name, text))
     )
     return found
 

@@ -508,7 +508,7 @@ def test_an_event_that_a_reducer_cannot_take_does_not_keep_the_others_from_being
     monkeypatch.setattr(ChangedFiles, "apply", fails)
     replay = Replay(story())
     assert [str(fault) for fault in replay.faults] == ["a fault"]
-    assert moment_at(replay, replay.recording.end).chat.blocks
+    assert moment_at(replay, replay.recording.end).session.chat.blocks
 
 
 async def test_a_session_in_which_something_cannot_be_shown_is_played_and_that_is_told(

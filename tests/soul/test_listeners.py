@@ -1,0 +1,583 @@
+"""Two that listen to one session know the same of it, whatever happens and whenever they began to; so does who opens it anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import shutil
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from support.soul import Tool, until_end
+
+from kimi_tui.agent_parts import Mode
+from kimi_tui.llm.completion import RetryPolicy
+from kimi_tui.llm.errors import APIStatusError, LLMError
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import (
+    ChatProvider,
+    Finished,
+    ModelInfo,
+    StreamItem,
+    TextDelta,
+    ThinkDelta,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+)
+from kimi_tui.projection.session_model import SessionModel
+from kimi_tui.session.errors import SessionError
+from kimi_tui.session.session import Session
+from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.errors import SoulBusy, SoulError
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.rewind_values import END, FilesChoice, Target
+from kimi_tui.tools.base import ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
+from kimi_tui.tools.toolset import default_toolset
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.events import EventRecord
+from kimi_tui.wire.queue import Subscription
+
+PATIENCE_S = 50.0
+QUICK = RetryPolicy(max_attempts=2, initial_s=0.001, max_s=0.002, jitter_s=0.0)
+
+
+class Speaker(ChatProvider):
+    """A model that does in each step what it is told to, and then only speaks."""
+
+    def __init__(self, name: str, setting: str = "", use_tools: bool = True) -> None:
+        self.name = name
+        self.setting = setting
+        self.use_tools = use_tools
+        self.steps: deque[tuple[str, dict[str, Any]] | Exception] = deque()
+        self.n_said = 0
+
+    @property
+    def info(self) -> ModelInfo:
+        is_thinking = self.setting not in ("", "off")
+        effort = self.setting if self.setting != "on" else ""
+        return ModelInfo("test", self.name, 60_000, thinking=is_thinking, effort=effort)
+
+    @property
+    def thinking_choices(self) -> tuple[str, ...]:
+        return ("on", "off", "low") if self.name != "mute" else ()
+
+    @property
+    def thinking_setting(self) -> str:
+        return self.setting
+
+    def set_thinking(self, word: str) -> None:
+        if word not in self.thinking_choices:
+            raise LLMError(f"{self.name} does not take {word}.")
+        self.setting = word
+
+    async def generate(
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
+    ) -> AsyncGenerator[StreamItem]:
+        self.n_said += 1
+        sent = 500 + sum(20 + len(message.text) for message in history)
+        step = self.steps.popleft() if self.steps and tools else None
+        if self.info.thinking:
+            yield ThinkDelta(f"thought {self.n_said}")
+        yield TextDelta(f"answer {self.n_said}")
+        if isinstance(step, Exception):
+            raise step
+        if step is not None:
+            yield ToolCallDelta(0, f"call_{self.n_said}", step[0], json.dumps(step[1]))
+        yield Usage(sent, 25)
+        yield Finished("stop" if step is None else "tool_calls")
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def _note(arguments: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+    return ToolOutcome("noted")
+
+
+def facts_of(model: SessionModel) -> dict[str, Any]:
+    """All that a listener knows, but for what is of a moment."""
+    lines, figures = model.timeline.lines.world_lines, model.timeline.lines.figures
+
+    def path(points: Sequence[Any]) -> list[tuple[object, ...]]:
+        return [
+            (p.uid, p.id, p.kind, p.tokens, p.measured, p.bookmark, p.pinned, p.at, p.words)
+            for p in points
+        ]
+
+    left = {
+        n: (one.reason, one.at, one.text, one.from_id, one.to_id, one.by_user, one.tokens_before)
+        for n, one in lines.left.items()
+    }
+    paths = {
+        0: path(lines.live.points),
+        **{n: path(one.path.points) for n, one in lines.left.items()},
+    }
+    uids = {point[0] for points in paths.values() for point in points}
+    return {
+        "state": model.state._replace(prompt_read=-1.0, ready=True),
+        "left": left,
+        "order": list(left),
+        "paths": paths,
+        "figures": {uid: (figures.get(str(uid)), figures.left_by(str(uid))) for uid in uids},
+        "names": dict(model.timeline.bookmarks),
+        "pins": model.timeline.pins,
+        "gauge": (model.gauge.status, model.gauge.freed),
+    }
+
+
+def differ(one: dict[str, Any], other: dict[str, Any], what: str) -> None:
+    """Fail with what differs, where anything does."""
+    if one == other:
+        return
+    state, known = one["state"]._asdict(), other["state"]._asdict()
+    lines = [
+        f"{name}: {state[name]} != {known[name]}" for name in state if state[name] != known[name]
+    ]
+    lines += [f"{name}: {one[name]} != {other[name]}" for name in one if one[name] != other[name]]
+    pytest.fail(f"{what}: " + "\n".join(line for line in lines if not line.startswith("state:")))
+
+
+def said_in(model: SessionModel) -> list[tuple[object, ...]]:
+    """The blocks of the chat, as they are told apart."""
+    return [
+        (
+            type(one).__name__,
+            getattr(one, "text", ""),
+            one.checkpoint,
+            one.uid,
+            one.number,
+            one.live,
+            one.pinned,
+        )
+        for one in model.chat.blocks
+    ]
+
+
+class Listener:
+    """Knows a session from its history and what follows."""
+
+    def __init__(self, told: Sequence[EventRecord], heard: Subscription, *, running: bool) -> None:
+        self.model = SessionModel()
+        self.heard = heard
+        self.is_lost = False
+        self.take(told)
+        self.model.settle(running=running)
+
+    def take(self, records: Sequence[EventRecord]) -> None:
+        for record in records:
+            self.is_lost |= self.model.apply(record).chat.rebuild
+
+    def follow(self) -> None:
+        self.take(self.heard.drain())
+
+
+class Travels:
+    """A session, driven at random through the engine's interface, with two that listen to it."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.random = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.n_words = 0
+        self.n_joined = self.n_joined_running = self.n_reopened = 0
+        self.turn: asyncio.Task[None] | None = None
+        self.model = Speaker("first")
+        self.mode: Mode = "edits"
+        self.extra: list[str] = []
+        self.soul: KimiSoul
+        self.session: Session
+        self.first: Listener
+        self.second: Listener
+        self._ear: Subscription
+
+    async def open(self) -> None:
+        self.session = SessionStore(self.folder / "data").create(self.work)
+        self.soul = await self._opened(self.session, self.model)
+        self.first = self._joined(self.soul)
+        self.second = Listener(*await self.soul.listen(), running=False)
+        self._ear = self.soul.wire.subscribe()
+
+    async def _opened(self, session: Session, model: Speaker) -> KimiSoul:
+        return await open_soul(
+            session=session,
+            provider=model,
+            mode=self.mode,
+            toolset=default_toolset().with_added([Tool(name, _note) for name in self.extra]),
+            environ={"PATH": "/usr/bin:/bin"},
+            policy=QUICK,
+            follow_files=False,
+        )
+
+    def _joined(self, soul: KimiSoul) -> Listener:
+        heard = soul.wire.subscribe()
+        return Listener(soul.hand_over_history(), heard, running=False)
+
+    # -- what is done ---------------------------------------------------------------------------
+
+    def words(self) -> str:
+        self.n_words += 1
+        return f"words {self.n_words}"
+
+    def a_target(self) -> Target:
+        """A checkpoint, or the end, of any line."""
+        lines = self.first.model.timeline.lines.world_lines
+        number = self.random.choice([0, 0, 0, *lines.left])
+        points = lines.left[number].path.points if number else lines.live.points
+        ids = [point.id for point in points] + ([END] if number else [])
+        return Target(self.random.choice(ids or [0]), number)
+
+    def a_point(self) -> str:
+        lines = self.first.model.timeline.lines.world_lines
+        points = lines.live.points or [one for n in lines.left.values() for one in n.path.points]
+        return self.random.choice(points).uid if points else "nowhere"
+
+    async def turn_(self) -> None:
+        self._script()
+        await self._begin(self.soul.run(self.words()))
+
+    def _script(self) -> None:
+        choose = self.random.choice
+        known = [one.id for one in self.first.model.timeline.tree.live]
+        for _ in range(self.random.randrange(3)):
+            self.model.steps.append(
+                choose(
+                    [
+                        ("WriteFile", {"path": choose("abc"), "content": f"{self.words()}\n"}),
+                        ("ReadFile", {"path": "a"}),
+                        (
+                            "SendDMail",
+                            {"message": self.words(), "checkpoint_id": choose(known or [0])},
+                        ),
+                        APIStatusError("Busy.", status=503, retryable=True),
+                        APIStatusError("Not today.", status=400, retryable=False),
+                        ("Shell", {"command": f"echo {self.n_words}"}),
+                    ]
+                )
+            )
+
+    async def _begin(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a turn until it ends, or waits for an answer."""
+        if self.turn is not None:
+            await work  # it is refused
+        self._ear.drain()
+        self.turn = asyncio.create_task(until_end(work))
+        await self._goes_on()
+
+    async def _goes_on(self) -> None:
+        """Wait until the turn ends or asks."""
+        assert self.turn is not None
+        turn = self.turn
+        async with asyncio.timeout(PATIENCE_S):
+            while not turn.done():
+                asking = asyncio.ensure_future(self._asked())
+                await asyncio.wait([turn, asking], return_when=asyncio.FIRST_COMPLETED)
+                if asking.done():
+                    return
+                asking.cancel()
+        self.turn = None
+        self.model.steps.clear()
+        await turn
+
+    async def _asked(self) -> None:
+        async for record in self._ear:
+            if isinstance(record.event, ev.ApprovalRequest):
+                return
+
+    async def answer(self) -> None:
+        self.first.follow()
+        asked = self.first.model.state.approvals
+        if not asked:
+            return
+        answer = self.random.choice(get_args(ev.ApprovalAnswer))
+        feedback = self.random.choice(["", "Not so."]) if answer == "no" else ""
+        self.soul.answer(asked[0].id, answer, feedback)
+        await self._goes_on()
+
+    async def steer(self) -> None:
+        if self.soul.running:
+            self.soul.say(self.words(), when=self.random.choice(get_args(ev.When)))
+
+    async def take_back(self) -> None:
+        self.first.follow()
+        if queued := self.first.model.state.queued:
+            self.soul.inbox.take_back(self.random.choice(queued).id)
+
+    async def stop(self) -> None:
+        await self.soul.interrupt()
+        if self.turn is not None:
+            await self._goes_on()
+
+    async def resume(self) -> None:
+        self._script()
+        await self._begin(self.soul.resume())
+
+    async def command(self) -> None:
+        await self._begin(self.soul.run_command("echo hello", told=self.random.random() < 0.7))
+
+    async def job(self) -> None:
+        running = [job for job in self.soul.tasks.all if not job.ended]
+        if running and self.random.random() < 0.6:
+            await self.soul.tasks.stop(running[0].id)
+        elif len(running) < 3:
+            self.model.steps.append(("Shell", {"command": "exec sleep 600", "background": True}))
+            await self._begin(self.soul.run(self.words()))
+
+    async def rewind(self) -> None:
+        files: FilesChoice = self.random.choice(["keep", "keep", "restore", "only"])
+        await self.soul.travel.rewind(self.a_target(), files)
+
+    async def undo(self) -> None:
+        await self.soul.travel.undo()
+
+    async def redo(self) -> None:
+        await self.soul.travel.redo()
+
+    async def clear(self) -> None:
+        await self.soul.travel.clear()
+
+    async def letter(self) -> None:
+        await self.soul.dmails.send(self.a_target(), self.words())
+
+    async def carry(self) -> None:
+        lines = self.first.model.timeline.lines.world_lines
+        if lines.left:
+            number = self.random.choice(list(lines.left))
+            point = self.random.choice(lines.left[number].path.points or [None])
+            uid = point.uid if point is not None else "nowhere"
+            await self.soul.dmails.carry(number, uid, 0, note=self.words())
+
+    async def compact(self) -> None:
+        live = [Target(one.id) for one in self.first.model.timeline.tree.live]
+        first, last = sorted(self.random.randrange(len(live) + 1) for _ in range(2))
+        start = live[first] if 0 < first < len(live) else None
+        until = live[last] if first < last < len(live) else None
+        await self.soul.compact(self.random.choice(["", "Keep names."]), start=start, until=until)
+
+    async def edit_summary(self) -> None:
+        await self.soul.edit_summary(f"SUMMARY {self.words()}")
+
+    async def set_mode(self) -> None:
+        modes = [mode for mode in get_args(Mode) if mode != "sandboxed"]
+        self.mode = self.random.choice(modes)
+        await self.soul.set_mode(self.mode)
+
+    async def title(self) -> None:
+        await self.soul.rename(self.random.choice(["", f"Title {self.words()}"]))
+
+    async def name(self) -> None:
+        await self.soul.name_session()
+
+    async def use_model(self) -> None:
+        steps = self.model.steps
+        self.model = Speaker(self.random.choice(["first", "second", "mute"]))
+        self.model.steps = steps
+        self.soul.set_provider(self.model, self.random.choice([None, "on"]))
+        await self.soul.prepare_model()
+
+    async def think(self) -> None:
+        self.soul.set_thinking(self.random.choice(["on", "off", "low", "much"]))
+
+    async def tools(self) -> None:
+        wishes = [("on",), ("on",), ("lean",), ("lean", ("WriteFile",)), ("off",), ("",)]
+        self.soul.use_tools(*self.random.choice(wishes))
+
+    async def change_tools(self) -> None:
+        name = f"mcp__a__{self.random.choice('xyz')}"
+        if name in self.extra:
+            self.soul.change_tools(removed=[name])
+            self.extra.remove(name)
+        else:
+            self.soul.change_tools([Tool(name, _note)])
+            self.extra.append(name)
+
+    async def bookmark(self) -> None:
+        await self.soul.marks.bookmark(self.a_point(), self.random.choice(["", self.words()]))
+
+    async def pin(self) -> None:
+        await self.soul.marks.pin(
+            self.a_point(), self.random.randrange(2), self.random.random() < 0.7
+        )
+
+    async def beside(self) -> None:
+        """Another agent's events, of every kind that would disturb."""
+        for event in (
+            ev.TurnBegin("another"),
+            ev.CheckpointCreated(0, "theirs", "user", "another"),
+            ev.StatusUpdate(7, 9, 8),
+            ev.TextPart("another's"),
+            ev.ModeChanged("all"),
+            ev.ContextReverted("rewind", 0, "theirs", 1, 1, 1, 1, 9, 5),
+            ev.TurnEnd("error", "theirs"),
+        ):
+            self.soul.wire.publish(event, "another")
+
+    @property
+    def operations(self) -> dict[str, tuple[int, Callable[[], Awaitable[None]]]]:
+        """Each with how often it is chosen."""
+        return {
+            "turn": (12, self.turn_),
+            "answer": (16, self.answer),
+            "say meanwhile": (5, self.steer),
+            "take it back": (2, self.take_back),
+            "stop": (3, self.stop),
+            "resume": (2, self.resume),
+            "command": (2, self.command),
+            "job": (2, self.job),
+            "rewind or jump": (6, self.rewind),
+            "undo": (4, self.undo),
+            "redo": (3, self.redo),
+            "clear": (1, self.clear),
+            "letter": (3, self.letter),
+            "carry": (2, self.carry),
+            "compact": (2, self.compact),
+            "edit the summary": (2, self.edit_summary),
+            "mode": (4, self.set_mode),
+            "title": (2, self.title),
+            "have it named": (1, self.name),
+            "model": (2, self.use_model),
+            "thinking": (2, self.think),
+            "tools on or off": (2, self.tools),
+            "other tools": (2, self.change_tools),
+            "name": (3, self.bookmark),
+            "pin": (3, self.pin),
+            "another agent": (2, self.beside),
+        }
+
+    # -- and what is known of it ------------------------------------------------------------------
+
+    async def go(self, n: int) -> None:
+        """So many operations, with a look at all that is known after each."""
+        operations = self.operations
+        names = list(operations)
+        weights = [operations[name][0] for name in names]
+        for number in range(n):
+            (name,) = self.random.choices(names, weights)
+            did = name
+            try:
+                await operations[name][1]()
+            except (SoulBusy, SoulError, SessionError, LLMError, KeyError):
+                did = f"{name}, refused"
+            self.counts[did] += 1
+            await self.look(f"{number}: {did}")
+
+    async def look(self, what: str) -> None:
+        """Compare what is known."""
+        first, second = self.first, self.second
+        for one in (first, second):
+            one.follow()
+        differ(facts_of(second.model), facts_of(first.model), what)
+        if not (first.is_lost or second.is_lost):
+            assert said_in(second.model) == said_in(first.model), what
+        if first.is_lost or second.is_lost or self.random.random() < 0.3:
+            self.soul.wire.unsubscribe(second.heard)
+            running = self.soul.running
+            self.second = second = Listener(*await self.soul.listen(), running=running)
+            self.n_joined += 1
+            self.n_joined_running += running
+            first.follow()
+            second.follow()
+            differ(facts_of(second.model), facts_of(first.model), f"joined after {what}")
+            if first.is_lost:
+                # As a screen does, which builds its chat anew.
+                first.model.chat, first.is_lost = second_chat(await self.soul.history()), False
+            assert said_in(second.model) == said_in(first.model), f"joined after {what}"
+        if not self.soul.running:
+            await self._reopened(what)
+
+    async def _reopened(self, what: str) -> None:
+        """Compare with what a program knows that opens the session, as it is on the disk now."""
+        context = self.session.context
+        if not context.messages and not context.journal.entries:
+            return  # closed now, it would leave nothing
+        await self.soul.flush()
+        await self.session.sync()
+        copy = self.folder / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.folder / "data", copy)
+        session = SessionStore(copy).find(self.session.id, self.work)
+        model = Speaker(self.model.name, self.model.setting, self.model.use_tools)
+        soul = await self._opened(session, model)
+        try:
+            opened = self._joined(soul)
+            is_same = soul.tools_form == self.soul.tools_form
+            found, known = (stored(one.model, is_same) for one in (opened, self.first))
+            differ(found, known, f"opened after {what}")
+            self.n_reopened += 1
+        finally:
+            await soul.aclose()
+
+    async def end(self) -> None:
+        await self.stop()
+        await self.soul.aclose()
+
+
+def second_chat(told: Sequence[EventRecord]) -> Any:
+    """The chat of a history."""
+    model = SessionModel()
+    for record in told:
+        model.apply(record)
+    return model.chat
+
+
+def stored(model: SessionModel, is_same: bool) -> dict[str, Any]:
+    """What is known of a session that another run of the program opens.
+
+    Args:
+        model: of a listener.
+        is_same: requests carry the same tools in both runs; else other figures are right in either.
+    """
+    facts = facts_of(model)
+    state = facts["state"]
+    usage = state.usage and state.usage._replace(step_input=None, step_output=None)
+    # Jobs end with the program, and what waited is given back.
+    facts["state"] = state._replace(jobs=0, queued=(), usage=usage, asked_at=0.0, step=0)
+    facts["gauge"] = facts["gauge"][0]._replace(step_input=None, step_output=None)
+    if not is_same:
+        facts["state"] = facts["state"]._replace(tools="on", usage=None)
+        del facts["gauge"], facts["figures"]
+        facts["paths"] = {
+            n: [(*point[:3], *point[5:]) for point in points]
+            for n, points in facts["paths"].items()
+        }
+    return facts
+
+
+async def travelled(folder: Path, seed: int, n: int) -> Travels:
+    travels = Travels(folder, seed)
+    await travels.open()
+    try:
+        await travels.go(n)
+    finally:
+        with contextlib.suppress(Exception):
+            await travels.end()
+    return travels
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_two_listeners_know_the_same_after_each_operation(tmp_path: Path, seed: int) -> None:
+    travels = await travelled(tmp_path, seed, 40)
+    assert travels.n_joined > 5
+    assert travels.n_reopened > 5
+
+
+@pytest.mark.exhaustive
+async def test_two_listeners_know_the_same_after_each_of_a_thousand(tmp_path: Path) -> None:
+    travels = await travelled(tmp_path, 31, 1_000)
+    print(dict(travels.counts), travels.n_joined, travels.n_reopened)
+    # Each of them took place, and was not refused.
+    assert set(travels.operations) <= set(travels.counts)
