@@ -203,7 +203,7 @@ class FoundModel:
 
     @property
     def likely_window(self) -> tuple[int | None, bool]:
-        """Return the window in tokens (None: unknown) and whether it is only guessed from the name."""
+        """The window in tokens (None: unknown) and whether it is only guessed from the name."""
         if self.window is not None:
             return self.window, False
         return known_window(self.id), True

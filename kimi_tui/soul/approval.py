@@ -87,7 +87,7 @@ class Approval:
 
     @property
     def mode(self) -> Mode:
-        """Return the approval mode.
+        """The approval mode.
 
         The modes ask for everything; for all but edits in the work folder; for all but these and sandboxed commands; or only
         for what is protected. In plan mode nothing may be changed.
@@ -110,7 +110,7 @@ class Approval:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """Return the permissions given for the session, each in the words of the answer that gave it."""
+        """The permissions given for the session, each in the words of the answer that gave it."""
         return tuple(self._allowed.values())
 
     def allows(self, key: str) -> bool:

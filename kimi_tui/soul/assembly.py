@@ -61,7 +61,7 @@ async def open_soul(
         session: the session; it is opened here if it is not open yet.
         provider: the model; None if none is set, so that turns end with an error that says so.
         limits: the limits of the loop.
-        mode: the approval mode; `ask` replaces `sandboxed` where there is no sandbox without gaps.
+        mode: the approval mode; `ask` replaces `sandboxed` if there is no sandbox without gaps.
         sandbox: the user's settings of the sandbox; None for no sandbox.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model. Keys are left out of what is
             sent without a question.
@@ -73,7 +73,7 @@ async def open_soul(
         follow_files: whether the files are scanned at once; else only when first needed.
         prices: prices by model.
         seeing: the names of configured models that take images.
-        inbox: what was said before the session was open; None for nothing.
+        inbox: the messages from before the session was open; None for none.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -114,7 +114,7 @@ async def open_soul(
         if history.half is not None:
             # The user sees it, so the model has to know it, as after Esc.
             await context.append([history.half])
-        # A history made anew has numbers of its own; what is added to the record must still rise.
+        # A rebuilt history has numbers of its own; the numbers of later records must still rise.
         ends = (*stored[-1:], *shown[-1:], *history.beside[-1:])
         newest = max((record.seq for record in ends), default=0)
         wire = Wire(first_seq=newest + 1)

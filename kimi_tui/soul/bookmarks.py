@@ -40,14 +40,14 @@ class UserMarks:
         return MarksChanged(tuple(sorted(self.bookmarks.items())), tuple(sorted(self.pins)))
 
     def publish(self) -> None:
-        """Publish the marks where they have changed since, also by an operation that gave checkpoints other names."""
+        """Publish the marks if they have changed since, also by an operation that renamed checkpoints."""
         if (now := self.all) != self._told:
             self._told = now
             self._wire.publish(now)
 
     @property
     def bookmarks(self) -> Mapping[str, str]:
-        """Return the names of bookmarks by the present uids of their checkpoints (and by the first uids of renumbered ones)."""
+        """The names of bookmarks by the present uids of their checkpoints (and by the first uids of renumbered ones)."""
         names = dict(self._session.marks.bookmarks)
         # A session may have ten thousands of checkpoints, most of them without a name.
         for point in self._session.context.checkpoints if names else ():
@@ -57,7 +57,7 @@ class UserMarks:
 
     @property
     def pins(self) -> frozenset[Pin]:
-        """Return the pinned messages, by the present uids of checkpoints, and by the first uids of renumbered checkpoints."""
+        """The pinned messages, by the present uids of checkpoints, and by the first uids of renumbered checkpoints."""
         pins = self._session.marks.pins
         if not pins:
             return pins
@@ -78,10 +78,10 @@ class UserMarks:
         self.publish()
 
     async def pin(self, uid: str, number: int = 0, pinned: bool = True) -> None:
-        """Keep a message from being dropped by a compaction or a D-Mail, or no longer. At any time.
+        """Pin a message, so that no compaction or D-Mail drops it, or remove the pin. It may be called at any time.
 
-        `number` counts the messages behind the checkpoint from 0, markers not counted: of a turn 0 are the user's
-        words, of a step 0 is the agent's message and 1 its first tool result. A call never parts from its results.
+        `number` counts the messages after the checkpoint from 0, without markers: in a turn 0 is the user's message; in a
+        step 0 is the agent's message and 1 its first tool result. A call and its results are pinned together.
 
         Raises:
             StorageTrouble: it could not be written.

@@ -1,6 +1,6 @@
-"""The checkpoints of a world line as a table, for `kimi-tui checkpoints`: what each began, its tokens, what it changed.
+"""The checkpoints of a world line as a table, for `kimi-tui checkpoints`: the first message after each, its tokens, its changes.
 
-Made from the files of a session alone: no engine is asked, so that looking at a session does nothing but look.
+The table is made from the files of a session without an engine, so that it changes nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class CheckpointRow:
         world_line: The number of the line that lists the checkpoint; 0 is the live one.
         at: When the checkpoint was made, ISO 8601; empty if unknown.
         tokens: The tokens sent there; `estimated` is true if that is not the server's own figure.
-        tokens_change: What the next checkpoint (the end of the world line for the last) has more, `change_estimated`
-            where either is an estimate.
-        files_changed: How many files its step changed.
+        tokens_change: The tokens that the next checkpoint (for the last one, the end of the line) has more;
+            `change_estimated` is true if either is an estimate.
+        files_changed: The number of files that its step changed.
         bookmark: The user's name for the checkpoint; empty without one.
-        said: Where this is not the checkpoint itself but a message of the user that stands behind it: which of them.
+        said: The index of the user's message after the checkpoint, if the row is for such a message and not for the checkpoint.
     """
 
     id: int

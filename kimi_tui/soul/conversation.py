@@ -184,7 +184,7 @@ class Conversation:
 
     @property
     def sent(self) -> Sequence[Message]:
-        """Return the messages to send: all but checkpoint markers that are of no use.
+        """The messages to send: all but checkpoint markers that are of no use.
 
         Those are markers that name no checkpoint of this world line (kimi-cli's compaction left some), and all of
         them where the model has no D-Mail tool.
@@ -200,7 +200,7 @@ class Conversation:
 
     @property
     def begins_with_summary(self) -> bool:
-        """Return whether a compaction made this world line: its first checkpoint holds the summary."""
+        """Whether a compaction made this world line: its first checkpoint holds the summary."""
         context = self.context
         if not context.checkpoints:
             return False
@@ -209,7 +209,7 @@ class Conversation:
 
     @property
     def ends_open(self) -> bool:
-        """Return whether the conversation ends within a turn, so that the agent could continue it."""
+        """Whether the conversation ends within a turn, so that the agent could continue it."""
         return ends_open(self.context.messages)
 
     def figure_before(self, point: Checkpoint, line: WorldLineContent | None = None) -> TokenFigure:
@@ -262,7 +262,7 @@ class Conversation:
 
     @property
     def uses_tools(self) -> bool:
-        """Return whether requests carry tools."""
+        """Whether requests carry tools."""
         return self.form.tools
 
     def wish_for(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
@@ -317,7 +317,7 @@ class Conversation:
 
     @property
     def model_facts(self) -> ModelChanged:
-        """Return what is known of the model in use, and asked of it now, as it is published."""
+        """The facts about the model in use and its present settings, as they are published."""
         provider = self.model.current
         if provider is None:
             return ModelChanged("")
@@ -356,7 +356,7 @@ class Conversation:
 
     @property
     def fixed_tokens(self) -> dict[str, int]:
-        """Return the estimated tokens of the parts that go with every request, as this server counts: `prompt` and `tools`."""
+        """The estimated tokens of the parts that go with every request, as this server counts: `prompt` and `tools`."""
         scale = self.meter.scale
         tools = scale.tool_tokens
         return {
@@ -417,7 +417,7 @@ class Conversation:
 
     @property
     def messages_since_checkpoint(self) -> int:
-        """Return the number of messages after the newest checkpoint, markers not counted."""
+        """The number of messages after the newest checkpoint, markers not counted."""
         context = self.context
         return context.index.counts(context.checkpoints[-1].message_index)[0]
 
@@ -495,7 +495,7 @@ class Conversation:
 
     @property
     def status(self) -> StatusUpdate:
-        """Return the present token figures."""
+        """The present token figures."""
         return self.meter.status(self.model.info(), self.limits)
 
     def publish_status(self) -> None:

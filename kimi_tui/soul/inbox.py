@@ -160,7 +160,7 @@ class Inbox:
 
     @property
     def due(self) -> Said | None:
-        """Return the message that begins when nothing else runs, still in the queue; None for none."""
+        """The message that begins when nothing else runs, still in the queue; None for none."""
         for one in self._waiting:
             if one.when == "now":
                 return one

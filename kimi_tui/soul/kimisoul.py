@@ -1,6 +1,7 @@
 """KimiSoul, the agent engine of one session: a `Soul` with all parts. Runs turns and operations, one at a time.
 
-`assembly.open_soul` puts it together. Everything that happens is published on its wire. What a turn does is in `loop`, an operation in `operations`; here they are started, stopped and ended.
+`assembly.open_soul` puts it together. Everything that happens is published on its wire. The steps of a turn are in `loop`,
+those of an operation in `operations`; this module starts, stops and ends them.
 """
 
 from __future__ import annotations
@@ -85,12 +86,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TurnResult = Literal["done", "rejected"]
-"""How a turn ended in order: the agent was done, or the user did not allow what it wanted to do."""
+"""The end of a turn without an error: the agent was done, or the user refused what it asked for."""
 TURN_ERRORS = (LLMError, SoulError, StorageTrouble)
 """The other errors that a turn ends with. Its end event tells each of them, so a caller that listens has nothing to do."""
 WAIT_ON = "Wait on"
 ASK_AGAIN = "Send the request again"
-"""The answers where a model's answer is overdue."""
+"""The answers to the question about an overdue answer of the model."""
 # Seconds in which stopped tools may end the processes that they started.
 _ORPHANS_S = 10.0
 _MOST_NAMED = 5
@@ -100,10 +101,10 @@ _LONGEST_NAME = 120
 class KimiSoul:
     """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
-    Turns and operations run one at a time: whatever changes the context, and reads all of it, raises `SoulBusy` while
-    another runs. What ends a turn is both an event on the wire and an exception for the caller of `run`. Every operation that changes the context
-    can be undone. Where the disk refuses an operation, it raises `StorageTrouble` (an `OSError`) and nothing has
-    changed.
+    Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
+    another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
+    `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
+    `StorageTrouble` (an `OSError`) and changes nothing.
 
     Args:
         session: the open session.
@@ -111,20 +112,20 @@ class KimiSoul:
         mode: the approval mode.
         compaction: the compaction strategy.
         environ: the environment of the program; tools read it in threads.
-        history: what is stored of the session, for the first listener.
+        history: the stored history of the session, for the first listener.
         sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
         no_sandbox: why there is none; empty if there is one.
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
-        inbox: what was said before the session was open; None for nothing.
+        inbox: the messages from before the session was open; None for none.
 
     Attributes:
         wire: the event queue on which everything is published.
         session: the open session.
         no_sandbox: why there is no sandbox; empty if there is one.
         search_sandbox: the sandbox of search programs; None if there is none.
-        inbox: what the user said and the context does not hold yet.
+        inbox: the user's messages that are not in the context yet.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
     """
 
@@ -211,43 +212,43 @@ class KimiSoul:
 
     @property
     def model_name(self) -> str:
-        """Return the model in use, as its server calls it; empty while none is set."""
+        """The model in use, as its server calls it; empty while none is set."""
         return self._conversation.model.name
 
     @property
     def model_facts(self) -> ModelChanged:
-        """Return what is known of the model in use, and asked of it, as it is published."""
+        """The facts about the model in use and the settings that it is called with, as they are published."""
         return self._conversation.model_facts
 
     @property
     def model_capabilities(self) -> frozenset[str] | None:
-        """Return what the model in use can take and do; None while none is set."""
+        """The capabilities of the model in use; None while none is set."""
         info = self._conversation.model.info()
         return None if info is None else info.capabilities
 
     @property
     def status(self) -> StatusUpdate:
-        """Return the present token figures of the context and of the whole session."""
+        """The present token figures of the context and of the whole session."""
         return self._conversation.status
 
     @property
     def used(self) -> int:
-        """Return the tokens of the context now, as the gauge shows them."""
+        """The tokens of the context now, as the gauge shows them."""
         return self._conversation.meter.used
 
     @property
     def message_count(self) -> int:
-        """Return how many messages the context holds, checkpoint markers not counted."""
+        """How many messages the context holds, checkpoint markers not counted."""
         return self._conversation.context.index.counts(0)[0]
 
     @property
     def mode(self) -> Mode:
-        """Return the approval mode."""
+        """The approval mode."""
         return self._approval.mode
 
     @property
     def sandbox_gaps(self) -> tuple[str, ...] | None:
-        """Return what the sandbox of this machine cannot confine; None if there is no sandbox."""
+        """The things that the sandbox of this machine cannot confine; None if there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
 
     async def sandbox_state(self) -> SandboxState:
@@ -273,12 +274,12 @@ class KimiSoul:
 
     @property
     def cost(self) -> Cost | None:
-        """Return what the session's calls have cost so far; None if no prices are set."""
+        """The cost of the session's calls so far; None if no prices are set."""
         return self._conversation.ledger.total_cost()
 
     @property
     def running(self) -> bool:
-        """Return whether a turn or an operation is under way."""
+        """Whether a turn or an operation is under way."""
         return self._alone.running
 
     async def settled(self) -> None:
@@ -287,21 +288,21 @@ class KimiSoul:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Return the names of the session's tools, also while they are off."""
+        """The names of the session's tools, also while they are off."""
         return self._conversation.all_tools.names
 
     @property
     def tools_form(self) -> Literal["on", "lean", "off"]:
-        """Return whether requests carry all tools, few in a short form, or none."""
+        """Whether requests carry all tools, few in a short form, or none."""
         return self._conversation.form.name
 
     @property
     def sent_tools(self) -> tuple[str, ...]:
-        """Return the names of the tools that requests carry."""
+        """The names of the tools that requests carry."""
         return self._conversation.toolset.names
 
     async def files_ready(self) -> FolderFacts:
-        """Wait until the working files have been scanned for the first time; return what is known of the folder then."""
+        """Wait until the working files have been scanned for the first time; return the facts about the folder."""
         extent = await self._conversation.files.extent()
         sent = self._conversation.context.system_prompt or ""
         notes = tuple(one.path for one in notes_in(sent))
@@ -310,7 +311,7 @@ class KimiSoul:
         return FolderFacts(extent.n_files, extent.is_more, notes)
 
     async def statistics(self) -> Statistics:
-        """Return what the session did and cost so far."""
+        """Return the session's work and cost so far."""
         await self._recorder.flush()
         prices = self._conversation.ledger.prices
         return await asyncio.to_thread(session_statistics, self.session, prices)
@@ -330,7 +331,7 @@ class KimiSoul:
 
     @property
     def opened_with(self) -> Sequence[EventRecord]:
-        """Return the history that was there when the session was opened; nothing once it was handed over."""
+        """The history that was there when the session was opened; nothing once it was handed over."""
         return self._history
 
     def hand_over_history(self) -> Sequence[EventRecord]:
@@ -390,7 +391,7 @@ class KimiSoul:
     ) -> TurnResult:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
-        What it raises is told on the wire too: what ends the turn, by its `TurnEnd` (`TURN_ERRORS` has all of these).
+        An error that ends the turn (one of `TURN_ERRORS`) is also published, in its `TurnEnd`.
 
         Args:
             user_input: the user's message; files and images that it names with `@` are read and attached.
@@ -398,12 +399,12 @@ class KimiSoul:
             begins: called when the images are stored; messages sent after that come after this one.
 
         Returns:
-            `done`, or `rejected` where the user did not allow what the agent wanted to do.
+            `done`, or `rejected` if the user refused what the agent asked for.
 
         Raises:
             SoulBusy: something runs (use `say`).
-            ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
-            StorageTrouble: the disk refused an image, then nothing was said, or what the turn was to store.
+            ModelCannotSee: there are images, pasted or named, and the model accepts none; nothing was sent or stored.
+            StorageTrouble: the disk refused an image, so that nothing was sent, or a record of the turn.
             LLMNotSet: no model is set.
             LLMNotSupported: the model cannot take something; `missing` names the capabilities.
             LLMError: the model could not be asked.
@@ -422,9 +423,9 @@ class KimiSoul:
         )
 
     async def resume(self) -> TurnResult:
-        """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
+        """Continue from the present context without a new message (after an error, a stop or a rewind).
 
-        Returns and raises what `run` does.
+        Returns and raises as `run`.
         """
         return await self._alone.run(self._turn(""), stoppable=True)
 
@@ -442,9 +443,9 @@ class KimiSoul:
         when: When = "now",
         carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
     ) -> str:
-        """Say something to the agent, whatever runs; returns the id by which `inbox.take_back` takes it back.
+        """Send a message to the agent, whatever runs; return the id for `inbox.take_back`.
 
-        Where the session is attended (`attend`) it begins a turn as soon as nothing runs; else it waits for the next `run`.
+        If the session is attended (`attend`), the message begins a turn as soon as nothing runs; otherwise it waits for the next `run`.
 
         Args:
             text: the message; with `carry_out` the command, as the user wrote it.
@@ -469,11 +470,11 @@ class KimiSoul:
         return said_id
 
     async def attend(self) -> None:
-        """Begin what is said as soon as nothing else runs, in order, until the session is closed. To be run once, as a task.
+        """Carry out the inbox in order, whenever nothing else runs, until the session is closed. Run it once, as a task.
 
-        What a turn leaves in the inbox that was stopped, or that the user's no ended, is handed back; so is what cannot be said.
-        After an error a message for after the turn waits on. What waited when the program was killed is handed back at first,
-        unless `inbox.left_over` was asked for it.
+        Messages that wait when a turn is stopped, or ended by the user's no, are handed back, as are those that cannot be
+        sent. After an error, messages for after the turn keep waiting. Messages that waited when the program was killed are
+        handed back at first, unless `inbox.left_over` was called.
         """
         self._is_attended = True
         await self.inbox.hand_over_left()
@@ -530,13 +531,13 @@ class KimiSoul:
         return replace(found, width=facts.width, height=facts.height, name=facts.name)
 
     async def interrupt(self) -> None:
-        """Stop whatever runs, within a second; what is complete is kept. What waits for it is handed back, where it is attended."""
+        """Stop the running turn or operation within a second; complete parts are kept. Waiting messages are handed back if attended."""
         if self._alone.stoppable and self._is_attended:
             self.inbox.hand_back(self.inbox.waiting)
         await self._alone.interrupt()
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
-        """Answer an approval request; unknown or answered ids are passed over.
+        """Answer an approval request; unknown or answered ids are ignored.
 
         Args:
             request_id: `ApprovalRequest.id`.
@@ -559,7 +560,7 @@ class KimiSoul:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """Return the permissions given for the session, each in the words of the answer that gave it."""
+        """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
 
     def revoke(self, words: str) -> None:
@@ -620,7 +621,7 @@ class KimiSoul:
         self._conversation.tell_model()
 
     async def prepare_model(self) -> tuple[str, ...]:
-        """Import what requests need, and learn what the server tells of the model in use, which is published.
+        """Import the modules that requests need, and learn the server's facts about the model in use, which are published.
 
         Returns:
             sentences for the user.
@@ -642,7 +643,7 @@ class KimiSoul:
         return words
 
     async def model_info(self) -> ModelInfo | None:
-        """Return what is known of the model in use, once its server has been asked; None while none is set."""
+        """Return the facts about the model in use, once its server has been asked; None while none is set."""
         provider = self._conversation.model.current
         if provider is not None:
             await provider.prepare()
@@ -657,10 +658,10 @@ class KimiSoul:
         return await self._conversation.model.require().enlarge()
 
     def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
-        """Set which tools requests carry from the next call on; published as `ToolsChanged` where that changes them.
+        """Set which tools requests carry from the next call on; a change is published as `ToolsChanged`.
 
         Args:
-            wish: all, few (`lean`), none, or (empty) what suits the model.
+            wish: all, few (`lean`), none, or (empty) those that suit the model.
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
@@ -675,7 +676,7 @@ class KimiSoul:
         Published as `ModelChanged`.
 
         Raises:
-            LLMError: the model does not take that; the text names what it takes.
+            LLMError: the model does not accept that; the text names the accepted settings.
         """
         if (provider := self._conversation.model.current) is not None:
             provider.set_thinking(word)
@@ -699,11 +700,10 @@ class KimiSoul:
         """Summarise the context now, or exactly the part from before `start` to before `until`.
 
         The whole is published as `CompactionBegin`, `CheckpointCreated` #0, `CompactionEnd`, `LineChanged`. A part from
-        `start` on is cut first: `ContextReverted` with the reason `compaction` stands before the summary's
-        checkpoint, which has the id of `start` and the kind "summary"; what is before it stays as it is. With `until`
-        what follows from there stays: a `CheckpointCreated` with `was` for each of its checkpoints, renumbered behind
-        the summary, stands before
-        `CompactionEnd`. What goes wrong is published.
+        `start` on is cut first: `ContextReverted` with the reason `compaction` stands before the summary's checkpoint, which
+        has the id of `start` and the kind "summary"; what is before it stays as it is. With `until` what follows from there
+        stays: a `CheckpointCreated` with `was` for each of its checkpoints, renumbered behind the summary, stands before
+        `CompactionEnd`. Errors are published.
 
         Args:
             instructions: what the summary must keep.
@@ -751,7 +751,7 @@ class KimiSoul:
         """Write everything that is complete to the disk.
 
         Returns:
-            a sentence on what could not be written; empty if everything was.
+            a sentence on the records that could not be written; empty if everything was.
         """
         context = self.session.context
         if self.session.lock.held:
@@ -858,10 +858,10 @@ class KimiSoul:
         return error
 
     async def _waits_on(self, overdue: Overdue) -> bool:
-        """Ask the user whether to wait on for an answer that is overdue. A no stops what runs, as Esc does.
+        """Ask the user whether to keep waiting for an overdue answer. A no stops the running work, as Esc does.
 
         Returns:
-            True to wait on; False to make the request again.
+            True to keep waiting; False to make the request again.
         """
         options = [WAIT_ON] if overdue.near else [WAIT_ON, ASK_AGAIN]
         said = await self._approval.pause(
@@ -942,7 +942,7 @@ class _TurnEnded(NamedTuple):
 def _with_facts(
     told: Sequence[EventRecord], facts: Sequence[Event], newest: int = 0
 ) -> list[EventRecord]:
-    """Return a history with the facts behind it, numbered as its end; they are not stored."""
+    """Append the facts to a history, numbered as its end; they are not stored."""
     newest = max(newest, told[-1].seq if told else 0)
     at = told[-1].at if told else 0.0
     return [*told, *(EventRecord(newest, at, fact) for fact in facts)]

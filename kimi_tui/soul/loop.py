@@ -1,7 +1,8 @@
 """The agent loop of a turn: steps until the model calls no more tools; compactions, D-Mails, steers and reminders between.
 
-A step is a checkpoint, one call of the model, and the tools that its answer calls. A steer is what the user says while the
-agent works; it waits in the `Inbox` until the next step begins. What the program itself tells the model are `Reminders`.
+A step is a checkpoint, one call of the model, and the tools that its answer calls. A steer is a message that the user sends
+while the agent works; it waits in the `Inbox` until the next step begins. The program's own messages to the model are
+`Reminders`.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class StreamedAnswer:
 
     @property
     def waited_s(self) -> float:
-        """Return the seconds that the server took for the first piece of its answer."""
+        """The seconds that the server took for the first piece of its answer."""
         return max(0.0, self._first_at - self._asked_at)
 
     def publish(self, item: AnswerItem) -> None:
@@ -187,7 +188,7 @@ class Reminders:
     """Makes `user` messages of the program to the model: a changed mode, a moved work folder, notes of a folder, background commands that ended.
 
     They are not in the system prompt, which stays the same to the byte for the provider's cache. They are appended before the
-    next step, behind the user's message or the last results, and only where this world line does not have them yet: after a
+    next step, after the user's message or the last results, and only if this world line does not have them yet: after a
     rewind to before a reminder it is sent again.
 
     Args:
@@ -441,7 +442,7 @@ class AgentLoop:
         Raises:
             LLMError: the model could not be asked.
             BackToTheFuture: D-Mails were sent.
-            asyncio.CancelledError: stopped; what is complete is in the context, and every call has its result there.
+            asyncio.CancelledError: the step was stopped; complete parts are in the context, where every call has its result.
         """
         async with self._conversation.model.call() as provider:
             await self._compact_if_needed(provider, n)
@@ -710,14 +711,14 @@ class AgentLoop:
         return "go on"
 
     async def _ask_in_circle(self, text: str, detail: str) -> StepEnd | None:
-        """Ask the user whether an agent that repeats itself goes on; words that they answer are appended before the next step.
+        """Ask the user whether an agent that repeats itself continues; a text in the answer is appended before the next step.
 
         Args:
-            text: what has happened, in a sentence.
+            text: a sentence on the repetition.
             detail: the call or the D-Mail.
 
         Returns:
-            the end of the step, whose waiting D-Mails are not sent; None to go on as without the question.
+            the end of the step, whose waiting D-Mails are not sent; None to continue as without the question.
         """
         try:
             said = await self._tools.approval.pause(

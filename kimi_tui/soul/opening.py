@@ -1,7 +1,7 @@
 """The one way to open a session with its engine: a new one, one that is continued, forked or imported, or a branch of one.
 
-Which one it is, and folder, lock, model, tools and limits, the options of a `Launch` say; a screen is one caller, a program
-without a screen another. This module is imported in a thread, as is the rest of the engine. At first it imports only what the
+The options of a `Launch` determine the session, folder, lock, model, tools and limits. One caller is a screen, another a
+program without a screen. This module is imported in a thread, as is the rest of the engine. At first it imports only what the
 last page of a stored session needs, so that a screen draws this before the agent's modules are loaded.
 """
 
@@ -71,8 +71,9 @@ DRAWN_S = 0.03
 class Opened(NamedTuple):
     """An open session: its engine, the events its wire published so far, and notices for the user.
 
-    `no_sandbox` says why commands ask where they were to run in a sandbox; empty if they need not. `past` are the messages that were sent in its folder, oldest first. `branch` is the folder's, where it is a git repository.
-    `demo` is the one that it belongs to, None elsewhere.
+    `no_sandbox` says why commands ask although they were to run in a sandbox; empty if they need not. `past` are the messages
+    that were sent in its folder, oldest first. `branch` is that of the folder, if it is a git repository. `demo` is the demo
+    that the session belongs to, else None.
     """
 
     soul: KimiSoul
@@ -87,10 +88,10 @@ class Opened(NamedTuple):
 
 
 class EarlierSession(NamedTuple):
-    """A stored session while it is still being read: what a screen's first page of it is made of.
+    """A stored session while it is still being read: the parts of a screen's first page.
 
-    `n_messages` is None if only reading it through would tell. `end` is how it ended, once that was read. `holder` is the
-    process that has it open; empty for none.
+    `n_messages` is None if only reading it through would tell. `end` has its last events, once they were read. `holder` is
+    the process that has it open; empty for none.
     """
 
     session_id: str
@@ -131,10 +132,10 @@ async def open_session(
 
     Args:
         launch: the options of the command line and the configuration.
-        found: called with what is known of a stored session while it is read: first its title, then its end.
-        wants_fork: asks whether to go on in a fork of a session that another process has open; cancelled where that closes it.
+        found: called with the known facts about a stored session while it is read: first its title, then its end.
+        wants_fork: asks whether to continue in a fork of a session that another process has open; cancelled if that process closes it.
         warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
-        inbox: the queue of what is said from before the session is open; None for one of the engine's own.
+        inbox: the queue of messages from before the session is open; None for a new one.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
@@ -248,7 +249,7 @@ async def _is_to_be_forked(
 
 
 def _earlier_session(session: Session) -> EarlierSession:
-    """Return what the list of sessions knows of this one. Reads files: call it in a thread."""
+    """Return the facts that the list of sessions has about this one. Reads files, so call it in a thread."""
     known = describe(session.dir)
     return EarlierSession(
         session_id=session.id,
@@ -262,7 +263,7 @@ def _earlier_session(session: Session) -> EarlierSession:
 def _end(
     session: Session, warm_up: Callable[[Sequence[EventRecord]], None]
 ) -> Sequence[EventRecord]:
-    """Return the events of the session's last turns; none where they cannot be read alone."""
+    """Return the events of the session's last turns; none if they cannot be read alone."""
     try:
         end = end_of_record(session)
         if not end:
@@ -348,7 +349,7 @@ def _seeing(config: Config) -> tuple[str, ...]:
 
 
 def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
-    """Why commands ask where they would have run in a sandbox; nothing if the user switched that off."""
+    """Return why commands ask where they would have run in a sandbox; empty if the user switched that off."""
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
         return ""
     if gaps := soul.sandbox_gaps:
@@ -431,7 +432,7 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
 def _named_session(
     store: SessionStore, launch: Launch, work_dir: Path
 ) -> tuple[Session, list[str]]:
-    """Return the session of the id that was asked for; where its folder has another name now, it goes on in this one. Reads files.
+    """Return the session of the requested id; if its folder has another name now, it continues in that one. Reads files.
 
     Raises:
         SessionNotFound: there is none, or its folder is gone and nothing says that it is this one.

@@ -1,7 +1,7 @@
 """The parts of the engine beside its turns: time travel, the world lines, the user's D-Mails, commands in the background.
 
-The user's marks are the fifth (`bookmarks`). A part holds what it works on, and all run what changes the context through one
-`OneAtATime`: their methods raise `SoulBusy` while a turn or another operation runs.
+The user's marks are the fifth (`bookmarks`). A part holds the data that it works on. All of them run changes of the context
+through one `OneAtATime`: their methods raise `SoulBusy` while a turn or another operation runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Travel:
         self._alone = alone
 
     async def preview(self, target: Target) -> RewindPreview:
-        """Return what a rewind to before the target would do. May be called at any time.
+        """Return the effects of a rewind to before the target. It may be called at any time.
 
         Raises:
             KeyError: no such checkpoint or world line; the text is for the user.
@@ -78,9 +78,9 @@ class Travel:
         return await self._alone.run(self._operations.rewind(target, files, chosen))
 
     async def clear(self) -> str:
-        """Begin anew with an empty context in the same session; return a sentence for the user.
+        """Start again with an empty context in the same session; return a sentence for the user.
 
-        Published as `ContextReverted` and `LineChanged` with the reason `clear`. What was there stays as a world line.
+        Published as `ContextReverted` and `LineChanged` with the reason `clear`. The old context stays as a world line.
 
         Raises:
             SoulError: there is nothing to clear.
@@ -100,7 +100,7 @@ class Travel:
     async def undo(self, line_name: str = "") -> str:
         """Reverse the newest operation that is not undone; return a sentence for the user.
 
-        `line_name` is what the line will be called that it leaves: see `RewindPreview.left_from`.
+        `line_name` is the name for the line that it leaves: see `RewindPreview.left_from`.
 
         Raises:
             SessionError: there is nothing to undo.
@@ -159,7 +159,7 @@ class Lines:
 
     @cached_property
     def _reader(self) -> WorldLineReader:
-        """Return the reader of world lines, imported when a line is looked at first."""
+        """The reader of world lines, imported when a line is looked at first."""
         from kimi_tui.soul.world_line_reader import WorldLineReader
 
         return WorldLineReader(self._session, self._conversation.files, self._conversation.figures)
@@ -169,10 +169,10 @@ class Lines:
         return await self._reader.world_lines()
 
     async def read(self, world_line: int) -> list[EventRecord]:
-        """Return the events of one world line from its first checkpoint on, as a listener should hear them to show it.
+        """Return the events of one world line from its first checkpoint on, as a listener needs them to show it.
 
-        Feed them to new models. D-Mails and summaries on it are among them, without what they undid, and at the end the names
-        and pins. At any time.
+        Feed them to new models. They include D-Mails and summaries on the line, without the parts that these undid, and at
+        the end the names and pins. It may be called at any time.
 
         Raises:
             KeyError: no such world line.
@@ -218,7 +218,7 @@ class DMails:
 
     @property
     def enabled(self) -> bool:
-        """Return whether the configuration lets D-Mails be sent in this session."""
+        """Whether the configuration lets D-Mails be sent in this session."""
         return self._user.conversation.limits.dmail.enabled
 
     async def preview(
@@ -240,13 +240,13 @@ class DMails:
     ) -> RewindOutcome:
         """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
 
-        What the user said since, and what they pinned, stands before it. Published as an agent's D-Mail is
-        (`ContextReverted` with the author "person", `CheckpointCreated` of the kind "dmail", `LineChanged`). A target
-        on another world line makes that the live one first, which is an operation of its own for undo.
+        The user's messages since then, and pinned ones, come before it. Published as an agent's D-Mail is (`ContextReverted`
+        with the author "person", `CheckpointCreated` of the kind "dmail", `LineChanged`). If the target is on another world
+        line, that line becomes the live one first, in an operation of its own for undo.
 
         Args:
             target: the checkpoint whose place the D-Mail takes.
-            text: what it says.
+            text: the text of the D-Mail.
             files: whether the files of that time come back with it; `chosen` as for `rewind`.
 
         Raises:
@@ -298,7 +298,7 @@ class Tasks:
 
     @property
     def all(self) -> tuple[Job, ...]:
-        """Return the commands in the background: the running ones, and the newest of those that have ended."""
+        """The commands in the background: the running ones, and the newest of those that have ended."""
         return self._jobs.all
 
     async def stop(self, job_id: int) -> None:

@@ -1,8 +1,8 @@
-"""The history of a session as its context files tell it, for what its record does not.
+"""The history of a session from its context files, for the parts that its record lacks.
 
-Each world line that was left is gone through, then how it was left, and the live one last. What stands behind a checkpoint
-comes from the pieces of the record that belong to it, where there are any (kimi-cli's among them); the rest is made from the
-messages, without times and diffs. `end_of_context` is the short form: the last turns of the live file alone.
+The history has each world line that was left, followed by the operation that left it, and the live line last. The events
+after a checkpoint come from the pieces of the record that belong to it, if there are any (also of kimi-cli's); the rest is
+made from the messages, without times and diffs. `end_of_context` is the short form: the last turns of the live file alone.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ class _HistoryBuilder:
         """Add, after the segment of a summary, the end of the compaction that made it, if one did.
 
         Args:
-            parts: the segments that follow; those whose checkpoints were renumbered move behind the summary.
+            parts: the segments that follow; those whose checkpoints were renumbered move after the summary.
             shown: the segments that were shown until then.
 
         Returns:
@@ -388,7 +388,7 @@ class _HistoryBuilder:
         if summary and self._compaction is None:
             self._add_summary(segment, summary)
             return
-        # Old records lack what a compaction kept beside its summary.
+        # Old records lack the messages that a compaction kept beside its summary.
         self._add_events(segment, None if summary else recorded)
 
     def _add_dmail(
@@ -398,7 +398,7 @@ class _HistoryBuilder:
         before: Sequence[Message],
         recorded: Sequence[EventRecord] | None,
     ) -> None:
-        """Add a D-Mail with what was pinned before it, of which no line says where it stood at first."""
+        """Add a D-Mail with the pinned messages before it, whose first places no line tells."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
         rest = list(recorded or ())
         while rest and not isinstance(rest[0].event, CheckpointCreated):
@@ -409,7 +409,7 @@ class _HistoryBuilder:
             self._add(record.event, record.at)
 
     def _add_summary(self, segment: Segment, summary: str) -> None:
-        """Add a summary of which no line says what it replaced, and what was kept beside it."""
+        """Add a summary of which no line tells the replaced part, with the messages that were kept beside it."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
         created = self._created(segment)
         self._add(created, at)
@@ -584,7 +584,7 @@ def _names(carried: Sequence[Message], gone: Sequence[Segment]) -> tuple[str, ..
 def _dmail_event(
     dmail: Message, point: Checkpoint, tokens: int, carried: tuple[str, ...] = (), uid: str = ""
 ) -> ev.ContextReverted:
-    """Return the event of a D-Mail of which it is not known, or does not matter here, what it undid.
+    """Return the event of a D-Mail whose dropped part is unknown, or does not matter here.
 
     With a `uid` the D-Mail belongs to that checkpoint, with other messages; without one it begins the next checkpoint.
     """
@@ -612,8 +612,8 @@ def events_from_messages(
     Args:
         messages: the messages of one checkpoint.
         uid: the uid of their checkpoint.
-        first: the number of the first of them behind it.
-        said: the words of the user before them.
+        first: the number of the first of them after it.
+        said: the user's message before them.
     """
     open_calls: deque[tuple[str, str]] = deque()
     # Each call follows a message of its own, so that its key is that of no other call of the checkpoint.

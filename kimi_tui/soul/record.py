@@ -621,7 +621,7 @@ class KimiCliRecord:
 
     @property
     def next_at(self) -> float:
-        """Return when the turn or step began that follows those returned so far, in seconds since 1970; infinite after the last."""
+        """When the turn or step began that follows those returned so far, in seconds since 1970; infinite after the last."""
         return self._units[self._next].at if self._next < len(self._units) else math.inf
 
     def step(self, names: Sequence[str]) -> RecordedUnit | None:

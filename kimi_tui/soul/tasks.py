@@ -120,12 +120,12 @@ class OneAtATime:
 
     @property
     def running(self) -> bool:
-        """Return whether a turn or operation is under way."""
+        """Whether a turn or operation is under way."""
         return self._task is not None
 
     @property
     def stoppable(self) -> bool:
-        """Return whether one is under way that the user may stop."""
+        """Whether one is under way that the user may stop."""
         return self._task is not None and self._stoppable
 
     def free(self) -> None:

@@ -77,7 +77,7 @@ class Job:
 
     @property
     def how_it_ended(self) -> str:
-        """Return how the command ended, in one sentence; empty while it runs."""
+        """How the command ended, in one sentence; empty while it runs."""
         return self.outcome.message if self.outcome is not None else ""
 
     @property

@@ -144,7 +144,7 @@ class PaintedRows(Widget):
 
     @property
     def room(self) -> int:
-        """Return the number of rows that there is room for."""
+        """The number of rows that there is room for."""
         return self.content_size.height
 
     def lay_out(self, width: int) -> Sequence[Line]:
@@ -272,17 +272,17 @@ class RowList(PaintedRows, can_focus=True):
 
     @property
     def room(self) -> int:
-        """Return the most entries on view."""
+        """The largest number of visible entries."""
         return max(1, self.content_size.height if self.most is None else self.most)
 
     @property
     def page(self) -> int:
-        """Return the number of entries that Page Up and Page Down move by."""
+        """The number of entries that Page Up and Page Down move by."""
         return self.room
 
     @property
     def on_view(self) -> range:
-        """Return the indices of the entries on view."""
+        """The indices of the entries on view."""
         return self.state.window(self.room)
 
     def offered(self, chosen: int | None) -> None:
@@ -384,7 +384,7 @@ class RowList(PaintedRows, can_focus=True):
 
     @property
     def is_focused(self) -> bool:
-        """Return whether keys act on the list. The keys of a list without a focus of its own come from its screen."""
+        """Whether keys act on the list. The keys of a list without a focus of its own come from its screen."""
         return self.has_focus or not self.can_focus
 
     def on_focus(self) -> None:

@@ -71,22 +71,22 @@ class Line(NamedTuple):
 
     @property
     def shown(self) -> Line:
-        """Return the row with its late colours applied, if colouring was deferred until it is shown."""
+        """The row with its late colours applied, if colouring was deferred until it is shown."""
         return self if self.late is None else self.late()
 
     @property
     def text(self) -> str:
-        """Return the characters of the row."""
+        """The characters of the row."""
         return "".join(span.text for span in self.spans)
 
     @property
     def width(self) -> int:
-        """Return the width of the row in cells."""
+        """The width of the row in cells."""
         return spans_width(self.spans)
 
     @property
     def goes_on(self) -> bool:
-        """Return whether the next row continues the same line of the text."""
+        """Whether the next row continues the same line of the text."""
         return self.soft or self.chopped is not None
 
     def trimmed(self, text: str) -> str:

@@ -20,7 +20,7 @@ _WRITES = {"enter": "\n", "ctrl+j": "\n", "tab": "\t"}
 
 
 class TypedPaste(events.Paste):
-    """A burst of keys with an Enter that has text behind it: a paste where text of several lines can be written.
+    """A burst of keys with an Enter that is followed by text; it is a paste if the field takes several lines.
 
     Attributes:
         keys: the keys that were sent, for fields of one line and lists, in which Enter keeps its meaning.

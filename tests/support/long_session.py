@@ -235,8 +235,8 @@ def _set_times(session: Path) -> None:
         told = json.loads(line)
         if "timestamp" in told:
             payload = told["message"]["payload"]
-            # The number of pieces of a text depends on the machine, and so does which of two searches ended first: a sum of
-            # such times must not be where it is rounded.
+            # The number of pieces of a text depends on the machine, and so does the order in which two searches end, so a sum
+            # of such times must not lie where it is rounded.
             at += 0.0 if told["message"]["type"] == "ContentPart" else 0.8
             told["timestamp"] = at
             if "duration_s" in payload:

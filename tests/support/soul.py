@@ -94,7 +94,7 @@ async def until_end(turn: Awaitable[object]) -> None:
 
 
 class StoredMessage(NamedTuple):
-    """A message of a world line, with its place behind its checkpoint as pins name it."""
+    """A message of a world line, with its number after its checkpoint, counted as for pins."""
 
     kind: str
     checkpoint_id: int

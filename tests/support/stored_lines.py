@@ -1,6 +1,6 @@
 """A slow and simple reader of a session's files, which uses nothing of the program but the names of things on disk.
 
-A line is the file `context.jsonl` (0) or `context_N.jsonl`: checkpoints, and behind each the messages up to the next one.
+A line is the file `context.jsonl` (0) or `context_N.jsonl`: checkpoints, each followed by the messages up to the next one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a thing: its checkpoint, and its number among the messages behind that (markers not counted)."""
+    """The place of a thing: its checkpoint, and its number among the messages after that (markers not counted)."""
 
     id: int
     uid: str
@@ -51,12 +51,12 @@ class Place:
 
 @dataclass
 class Segment:
-    """A checkpoint and the messages behind it.
+    """A checkpoint and the messages after it.
 
     Attributes:
         was: the first name of a checkpoint that a summary renumbered.
         messages: without the marker.
-        tokens: the first figure of a server behind it, what was sent there; None if there is none.
+        tokens: the first figure of a server after it, for the context sent there; None if there is none.
     """
 
     id: int
@@ -83,7 +83,7 @@ class Segment:
 
     @property
     def holds_steers_only(self) -> bool:
-        """Return whether the step failed, and only the user's messages of that time are behind it."""
+        """Return whether the step failed, and only the user's messages of that time follow it."""
         kinds = {kind_of(message) for message in self.messages} - {"aside"}
         return kinds == {"user"} and text(self.messages[-1]).startswith(STEER)
 
@@ -121,7 +121,7 @@ def _read(data: bytes) -> Line:
             line.segments.append(Segment(record["id"], record["uid"], record.get("was", "")))
         elif role == "_usage":
             segment = line.segments[-1] if line.segments else None
-            # The figure behind an answer is that of the window then; for answers that a summary kept the program wrote it.
+            # The figure after an answer is that of the window then; the program wrote it for answers that a summary kept.
             answered = segment is None or any(m["role"] == "assistant" for m in segment.messages)
             if segment is not None and segment.tokens is None and not answered:
                 segment.tokens = record["token_count"]
@@ -209,7 +209,7 @@ def _whole_text(record: Record) -> str:
 
 
 def said_in(segment: Segment) -> list[tuple[Said, Place]]:
-    """Return the things behind one checkpoint, calls with their results."""
+    """Return the things after one checkpoint, calls with their results."""
     found: list[tuple[Said, Place]] = []
     results = iter([m for m in segment.messages if m["role"] == "tool"])
     for number, message in enumerate(segment.messages):

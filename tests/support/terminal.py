@@ -347,7 +347,7 @@ class Terminal:
     def stop(self) -> None:
         """SIGSTOP the program, and wait until it is stopped.
 
-        The signal alone only asks for it: on a busy machine a thread may read a key that is pressed behind it.
+        The signal alone only requests the stop: on a busy machine a thread may read a key that is pressed after it.
         """
         os.kill(self.pid, signal.SIGSTOP)
         self.wait_stopped()

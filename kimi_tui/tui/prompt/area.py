@@ -886,7 +886,7 @@ class PromptArea(PatchedTextArea):
 
     @property
     def offered(self) -> Offered:
-        """Return the menu's state, on which Enter, Tab, Esc and the arrows act while it is shown."""
+        """The menu's state, on which Enter, Tab, Esc and the arrows act while it is shown."""
         return self.completion.offered if self.completion is not None else ""
 
     @property

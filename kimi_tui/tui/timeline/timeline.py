@@ -612,7 +612,7 @@ class Timeline(ScrollView, can_focus=True):
 
     @property
     def takes_any_letter(self) -> bool:
-        """Return whether a filter is being typed, or the keys are shown until one is pressed."""
+        """Whether a filter is being typed, or the keys are shown until one is pressed."""
         return self._view.filtering or self._view.shows_keys
 
     def action_filter(self) -> None:

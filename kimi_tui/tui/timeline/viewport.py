@@ -265,7 +265,7 @@ class TimelineViewport:
 
     @property
     def areas(self) -> TimelineAreas:
-        """Return the heights of the areas above and below the list."""
+        """The heights of the areas above and below the list."""
         return TimelineAreas.of(
             self.screen_height,
             self.height,
@@ -277,7 +277,7 @@ class TimelineViewport:
 
     @property
     def columns(self) -> Columns:
-        """Return the columns of a row for the present width."""
+        """The columns of a row for the present width."""
         head = self.listing.model.tree.head
         digits = len(str(head.id)) if head is not None else 2
         # The scrollbar stands in the margin of a wide row; a narrow one has to make room.

@@ -30,7 +30,7 @@ _ENDS_NO_WORD = ".?"
 
 
 def character_at(line: Line, cell: int) -> int:
-    """Return the index of the character in a cell of a row; the length of the text for a cell behind its end."""
+    """Return the index of the character in a cell of a row; the length of the text for a cell after its end."""
     text = line.text
     if text.isascii():
         return min(max(0, cell), len(text))
@@ -172,7 +172,7 @@ class TextSelection:
 
         Args:
             origin: the piece at which the selection began, as its first and last position.
-            head: the piece up to which it goes now, before or behind the origin.
+            head: the piece up to which it goes now, before or after the origin.
         """
         start, end = origin
         if self._position(head[0]) < self._position(start):

@@ -165,7 +165,7 @@ def same_place(before: str, after: str, at: int, *, ends: bool = False) -> int:
     Args:
         before, after: the text before and after the change.
         at: an index into `before`.
-        ends: whether the characters before the index are looked for first, else those behind it.
+        ends: whether the characters before the index are searched first; else those after it.
     """
     head, rest = before[:at], before[at:]
     near = rest[:CONTEXT]
