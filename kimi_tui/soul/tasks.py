@@ -143,7 +143,7 @@ class OneAtATime:
             await asyncio.wait([task])
 
     async def idle_first(self) -> None:
-        """As `idle`, for what is to begin then before anything that has waited longer."""
+        """Wait as `idle` does, but before all callers that have waited longer."""
         self.n_ahead += 1
         try:
             await self.idle()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def change_counts(added: int, removed: int, glyphs: Glyphs, *, blank: str = "quiet") -> list[Span]:
-    """`+3 −1`; what is 0 is left out. `blank` is the style of the blank between the two."""
+    """Return `+3 −1` without a part that is 0; `blank` is the style of the space between the two."""
     spans: list[Span] = []
     if added:
         spans.append(Span(f"+{formatting.grouped(added)}", "ok"))
@@ -40,7 +40,7 @@ def diff_rows(
     context: str = "ink",
     banded: bool = False,
 ) -> list[list[Span]]:
-    """One row a line: its number, its sign, its text, cut at the right edge.
+    """Return a row for each line: its number, its sign, its text, cut at the right edge.
 
     Args:
         lines: the diff.

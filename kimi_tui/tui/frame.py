@@ -295,7 +295,7 @@ class Footer(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        """As many hints as fit."""
+        """Return as many hints as fit."""
         if self.urgent:
             return Content.styled(self.urgent, "bold $ink-strong")
         if app_of(self).screen is not self.screen:

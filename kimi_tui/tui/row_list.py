@@ -187,7 +187,7 @@ class PaintedRows(Widget):
             return blank_strips("a row", Region(0, y, self.size.width, 1))[0]
 
     def painted(self, y: int, width: int) -> Strip:
-        """One row without what is selected in it."""
+        """Return one row without its selection."""
         lines = self.lines(width)
         line = lines[y] if y < len(lines) else BLANK
         return self._painter.strip(line.spans, width, "" if line.fill == "page" else line.fill)

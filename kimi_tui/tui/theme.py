@@ -259,7 +259,7 @@ def theme_of(name: str, themes: dict[str, Theme]) -> Theme:
 
 
 def borrowed(theme: Theme) -> Theme:
-    """One of Textual's themes with a colour for each of our names, so that our styles parse and are legible.
+    """Return one of Textual's themes with a colour for each of our names, so that our styles parse and are legible.
 
     The colours come from the theme; a colour that would be hard to read on one of the backgrounds is moved towards white, or
     towards black on a light page.

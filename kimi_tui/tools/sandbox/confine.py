@@ -956,7 +956,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
             steps += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
 
     def when(call: int, argument: int, rest: list[Step]) -> None:
-        """For this system call: load one of its arguments, run the instructions `rest`, then allow it."""
+        """Add the rule for a system call: load one of its arguments, run the instructions `rest`, then allow it."""
         body = [(_LD, 0, 0, 16 + 8 * argument), *rest, (_RET, 0, 0, _ALLOW)]
         steps.extend(((_JEQ, 0, len(body), call), *body))
 

@@ -207,7 +207,7 @@ class CompareSides(RowsPane):
             self.lay_out()
 
     def column_width(self) -> int:
-        """The width of each side in cells."""
+        """Return the width of each side in cells."""
         return (self.width - 1) // 2
 
     def side_at(self, x: int) -> tuple[int, int]:

@@ -45,7 +45,7 @@ class TextRows(PaintedRows):
         self._wrap = wrap
 
     def lay_out(self, width: int) -> Sequence[Line]:
-        """As many rows as the text needs."""
+        """Return as many rows as the text needs."""
         return self._wrap(width)
 
 
@@ -70,7 +70,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         self._wrap = wrap
 
     def compose(self) -> ComposeResult:
-        """One text that scrolls."""
+        """Yield one text that scrolls."""
         frame = VerticalScroll(TextRows(self._wrap))
         use_thin_scrollbar(frame, glyphs_of(self))
         frame.border_title = Content(self._title)

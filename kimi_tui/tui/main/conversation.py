@@ -870,7 +870,7 @@ class ConversationController:
             self._bench.screen.post_message(self.Suggested(self._suggestion))
 
     def cost_words(self) -> str:
-        """The cost of the session so far; empty if no prices are set."""
+        """Return the cost of the session so far; empty if no prices are set."""
         from kimi_tui.tui.formatting import cost_words
 
         cost = self.soul.cost if self.soul is not None else None

@@ -145,7 +145,7 @@ class FilesState:
         return frozenset(self.chosen)
 
     def hint(self) -> str:
-        """The effect on the files, such as `restores 1, deletes 1; 2 stay`; the files that stay need a confirmation."""
+        """Return the effect on the files, such as `restores 1, deletes 1; 2 stay`; the files that stay need a confirmation."""
         fates = [
             one.would if one.fate == "conflict" else one.fate
             for one in self.files.files

@@ -436,7 +436,7 @@ class Flow:
         return shift + self._show_late(index, 0, len(view.lines))
 
     def whole_in_steps(self, view: View) -> Generator[None]:
-        """As `lay_out_whole`, as a generator with small steps, between which the flow may change."""
+        """Do the same as `lay_out_whole` as a generator with small steps, between which the flow may change."""
         mark = TextPosition(view.block.key, 0, 0)
         if (index := self.index_of(mark)) is not None:
             self.lay_out(index)

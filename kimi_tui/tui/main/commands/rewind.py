@@ -55,7 +55,7 @@ async def fork(main: MainParts, argument: str) -> None:
 
 
 async def dmail(main: MainParts, argument: str) -> None:
-    """`N TEXT` or `K:N TEXT`: send a D-Mail there; without a text, let the user write it."""
+    """Send a D-Mail to the checkpoint of `N TEXT` or `K:N TEXT`; without a text, let the user write it."""
     where, _, text = argument.partition(" ")
     found = line_and_number(where)
     if found is None:
