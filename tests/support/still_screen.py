@@ -32,7 +32,9 @@ async def show_records(
     conversation = screen.conversation
     conversation._show(records)  # pyright: ignore[reportPrivateUsage]
     screen.bench.views.history_told()
-    idle = conversation.state._replace(title=title, running=False, ready=True, approvals=())
+    idle = screen.bench.views.session.state._replace(
+        title=title, running=False, ready=True, approvals=()
+    )
     conversation._change(idle)  # pyright: ignore[reportPrivateUsage]
     await pilot.pause()
     return screen

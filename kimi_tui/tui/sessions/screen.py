@@ -66,7 +66,7 @@ SAID_ROWS = 8
 Field = Literal["", "find", "rename"]
 
 
-class SessionModel(RowModel):
+class SessionRowModel(RowModel):
     """The sessions that match the search.
 
     Args:
@@ -148,10 +148,10 @@ class SessionList(RowList, KeyList):
     SECOND_CLICK = True
     KEEPS_LOOK = True
 
-    model: SessionModel
+    model: SessionRowModel
 
     def __init__(self, own_id: str) -> None:
-        super().__init__(SessionModel(own_id))
+        super().__init__(SessionRowModel(own_id))
         self.rows: list[SessionRow] = []
         self.parts: tuple[str, ...] = ()
         self._found: set[SessionRow] = set()
