@@ -11,7 +11,7 @@ from support.chat_server import ChatServerThread, status
 from support.commands import Place
 
 from kimi_tui.commands.doctor_report import LEFT_OUT, Redaction
-from kimi_tui.logging_setup import log_fault
+from kimi_tui.logging_setup import log_fault, start_logging
 
 SECRETS = {
     "login": "margarethe",
@@ -157,6 +157,8 @@ def test_a_server_that_says_the_key_again(place: Place, monkeypatch: pytest.Monk
 
 def test_the_log_gives_kinds_and_lines_and_no_words(place: Place) -> None:
     log = place.folder / "data" / "logs" / "kimi-tui.log"
+    # An earlier test of this process may have begun a log elsewhere.
+    start_logging(log)
     for text in ("words of a file", "other words"):
         try:
             Redaction(None, {"A_KEY": 3})  # type: ignore[dict-item]

@@ -47,7 +47,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from _ctypes import Array
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 else:
     import _signal as signal
 
@@ -109,8 +109,6 @@ FILTER_FD, ARGUMENTS_FD = 99, 98
 """With `level:filter`: the descriptors of the filter and of bubblewrap's arguments (the words `argument`, and the arguments
 that mount an empty file over each socket).
 """
-SEARCHED_FD = ARGUMENTS_FD
-"""The descriptor of the searched file or folder, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
 _HOME, _LEFT = "home", "left"
@@ -1213,6 +1211,16 @@ def _tell(at: int, data: bytes) -> None:
 # -- searches -------------------------------------------------------------------------------------------
 
 
+def searched_fd(given: "Iterable[int]") -> int:
+    """Return the descriptor from which bubblewrap reads the searched file or folder. The next one is that of the filter, and the
+    files to be read have those behind it.
+
+    Args:
+        given: the descriptors that the program reads by their numbers; none of them may be replaced.
+    """
+    return max([ARGUMENTS_FD, *(number + 1 for number in given)])
+
+
 def begin_search(arguments: list[str]) -> None:
     """Execute a search program that can only read the searched files; does not return.
 
@@ -1221,8 +1229,8 @@ def begin_search(arguments: list[str]) -> None:
 
     Args:
         arguments: the number of words, the words, the command. Words: `level:landlock`; or `level:filter` where the command is
-            bubblewrap (it reads the filter from `FILTER_FD`, what is searched from `SEARCHED_FD`, and each file to be read from the
-            next descriptor after `FILTER_FD`); `parent:NUMBER`, the process id of the caller; `search:PATH`, from the current
+            bubblewrap (it reads what is searched from `searched_fd`, the filter from the next descriptor, and each file to be read
+            from those behind it); `parent:NUMBER`, the process id of the caller; `search:PATH`, from the current
             folder, no part of it a link; `run:PATH`, the program and what it loads; `read:PATH`, files; `given:NUMBER`, the
             descriptor of an open file that it may read; `shut:PATH`, not read although below what is searched, relative to that.
     """
@@ -1244,10 +1252,11 @@ def begin_search(arguments: list[str]) -> None:
             os.close(place)
         code = _filter(is_full=False, online=False, sockets=False, searches=True)
         if told["level"] == ["filter"]:
-            _tell(FILTER_FD, _written_filter(code))
+            searched = searched_fd(map(int, told["given"]))
+            _tell(searched + 1, _written_filter(code))
             for path in told["search"]:
-                os.dup2(_opened_no_link(path), SEARCHED_FD)
-            for at, path in enumerate(told["read"], FILTER_FD + 1):
+                os.dup2(_opened_no_link(path), searched)
+            for at, path in enumerate(told["read"], searched + 2):
                 os.dup2(_opened_or_nothing(path), at)
         else:
             _let_read(told)

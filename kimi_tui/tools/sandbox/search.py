@@ -122,11 +122,12 @@ def _rules_around(path: str) -> Iterator[str]:
 def _bwrap_arguments(
     searched: Searched, program: str, run: Sequence[str], read: Sequence[str]
 ) -> list[str]:
-    from kimi_tui.tools.sandbox.confine import FILTER_FD, SEARCHED_FD
+    from kimi_tui.tools.sandbox.confine import searched_fd
 
+    first = searched_fd([searched.rules] if searched.rules >= 0 else [])
     arguments: list[str] = []
     if searched.root is not None:
-        arguments += ["--ro-bind-fd", str(SEARCHED_FD), searched.path]
+        arguments += ["--ro-bind-fd", str(first), searched.path]
     for path in searched.shut:
         place = os.path.join(searched.path, path)
         if os.path.islink(place):
@@ -139,7 +140,7 @@ def _bwrap_arguments(
     arguments += ["--dev", "/dev", "--proc", "/proc"]
     for path in run:
         arguments += ["--ro-bind-try", path, path]
-    for at, path in enumerate(read, FILTER_FD + 1):
+    for at, path in enumerate(read, first + 2):
         if not path.startswith(f"{searched.path.rstrip('/')}/"):
             arguments += ["--ro-bind-fd", str(at), path]
     arguments += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
@@ -149,7 +150,7 @@ def _bwrap_arguments(
         arguments += ["--cap-add", "CAP_DAC_READ_SEARCH"]
     else:
         arguments += ["--unshare-user-try"]
-    arguments += ["--new-session", "--die-with-parent", "--seccomp", str(FILTER_FD)]
+    arguments += ["--new-session", "--die-with-parent", "--seccomp", str(first + 1)]
     return [*arguments, "--chdir", searched.folder]
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -81,7 +81,7 @@ class World:
         rules = held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         rules.write(b"a key\n")
         rules.flush()
-        self.rules = rules.fileno()
+        self.rules = self.made_rules = rules.fileno()
         os.fchmod(self.rules, 0o666)
         give((base, shm, *base.rglob("*")), user)
         self.told: dict[str, Any] = {
@@ -146,6 +146,23 @@ def test_every_attempt_gets_out_where_nothing_holds_it(world: World) -> None:
 
 def test_no_attempt_gets_out_of_the_sandbox(world: World, sandbox: Sandbox) -> None:
     assert world.got_out(sandbox) == set()
+
+
+def test_the_rules_are_read_whatever_the_number_of_their_descriptor_is(
+    world: World, sandbox: Sandbox
+) -> None:
+    for number in (98, 99, 100):
+        # An open one has another owner in this process.
+        with suppress(OSError):
+            os.fstat(number)
+            continue
+        os.dup2(world.rules, number)
+        try:
+            world.rules = world.told["rules"] = number
+            assert world.got_out(sandbox) == set(), number
+        finally:
+            os.close(number)
+        world.rules = world.told["rules"] = world.made_rules
 
 
 # -- rg itself ------------------------------------------------------------------------------------------
