@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.blocks import NOTHING, Change
-from kimi_tui.projection.session_lines import NO_CHANGE
 from kimi_tui.projection.session_state import Queued, SessionState
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.tokens import GaugeModel
@@ -76,8 +75,7 @@ class SessionModel:
                 return otherwise
 
         timeline = self.timeline
-        # The first of them: the world lines are kept there, and the chat follows what became of them.
-        timeline.changed = NO_CHANGE
+        # The timeline comes first: it keeps the world lines, whose change the chat follows.
         is_moved = told(lambda: timeline.apply(record), True)
         change = told(
             lambda: self.chat.apply(record, timeline.changed, timeline.lines.figures), NOTHING

@@ -714,7 +714,7 @@ class TranscriptModel:
                 return self._notice(event, at)
             case LineChanged():
                 change = self._switched(event, told, at)
-                # What comes back bears the pins of the time at which it was left.
+                # The blocks that come back have the pins of the time when their line was left.
                 return both(change, self._pin(self._pins)) if self._pins else change
             case MarksChanged(pins=pins):
                 return self._pin(frozenset(pins))

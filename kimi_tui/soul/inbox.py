@@ -73,7 +73,6 @@ class Inbox:
         self._wire: Wire | None = None
         self._folder: Path | None = None
         self._waiting: list[Said] = []
-        self._published: set[str] = set()
         self._at_once: set[str] = set()
         """The ids of messages that have not had to wait yet: they are neither published nor stored."""
         self._going: tuple[Said, ...] = ()
@@ -139,17 +138,16 @@ class Inbox:
         """Publish the messages that have to wait and were not published yet, and store them."""
         self._at_once.difference_update(one.id for one in self._waiting)
         for one in self._waiting:
-            if self._wire is not None and one.id not in self._published:
+            if not self._is_published(one):
                 self._publish(one.queued)
         self._changed()
 
     def _publish(self, event: SteerQueued | SteerTaken) -> None:
         if self._wire is not None:
             self._wire.publish(event)
-            if isinstance(event, SteerQueued):
-                self._published.add(event.id)
-            else:
-                self._published.discard(event.id)
+
+    def _is_published(self, said: Said) -> bool:
+        return self._wire is not None and self._wire.waits(said.id)
 
     # -- taking it -------------------------------------------------------------------------------
 
@@ -238,7 +236,7 @@ class Inbox:
         self._changed()
 
     def _publish_gone(self, said: Said, *, handed_back: bool = False) -> None:
-        if handed_back or said.id in self._published:
+        if handed_back or self._is_published(said):
             self._publish(SteerTaken(said.id, said.text, True, 0, said.image_blocks, handed_back))
 
     def ended(self, end: TurnEnd, *, hands_back: bool) -> None:

@@ -160,7 +160,7 @@ class Views:
         try:
             self._transcript.apply(records, live=live, take=take)
         except Exception as error:
-            # What cannot be drawn is no reason for the model to stand still.
+            # The model takes the remaining events although one of them could not be drawn.
             self._broken(error)
             while left:
                 take(left[0])

@@ -111,6 +111,10 @@ class Wire:
         """The number of the newest event that was published or recorded."""
         return self._next_seq - 1
 
+    def waits(self, said_id: str) -> bool:
+        """Return whether a message with this id was published as queued and not as taken since."""
+        return said_id in self._queued
+
     def publish(self, event: Event, source: str = "") -> EventRecord:
         """Queue the event for every subscriber; return it with its number and time.
 
