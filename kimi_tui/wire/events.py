@@ -556,6 +556,11 @@ class ModelChanged:
     choices: tuple[str, ...] = ()
     setting: str = ""
 
+    @property
+    def effort(self) -> str:
+        """The effort of the thinking; empty if there is no thinking, or thinking without an effort."""
+        return self.thinking.removeprefix("on")
+
 
 @dataclass(frozen=True, slots=True)
 class MarksChanged:

@@ -118,8 +118,6 @@ class ConversationController:
         """The number of messages that wait for their images, or for the images of an earlier one."""
         self.state = SessionState(mode=launch.mode)
         self.allows_all = launch.mode == "all"
-        # `_told` is the state that the screen was told last; only the end of a history is reported.
-        self._told = self.state
         self._since: list[EventRecord] | None = None
         """The events that arrived while the history was being read again; None at other times."""
         self.kept = ""
@@ -616,7 +614,7 @@ class ConversationController:
             self._bench.tell(error.message, level="warning")
             return
         model = soul.model_facts
-        name, effort = model_name(model.name), model.thinking.removeprefix("on")
+        name, effort = model_name(model.name), model.effort
         self._bench.tell(
             thinking_in_words(name, bool(model.thinking), effort, model.choices),
             advice=await self._thinking_kept(model.setting) if word else "",
@@ -897,7 +895,7 @@ class ConversationController:
             self._since = None
 
     def _change(self, state: SessionState) -> None:
-        old, self.state, self._told = self._told, state, state
+        old, self.state = self.state, state
         if old.queued != state.queued and self.drafts is not None:
             self._bench.start(self.drafts.keep_images())
             self._prompt_changed()
@@ -939,5 +937,5 @@ def resume_hint(title: str, session_id: str) -> str:
 
 def model_words(model: ModelChanged) -> str:
     """Return the model as the header names it."""
-    thinking = f" thinking {model.thinking.removeprefix('on')}".rstrip() if model.thinking else ""
+    thinking = f" thinking {model.effort}".rstrip() if model.thinking else ""
     return f"{model_name(model.name)}{thinking}"
