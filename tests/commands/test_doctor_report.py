@@ -118,7 +118,7 @@ def test_a_broken_file_is_told_and_nothing_of_it(place: Place, config: Path) -> 
         ran = place.run("doctor", "--report", "--offline")
         assert ran.code == 1
         assert "- **bad** configuration: `~/data/config.toml, line" in ran.out
-        assert "it cannot be read" in ran.out
+        assert "the file cannot be read" in ran.out
         assert "Traceback" not in ran.out + ran.err
         assert [*leaked(ran.out)] == [], ran.out
 

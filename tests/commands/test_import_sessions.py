@@ -176,7 +176,7 @@ def test_all_folders(place: Place, share: Path) -> None:
     assert ran.out.count("1 D-Mail") == 2
     assert "/somewhere/else" in ran.out
     assert len(place.run("sessions", "list", "--all", "--json").json) == 2
-    assert "here already" in place.run("import", "--all").out
+    assert "already imported" in place.run("import", "--all").out
 
 
 def test_where_from(place: Place, share: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_a_table_for_people(place: Place) -> None:
     assert "\x1b" not in bare.out
     assert "#0  user" in bare.out
     assert "hello" in bare.out
-    assert "No line was ever left here." in place.run("worldlines").out
+    assert "The session has no other world lines (branches)." in place.run("worldlines").out
 
 
 def test_world_lines(place: Place) -> None:
