@@ -160,7 +160,7 @@ class _Reader:
         if (written := table["base_url"].strip().rstrip("/")) != base_url:
             extra = written.strip("\"'`<> ").removeprefix(base_url)[:40]
             self._say(
-                f"{place}.base_url", f"needs no {extra} at its end" if extra else "contains quotes"
+                f"{place}.base_url", f"must not end with {extra}, which was left out" if extra else "contains quotes"
             )
         values["dialect"] = values.get("dialect") or None
         return ProviderConfig(name=name, headers=self._headers(table, place), **values)

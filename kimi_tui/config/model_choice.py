@@ -242,7 +242,7 @@ def _window(environ: Mapping[str, str]) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
-        raise ConfigError(f"KIMI_MODEL_MAX_CONTEXT_SIZE: not a number of tokens: {text[:40]!r}")
+        raise ConfigError(f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text[:40]!r} is not a number of tokens")
     if int(text) < LEAST_WINDOW:
         raise ConfigError(
             f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text} tokens are too few; the least is {LEAST_WINDOW:,}"
@@ -253,7 +253,7 @@ def _window(environ: Mapping[str, str]) -> int | None:
 def _checked_url(url: str, source: str) -> str:
     url = clean_url(url)
     if url and (not is_url(url) or not url.isprintable() or " " in url):
-        raise ConfigError(f"{source}: not a URL that begins with https:// or http://: {url[:80]!r}")
+        raise ConfigError(f"{source}: {url[:80]!r} is not a URL that starts with https:// or http://")
     return url
 
 

@@ -83,7 +83,7 @@ class Thinking:
         if not taken:
             what = "always reasons, and this cannot be changed" if self.always else _NOT_KNOWN
             raise LLMError(f"{model} {what}.")
-        raise LLMError(f"{model} does not take {word[:40]!r}; it takes {_listed(taken)}.")
+        raise LLMError(f"{model} does not support {word[:40]!r}. Use {_listed(taken)}.")
 
     def fields(self, setting: str, *, has_tools: bool) -> dict[str, Any]:
         """Return the request fields for this setting; a setting that the model does not have is ignored."""
@@ -416,7 +416,7 @@ def dialect_named(name: str) -> Dialect:
         return DIALECTS[name.strip().lower()]
     except KeyError:
         raise LLMError(
-            f"There is no dialect {name!r}.", advice=f"Use one of {', '.join(DIALECTS)}."
+            f"{name!r} is not a dialect (a variant of the API).", advice=f"Use one of {', '.join(DIALECTS)}."
         ) from None
 
 

@@ -671,7 +671,7 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         status == 429 and body_facts.code in _GLM_FINAL - {"1113"}
     ):
         return (
-            "The plan's share is used up: wait until the provider renews it, add to it there, or "
+            "The quota of your plan is used up. Wait until it renews, buy more at the provider, or "
             "choose another model."
         )
     if (
@@ -679,8 +679,8 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         or "only available for coding agents" in whole.lower()
     ):
         return (
-            "This plan admits only the agents on its list, and kimi-tui may not be one of them; "
-            "a platform key for api.moonshot.ai or api.moonshot.cn works."
+            "This plan allows only certain agents, and kimi-tui may not be one of them. "
+            "A platform key for api.moonshot.ai or api.moonshot.cn works."
         )
     bad_key = status == 401 or (status == 400 and "api key not valid" in whole.lower())
     if bad_key and host in _MOONSHOT:
@@ -701,7 +701,7 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
     if status == 404 and not context.model:
         return "Check the base URL: it usually ends in /v1."
     if status == 404:
-        return f"Check that {context.model!r} exists at this server, and the base URL."
+        return f"Check that the server has the model {context.model!r}, and check the base URL."
     if status == 413:
         return "Compact the context, or rewind to an earlier checkpoint."
     if status == 407:

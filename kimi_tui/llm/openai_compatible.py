@@ -354,8 +354,8 @@ class OpenAICompatible(ChatProvider):
             if message.role == "user" and message.images:
                 raise LLMNotSupported(
                     f"{self._info.model} is not known to accept images.",
-                    advice="Send it without, choose a model that sees, or add image_in to its "
-                    "capabilities in the config.",
+                    advice="Send the message without images, choose a model with image input, or "
+                    "add image_in to its capabilities in config.toml.",
                     missing={"image_in"},
                 )
 

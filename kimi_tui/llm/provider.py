@@ -265,7 +265,7 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
         host, parts = "", urlsplit("")
     if parts.scheme not in {"http", "https"} or not host:
         raise LLMError(
-            f"{shown_url(base_url)!r} is no base URL.",
+            f"{shown_url(base_url)!r} is not a base URL.",
             advice="A base URL looks like https://api.moonshot.ai/v1.",
         )
     if parts.scheme == "http" and (api_key or headers) and not is_loopback(host):

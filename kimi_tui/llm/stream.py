@@ -944,8 +944,8 @@ class AnswerReader:
         """Raise an overflow if the answer is empty and the request filled the window: some servers report it in no other way."""
         if self._estimated_tokens >= 0.8 * self._window:
             raise errors.overflow(
-                f"{self._context.host} said nothing; the request of about {self._estimated_tokens} "
-                "tokens seems longer than the model's window.",
+                f"{self._context.host} did not answer; the request of about {self._estimated_tokens} "
+                "tokens seems to exceed the context of the model.",
                 self._context,
             )
 

@@ -195,7 +195,7 @@ def test_world_lines(place: Place) -> None:
     place.run("undo")
     table = place.run("worldlines").out
     assert "the long way" not in table
-    assert "World line 2 has no step of its own: another line has all of it." in table
+    assert "World line 2 has no steps of its own; all its steps are part of another world line." in table
     assert "world line 2" in place.run("sessions", "prune", session.id, "2").err
 
 

@@ -125,14 +125,14 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     assert place.files(session) == before
     said = place.run("jump", 1, "--dry-run").out
     assert said.startswith(
-        "Would go to world line 1 (second): 0 messages left behind, 110 to 550 tokens."
+        "Would go to world line 1 (second): 0 messages removed, 110 to 550 tokens."
     )
     done = place.run("jump", 1, "--files", "restore", "--json").json
     assert done == {**seen, "applied": True, "checkpoint_id": None}
     check_written(place)
     sent = ("dmail", 2, "otherwise", "--files", "restore")
     dry = place.run(*sent, "--dry-run")
-    assert dry.out.startswith("Would send the D-Mail to #2: 7 messages left behind")
+    assert dry.out.startswith("Would send the D-Mail to checkpoint #2: 7 messages left behind")
     check_written(place)
     letter = place.run(*sent, "--json")
     assert letter.code == 0
@@ -170,7 +170,7 @@ def test_what_cannot_come_back_is_said_everywhere_and_is_no_success(place: Place
     assert ran.json["files"] == [*back, lost]
     ran = place.run("rewind", 0, "--files", "restore", "--json")
     assert (ran.code, json.loads(ran.out)["files"]) == (3, [*back, lost])
-    assert ran.err == "kimi-tui: Left alone, not brought back: pipe.\n"
+    assert ran.err == "kimi-tui: Not restored: pipe.\n"
     assert sorted(path.name for path in place.work.iterdir()) == ["a.txt", "empty"]
     # The undo also works if it has nothing else to restore.
     place.run("undo")

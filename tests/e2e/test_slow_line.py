@@ -118,7 +118,7 @@ def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
     time.sleep(UNSEEN)
     n_asked = len(server.requests)
     terminal.go_on()
-    terminal.wait_for("What should the agent have known there?")
+    terminal.wait_for("What should the agent know at that checkpoint?")
     assert n_asked == 1
 
 

@@ -94,7 +94,7 @@ async def test_what_is_set_is_what_is_sent_and_what_is_said(
 @pytest.mark.parametrize(
     ("dialect", "model", "word", "words"),
     [
-        ("moonshot", "kimi-k3", "off", "kimi-k3 always thinks. It takes low, high or max."),
+        ("moonshot", "kimi-k3", "off", "kimi-k3 always reasons. It takes low, high or max."),
         ("moonshot", "kimi-k3", "medium", "it takes low, high or max"),
         ("moonshot", "kimi-k2.7-code", "off", "always thinks"),
         ("moonshot", "kimi-k2.6", "high", "it takes on or off"),

@@ -195,7 +195,7 @@ FINAL: dict[str, tuple[Answer, type[LLMError], str]] = {
     "web page without a title": (
         status(200, "<html>Log in", content_type="text/html"),
         APIStatusError,
-        r"answered with a web page and not with a model's answer\.\Z",
+        r"answered with a web page instead of a model's answer\.\Z",
     ),
     "error with 200": (
         reply({"error": {"message": "No such model", "code": 404}}),
@@ -474,7 +474,7 @@ async def test_own_headers_go_to_their_server_alone_and_are_never_shown(
         async with RestrictedClient(server.base_url, own, connect_s=5, read_s=5) as client:
             await client.get(f"{other.base_url}/models")
         assert "x-org" not in other.other_requests[-1].headers
-    with pytest.raises(LLMError, match=r"headers would go to example\.org unencrypted"):
+    with pytest.raises(LLMError, match=r"headers would be sent to example\.org unencrypted"):
         await chat_models("http://example.org/v1", "", own)
 
 

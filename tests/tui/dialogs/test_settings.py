@@ -82,7 +82,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         await one.pilot.press("enter")
         await one.sees("Press a key.")
         await one.pilot.press("tab", "enter")
-        await one.sees("which is the key of complete")
+        await one.sees("which already belongs to complete")
         # The text is no answer yet.
         assert "Enter save" not in one.text()
         await one.pilot.press("backspace")

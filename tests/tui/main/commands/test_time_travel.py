@@ -338,7 +338,7 @@ async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("enter")
-        await one.sees("It stands at the end of the conversation.")
+        await one.sees("The message is at the end of the conversation.")
         await one.until(lambda: "The pear is green." in chat(one))
         await one.pilot.press("ctrl+t", "u")
         await one.sees("Undone: what was sent to now.")
@@ -405,7 +405,7 @@ async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
         await one.sees("The pear is green.")
         await one.pilot.press(*"mind", "enter")
         await one.until(lambda: not one.screen.bench.reading)
-        await one.sees("It stands at the end of the conversation.")
+        await one.sees("The message is at the end of the conversation.")
         server.script(say("I do."))
         await one.say("Go")
         await one.sees("I do.")
@@ -523,7 +523,7 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("s")
-        await one.sees("World line 1 has nothing to send that is not here.")
+        await one.sees("World line 1 has no message that the current one lacks.")
 
 
 @pytest.mark.parametrize(
@@ -582,7 +582,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             await one.sees("* better")
             await one.sees("#2 is called better now.")
             await one.say("/pin 0")
-            await one.sees("No longer pinned.")
+            await one.sees("Unpinned this message.")
             assert "‡ #0" not in chat(one)
 
 
@@ -608,7 +608,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         await one.pilot.press("e")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("ctrl+end", *" Nuts too.", "enter")
-        await one.sees("The summary is yours now.")
+        await one.sees("The agent now has your summary.")
         await one.sees("They like fruit. Nuts too.")
         await one.say("/undo")
         await one.until(lambda: "Nuts too." not in chat(one))
