@@ -77,10 +77,8 @@ def _with_files(parser: CommandLineParser, *, only: bool = True) -> CommandLineP
     return parser
 
 
-def _switch_parser() -> CommandLineParser:
-    parser = command(
-        "switch", "Switch the session to a world line. The present world line is kept."
-    )
+def _switch_parser(name: str) -> CommandLineParser:
+    parser = command(name, "Switch the session to a world line. The present world line is kept.")
     parser.add_argument(
         "place",
         metavar="K[:N]",
@@ -105,8 +103,8 @@ def _dmail_parser() -> CommandLineParser:
 
 _PARSERS = {
     "rewind": _rewind_parser,
-    "switch": _switch_parser,
-    "jump": _switch_parser,
+    "switch": partial(_switch_parser, "switch"),
+    "jump": partial(_switch_parser, "jump"),
     "undo": partial(command, "undo", "Undo the last rewind, switch, D-Mail, compaction or clear."),
     "redo": partial(command, "redo", "Redo what was undone last."),
     "dmail": _dmail_parser,
@@ -201,7 +199,7 @@ async def _go(
         if not outcome.changed:
             # Nothing at all happened, so there are no figures either.
             would = "would be" if options.dry_run else "was"
-            said = f"No file {would} restored: all files are as they were at {of}."
+            said = f"No file of {of} {would} restored."
     return print_outcome(options, outcome, said, more, applied=not options.dry_run)
 
 

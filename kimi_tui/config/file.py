@@ -160,7 +160,8 @@ class _Reader:
         if (written := table["base_url"].strip().rstrip("/")) != base_url:
             extra = written.strip("\"'`<> ").removeprefix(base_url)[:40]
             self._say(
-                f"{place}.base_url", f"must not end with {extra}, which was left out" if extra else "contains quotes"
+                f"{place}.base_url",
+                f"must not end with {extra}, which was left out" if extra else "contains quotes",
             )
         values["dialect"] = values.get("dialect") or None
         return ProviderConfig(name=name, headers=self._headers(table, place), **values)
@@ -368,7 +369,9 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
         # The key may be taken from an action further down in the file.
         is_about = f" {key} " in notice or (section == "keys" and f" {section}." in notice)
         if is_about and notice not in before.notices:
-            raise ConfigError(notice.partition(": ")[2].removesuffix("; the rest of the file is used."))
+            raise ConfigError(
+                notice.partition(": ")[2].removesuffix("; the rest of the file is used.")
+            )
     _replace(path, text)
     return after
 

@@ -253,7 +253,9 @@ def _window(environ: Mapping[str, str]) -> int | None:
 def _checked_url(url: str, source: str) -> str:
     url = clean_url(url)
     if url and (not is_url(url) or not url.isprintable() or " " in url):
-        raise ConfigError(f"{source}: {url[:80]!r} is not a URL that starts with https:// or http://")
+        raise ConfigError(
+            f"{source}: {url[:80]!r} is not a URL that starts with https:// or http://"
+        )
     return url
 
 

@@ -416,7 +416,8 @@ def dialect_named(name: str) -> Dialect:
         return DIALECTS[name.strip().lower()]
     except KeyError:
         raise LLMError(
-            f"{name!r} is not a dialect (a variant of the API).", advice=f"Use one of {', '.join(DIALECTS)}."
+            f"{name!r} is not a dialect (a variant of the API).",
+            advice=f"Use one of {', '.join(DIALECTS)}.",
         ) from None
 
 

@@ -125,14 +125,14 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     assert place.files(session) == before
     said = place.run("jump", 1, "--dry-run").out
     assert said.startswith(
-        "Would go to world line 1 (second): 0 messages removed, 110 to 550 tokens."
+        "Would switch to world line 1 (second): 0 messages removed, 110 tokens before, 550 after."
     )
     done = place.run("jump", 1, "--files", "restore", "--json").json
     assert done == {**seen, "applied": True, "checkpoint_id": None}
     check_written(place)
     sent = ("dmail", 2, "otherwise", "--files", "restore")
     dry = place.run(*sent, "--dry-run")
-    assert dry.out.startswith("Would send the D-Mail to checkpoint #2: 7 messages left behind")
+    assert dry.out.startswith("Would send the D-Mail to checkpoint #2: 7 messages removed")
     check_written(place)
     letter = place.run(*sent, "--json")
     assert letter.code == 0
@@ -305,11 +305,11 @@ def test_a_line_that_is_being_written(place: Place) -> None:
     ("arguments", "words"),
     [
         (("rewind",), "required: N"),
-        (("rewind", "x"), "checkpoint is needed, not 'x'"),
-        (("rewind", "-1"), "not '-1'"),
+        (("rewind", "x"), "'x' is not the number of a checkpoint"),
+        (("rewind", "-1"), "'-1' is not"),
         (("rewind", 99), "There is no checkpoint #99 here; there is #0 to #7."),
         (("rewind", 99, "--dry-run"), "There is no checkpoint #99"),
-        (("rewind", "9" * 30), "checkpoint is needed"),
+        (("rewind", "9" * 30), "is not the number of a checkpoint"),
         (("rewind", 1, "--files", "all"), "--files"),
         (("jump", 7), "There is no world line 7."),
         (("jump", 0), "is not the number of a world line"),
@@ -432,7 +432,7 @@ def test_files_only(place: Place) -> None:
     before = place.files(session)
     ran = place.run("rewind", 2, "--files", "only")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("Brought back the files of #2.\n")
+    assert ran.out.startswith("Restored the files of checkpoint #2.\n")
     assert "b.txt" in ran.out
     assert not (place.work / "b.txt").exists()
     assert place.files(session) == before
@@ -487,11 +487,11 @@ def test_where_no_file_comes_back_nothing_else_is_said(place: Place) -> None:
     for name in ("b.txt", "c.txt"):
         (place.work / name).write_text("changed by hand\n")
     ran = place.run("rewind", 2, "--files", "only")
-    assert ran.out == "No file of #2 was brought back.\n"
+    assert ran.out == "No file of checkpoint #2 was restored.\n"
     assert ran.code == 3
     assert "b.txt" in ran.err
     dry = place.run("rewind", 2, "--files", "only", "--dry-run")
-    assert dry.out == "No file of #2 would be brought back.\n"
+    assert dry.out == "No file of checkpoint #2 would be restored.\n"
 
 
 def test_a_long_path_does_not_widen_every_row(

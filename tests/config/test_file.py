@@ -162,7 +162,7 @@ PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p
         ("[models.m]\nprovider = 'none'\nmodel = 'm'", "models.m.provider"),
         ("hintz = false", "hintz is not a known key: did you mean `hints`?"),
         ("[dmail]\nnudge_token = 3", "dmail.nudge_token is not a known key: did you mean"),
-        ("[keys]\ncompactt = 'f5'", "no action that has a key: did you mean `compact`?"),
+        ("[keys]\ncompactt = 'f5'", "is not an action: did you mean `compact`?"),
         ("[providers.p]\ntype='weird'\nbase_url='http://x/v1'", "openai_legacy: 'weird'"),
         ("models = 3", "models"),
         ("[models]\nm = 3", "models.m"),
@@ -197,7 +197,7 @@ def test_prices_of_a_model() -> None:
         ('{ input = 1, output = 1, cached_input = "x" }', "models.m.prices.cached_input", False),
         ("{ input = 1, output = 1, currency = 3 }", "models.m.prices.currency", True),
         ('{ input = 1, output = 1, currency = "\\u001b[2J" }', "models.m.prices.currency", True),
-        ("{ input = 1, output = 1, outputs = 1 }", "models.m.prices.outputs is not known", True),
+        ("{ input = 1, output = 1, outputs = 1 }", "models.m.prices.outputs is not a known", True),
     ],
 )
 def test_wrong_prices_are_named_in_one_line(prices: str, named: str, kept: bool) -> None:

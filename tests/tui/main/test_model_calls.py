@@ -209,7 +209,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         await one.idle()
         assert server.requests[1].body["chat_template_kwargs"] == {"enable_thinking": True}
         await one.say("/thinking max")
-        await one.sees("kimi-test does not take 'max'; it takes on or off.")
+        await one.sees("kimi-test does not support 'max'. Use on or off.")
         assert one.screen.bench.header.heading.model == "kimi-test thinking"
         await one.say("/thinking off")
         await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
@@ -266,7 +266,7 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
         await one.say("/thinking off")
         await one.sees("kimi-test does not reason.")
         await one.say("/model fixed")
-        await one.sees("Thinking: fixed is not known to take a setting")
+        await one.sees("Thinking: fixed has no known setting")
         assert one.screen.bench.header.heading.model == "fixed"
 
 

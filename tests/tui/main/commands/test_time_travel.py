@@ -366,9 +366,9 @@ async def test_a_warning_stands_once(home: Path) -> None:
 async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        for command in ("rewind", "fork", "dmail", "jump", "pin"):
+        for command in ("rewind", "fork", "dmail", "switch", "pin"):
             await one.say(f"/{command} {command[0]}")
-            what = "world line" if command == "jump" else "checkpoint"
+            what = "world line" if command == "switch" else "checkpoint"
             await one.sees(f'"{command[0]}" is not a {what}.')
             await one.sees(f"Use a number from the timeline (Ctrl+T), for example /{command} ")
         for command in ("worldline", "compare"):
@@ -380,7 +380,7 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, server):
         await one.pilot.press("j")
         await one.confirm("r", "Jump to world line 1 (Tell me of pears), its end")
-        await one.sees("World line 1 (Tell me of pears) is live again.")
+        await one.sees("Switched to world line 1 (Tell me of pears).")
         await one.sees("The pear is green.")
         assert not one.screen.bench.reading
         assert "The plum is blue." not in one.text()
@@ -460,7 +460,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         # From the other side's second message: jump to before it.
         await one.pilot.press("down", "down", "j")
         await one.confirm("r")
-        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter")
+        await one.sees("Switched to world line 1 (Tell me of pears) at #3; press")
         assert not one.screen.bench.reading
 
 
@@ -517,7 +517,7 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
     async with talk(home) as (one, _):
         await one.say("/rewind 2")
         await one.confirm("r")
-        await one.sees("Rewound; your message is back for editing.")
+        await one.sees("Rewound; edit your message in the prompt.")
         await one.say("/undo")
         await one.sees("Undone: the rewind to #2.")
         await one.say("/compare 1")
@@ -531,11 +531,11 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
     [
         (
             ("down", "j"),
-            "World line 1 (Tell me of pears) is live again at #2; your",
+            "Switched to world line 1 (Tell me of pears) at #2; edit your",
             "Tell me of pears",
         ),
-        (("j",), "World line 1 (Tell me of pears) is live again.", ""),
-        (("down", "J"), "World line 1 (Tell me of pears) is live again.", ""),
+        (("j",), "Switched to world line 1 (Tell me of pears).", ""),
+        (("down", "J"), "Switched to world line 1 (Tell me of pears).", ""),
     ],
     ids=["to its first message", "nothing chosen", "whole"],
 )
@@ -629,7 +629,7 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
         await one.sees("Leaves 2 steps, 2 messages")
         assert "Rewind" not in await one.sees("Becomes a world line")
         await one.pilot.press("enter")
-        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter in an empty")
+        await one.sees("Switched to world line 1 (Tell me of pears) at #3; press Enter in the")
         assert not one.screen.bench.reading
         await one.until(lambda: one.screen.conversation.state.can_resume)
         server.script(say("Pears are green, I say."))
