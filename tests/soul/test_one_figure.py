@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from support.chat_server import call, say, status
@@ -383,3 +384,24 @@ async def test_a_session_without_a_record(tmp_path: Path, shape: str) -> None:
         await places.restart()
         await places.rewind(Target(1))
         await places.restart()
+
+
+@pytest.mark.parametrize("wish", ["lean", "off"])
+async def test_other_tools_before_anything_was_said(
+    tmp_path: Path, wish: Literal["lean", "off"]
+) -> None:
+    async with stage(tmp_path) as on:
+        before = on.soul.used
+        on.soul.use_tools(wish)
+        assert 1 < on.soul.used < before
+        await on.soul.flush()
+        # A kill: a session in which nothing was said leaves no files when it is closed.
+        folder = on.session.dir
+        shutil.copytree(folder, tmp_path / "killed")
+        await on.soul.aclose()
+        shutil.copytree(tmp_path / "killed", folder, dirs_exist_ok=True)
+        on.session = on.store.find(on.session.id, on.work)
+        await on.open()
+        assert on.soul.used == before
+        on.soul.use_tools(wish)
+        assert 1 < on.soul.used < before
