@@ -405,3 +405,17 @@ async def test_other_tools_before_anything_was_said(
         assert on.soul.used == before
         on.soul.use_tools(wish)
         assert 1 < on.soul.used < before
+
+
+async def test_fewer_tools_take_their_part_of_a_figure_that_was_fitted(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        # The server counts a third of what is estimated, so the figure of the beginning is less than the tools by estimate.
+        on.server.script(say("Hello.", usage=(1_700, 30)))
+        await on.soul.run("first")
+        await on.soul.travel.rewind(Target(0))
+        before = on.soul.used
+        on.soul.use_tools("off")
+        fewer = on.soul.used
+        assert before / 20 < fewer < before / 5
+        on.soul.use_tools("")
+        assert on.soul.used == before
