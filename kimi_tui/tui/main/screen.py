@@ -132,7 +132,7 @@ class MainScreen(Screen[None]):
     ) -> None:
         super().__init__()
         keys = launch.config.keys
-        hints, question = first_hints(keys), ""
+        hints, question = first_hints(keys, launch.mode), ""
         if launch.demo:
             hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
@@ -250,6 +250,7 @@ class MainScreen(Screen[None]):
             sandbox=opened.soul.sandbox_gaps is not None,
         )
         self.bench.offer(self.conversation.state.parts)
+        self.bench.update_first_hints(opened.soul.mode)
         self.transcript.work_dir = str(opened.folder)
         self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
@@ -257,7 +258,7 @@ class MainScreen(Screen[None]):
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The agent {MODE_WORDS[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_WORDS[opened.soul.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),
@@ -363,6 +364,8 @@ class MainScreen(Screen[None]):
             self._show_approvals(new.approvals)
             if not new.approvals:
                 self.bench.chat_pane.dismiss(BEHIND)
+        if new.mode != old.mode:
+            self.bench.update_first_hints(new.mode)
         if new.has_messages and not old.has_messages:
             # Files change from here on, so the counted figures no longer hold.
             self.transcript.facts = None

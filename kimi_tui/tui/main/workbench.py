@@ -38,7 +38,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from kimi_tui.agent_parts import PartName
+    from kimi_tui.agent_parts import Mode, PartName
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -209,6 +209,8 @@ class Workbench:
         """The widget that had the focus before the chat, and gets it back; None for the prompt."""
         self._search_from: Widget | None = None
         """The widget that had the focus before the search."""
+        self._parts: frozenset[PartName] = PARTS
+        """The parts of the agent."""
         self._of_line: AnswersOnce[Any] | None = None
         """The question of `ask_of_line`; None while there is none."""
 
@@ -464,7 +466,14 @@ class Workbench:
         if parts < PARTS:
             self.commands.keep(parts)
             self.keys = self.transcript.keys = keys_with(self.keys, parts)
-            self.transcript.hints = first_hints(self.keys, parts)
+            self._parts = parts
+
+    def update_first_hints(self, mode: Mode) -> None:
+        """Update the hints in an empty chat, which say what the agent may do without asking; the demo has others."""
+        if not self._launch.demo:
+            self.transcript.hints = first_hints(
+                self.keys, mode, self._parts, sandbox=self.header.heading.sandbox
+            )
 
     # --- footer and help
 
