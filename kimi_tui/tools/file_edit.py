@@ -241,12 +241,9 @@ class WriteFileParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(description="The file, from the work folder or absolute.")
-    content: str = Field(description="The text to write.")
-    mode: Literal["overwrite", "append"] = Field(
-        default="overwrite",
-        description="`overwrite` replaces the whole file, `append` adds to its end.",
-    )
+    path: str = Field(description="From the work folder, or absolute.")
+    content: str
+    mode: Literal["overwrite", "append"] = "overwrite"
 
 
 class WriteFile(TypedTool[WriteFileParams]):
@@ -311,10 +308,8 @@ class Edit(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    old: str = Field(
-        description="The text to find, exactly as it is in the file, with its indentation. Must be unique."
-    )
-    new: str = Field(description="The text to put in its place; empty removes it.")
+    old: str
+    new: str = Field(description="Empty removes `old`.")
     replace_all: bool = Field(default=False, description="Replace every occurrence.")
 
 
@@ -323,11 +318,8 @@ class StrReplaceFileParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(description="The file, from the work folder or absolute.")
-    edit: list[Edit] = Field(
-        description="One or more edits, made in order, each on the result of the one before.",
-        min_length=1,
-    )
+    path: str = Field(description="From the work folder, or absolute.")
+    edit: list[Edit] = Field(min_length=1)
 
     @field_validator("edit", mode="before")
     @classmethod

@@ -163,15 +163,9 @@ class GlobParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    pattern: str = Field(
-        description="For example `src/**/*.py`, `*.{ts,tsx}` or `**/test_*`.", min_length=1
-    )
-    directory: str = Field(
-        default=".", description="Where to look; the work folder if left out.", min_length=1
-    )
-    include_dirs: bool = Field(
-        default=True, description="Whether folders that match are listed too."
-    )
+    pattern: str = Field(description="Such as `src/**/*.{ts,tsx}`.", min_length=1)
+    directory: str = Field(default=".", description="Where to look.", min_length=1)
+    include_dirs: bool = Field(default=True, description="List folders too.")
 
 
 class Glob(TypedTool[GlobParams]):

@@ -365,55 +365,49 @@ class GrepParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    pattern: str = Field(description="A regular expression (Rust syntax).", min_length=1)
-    path: str = Field(default=".", description="A file or folder; the work folder if left out.")
-    glob: str = Field(
-        default="",
-        description="Only files that match, for example `*.py`.",
-    )
-    type: str = Field(default="", description="Only files of a type, for example `py` or `ts`.")
+    pattern: str = Field(min_length=1)
+    path: str = Field(default=".", description="A file or folder.")
+    glob: str = ""
+    type: str = ""
     output_mode: Literal["content", "files_with_matches", "count"] = Field(
         default="files_with_matches",
-        description="`files_with_matches` lists paths, `content` the lines, `count` lines per file.",
+        description="Get paths, the lines under their file's path, or the number of lines per file.",
     )
     context: int = Field(
         default=0,
         ge=0,
         le=_MAX_CONTEXT,
-        description="Lines to show before and after each match (`content` only).",
+        description="Lines before and after each match (with `content`).",
         validation_alias=AliasChoices("context", "-C"),
     )
     before: int = Field(
         default=0,
         ge=0,
         le=_MAX_CONTEXT,
-        description="Lines to show before each match.",
+        description="Lines before.",
         validation_alias=AliasChoices("before", "-B"),
     )
     after: int = Field(
         default=0,
         ge=0,
         le=_MAX_CONTEXT,
-        description="Lines to show after each match.",
+        description="Lines after.",
         validation_alias=AliasChoices("after", "-A"),
     )
     ignore_case: bool = Field(
         default=False,
-        description="Take capitals and small letters as equal.",
         validation_alias=AliasChoices("ignore_case", "-i"),
     )
     line_number: bool = Field(
         default=True,
-        description="Show the number of each line (`content` only).",
+        description="With `content`.",
         validation_alias=AliasChoices("line_number", "-n"),
     )
     multiline: bool = Field(
-        default=False, description="Let a match go over line ends; `.` matches them too."
+        default=False, description="Matches may span lines; `.` matches line ends."
     )
-    head_limit: int = Field(
-        default=250, ge=1, le=2000, description="How many lines of the answer to give."
-    )
-    offset: int = Field(default=0, ge=0, description="How many lines of the answer to pass over.")
+    head_limit: int = Field(default=250, ge=1, le=2000)
+    offset: int = Field(default=0, ge=0, description="Lines of the answer to skip.")
 
     @field_validator("output_mode", mode="before")
     @classmethod

@@ -44,15 +44,13 @@ class ReadFileParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(description="The file, from the work folder or absolute.")
+    path: str = Field(description="From the work folder, or absolute.")
     line_offset: int = Field(
         default=1,
-        description="The first line to read, counted from 1; negative counts from the end (-100: the last 100).",
+        description="The first line, from 1; negative counts from the end (-100: the last 100).",
         ge=-MAX_LINES,
     )
-    n_lines: int = Field(
-        default=MAX_LINES, description="How many lines to read.", ge=1, le=MAX_LINES
-    )
+    n_lines: int = Field(default=MAX_LINES, description="How many lines.", ge=1, le=MAX_LINES)
 
     @field_validator("line_offset")
     @classmethod

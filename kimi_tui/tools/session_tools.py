@@ -23,15 +23,11 @@ class SendDMailParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     message: str = Field(
-        description="What your past self should know: findings, decisions, what is done.",
+        description="What your past self should know.",
         min_length=1,
     )
-    checkpoint_id: int = Field(
-        description="The checkpoint to go back to, as a CHECKPOINT marker names it.", ge=0
-    )
-    restore_files: bool = Field(
-        default=False, description="Also bring the working files back to that checkpoint."
-    )
+    checkpoint_id: int = Field(description="The checkpoint to go back to.", ge=0)
+    restore_files: bool = False
 
 
 class SendDMail(TypedTool[SendDMailParams]):
@@ -69,8 +65,8 @@ class Todo(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    title: str = Field(description="What is to be done, in a few words.", min_length=1)
-    status: Literal["pending", "in_progress", "done"] = Field(description="How far it is.")
+    title: str = Field(min_length=1)
+    status: Literal["pending", "in_progress", "done"]
 
 
 class SetTodoListParams(BaseModel):
@@ -78,11 +74,7 @@ class SetTodoListParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    todos: list[Todo] | None = Field(
-        default=None,
-        description="The whole list, replacing the old one. Leave it out to be told the list.",
-        max_length=100,
-    )
+    todos: list[Todo] | None = Field(default=None, max_length=100)
 
 
 class SetTodoList(TypedTool[SetTodoListParams]):
@@ -126,8 +118,8 @@ class QuestionOption(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    label: str = Field(description="The answer in a few words.", min_length=1, max_length=80)
-    description: str = Field(default="", description="What follows from it.", max_length=500)
+    label: str = Field(description="A few words.", min_length=1, max_length=80)
+    description: str = Field(default="", max_length=500)
 
 
 class UserQuestion(BaseModel):
@@ -135,13 +127,10 @@ class UserQuestion(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    question: str = Field(
-        description="The question, in one sentence.", min_length=1, max_length=1000
-    )
+    question: str = Field(description="One sentence.", min_length=1, max_length=1000)
     options: list[QuestionOption] = Field(min_length=2, max_length=6)
     multi_select: bool = Field(
         default=False,
-        description="Whether several of the options may be chosen.",
         validation_alias=AliasChoices("multi_select", "multiSelect", "multiple"),
     )
 
@@ -212,7 +201,7 @@ class ExitPlanModeParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    plan: str = Field(description="The plan, as Markdown.", min_length=1, max_length=100_000)
+    plan: str = Field(min_length=1, max_length=100_000)
 
 
 class ExitPlanMode(TypedTool[ExitPlanModeParams]):

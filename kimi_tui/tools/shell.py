@@ -60,23 +60,24 @@ class ShellParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    command: str = Field(description="The command, for bash.", min_length=1)
+    command: str = Field(min_length=1)
     timeout: int = Field(
         default=DEFAULT_TIMEOUT_S,
-        description="Seconds after which it is stopped, unless it runs in the background.",
+        description="Seconds until it is stopped; no limit in the background.",
         ge=1,
         le=MAX_TIMEOUT_S,
     )
     background: bool = Field(
         default=False,
-        description="Let it run on while you do something else (a server, a long build); returns its id at once.",
+        description="Return at once while the command runs on.",
     )
     sandbox: Literal["on", "network", "off"] = Field(
         default="on",
-        description="What the command needs beyond the sandbox, where there is one: nothing, the network, or to run "
-        "outside it. The user is asked, so say why.",
+        description="`network`: in the sandbox, with the network; `off`: outside it. Both ask the user.",
     )
-    why: str = Field(default="", description="Why it needs that, in one sentence.", max_length=500)
+    why: str = Field(
+        default="", description="One sentence for the user: why it needs that.", max_length=500
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -542,10 +543,10 @@ class TaskOutputParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: int = Field(description="The id that Shell gave.")
+    id: int = Field(description="From Shell.")
     wait: int = Field(
         default=0,
-        description="Wait for its end at most so many seconds; 0 looks at once.",
+        description="Seconds to wait at most for its end; 0 looks at once.",
         ge=0,
         le=MAX_WAIT_S,
     )
@@ -571,7 +572,7 @@ class TaskStopParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: int = Field(description="The id that Shell gave.")
+    id: int = Field(description="From Shell.")
 
 
 class TaskStop(TypedTool[TaskStopParams]):

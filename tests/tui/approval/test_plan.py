@@ -65,7 +65,7 @@ async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
         # The model was told of plan mode with the user's words, and that an edit is not to be had.
         first, second = (str(request.body["messages"][-1]) for request in server.requests[:2])
         assert "turned plan mode on" in first
-        assert "Plan mode: nothing is changed" in second
+        assert "Plan mode is on: nothing may be changed" in second
         assert not (home / "app" / "a.txt").exists()
         await answer(one, "question 2 of 2", "e")
         await one.pilot.press(*"perhaps", "enter")
@@ -80,7 +80,7 @@ async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
         assert "1. Split `reader.py`" in shown
         agreed = [str(one) for one in server.requests[3].body["messages"]]
         assert "The user agreed to the plan" in agreed[-1]
-        assert "edits in the work folder are made unasked" in agreed[-1]
+        assert "edits in the work folder are made without asking" in agreed[-1]
 
 
 ANSWERS: tuple[tuple[tuple[str, ...], Mode, str], ...] = (
