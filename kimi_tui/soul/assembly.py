@@ -54,6 +54,7 @@ async def open_soul(
     prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
     inbox: Inbox | None = None,
+    reads_notes: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -74,6 +75,7 @@ async def open_soul(
         prices: prices by model.
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
+        reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -102,6 +104,7 @@ async def open_soul(
                 date.today(),  # noqa: DTZ011 - the user's own day is meant
                 dmail=tools.get(DMAIL_TOOL) is not None,
                 no_keys=asks_for_keys,
+                notes=reads_notes,
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
@@ -152,6 +155,7 @@ async def open_soul(
             history=history,
             seeing=seeing,
             inbox=inbox,
+            reads_notes=reads_notes,
         )
         files.reads_only = lambda: soul.mode == "plan"
         if follow_files:
