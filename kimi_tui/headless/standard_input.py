@@ -6,7 +6,6 @@ Reading happens in a daemon thread: an open pipe may never send anything, and mu
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import os
 import select
@@ -27,6 +26,8 @@ MOST_LINE_BYTES = 20_000_000
 PATIENCE_S = 3.0
 """Seconds for the first byte of a text beside a prompt: scripts often run programs with an open pipe that nobody writes to."""
 _CHUNK = 65_536
+_MOST_AHEAD = 64
+"""The largest number of lines that are read before they are needed."""
 STDIN = 0
 
 
@@ -85,19 +86,21 @@ class StandardInput:
             )
             return ""
         text = await _in_thread(lambda: _as_text(_all_of(self._fd)))
-        return text if text.strip() else ""
+        return text.rstrip("\n") if text.strip() else ""
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines up to the end; of one that is too long only the first `MOST_LINE_BYTES` bytes."""
         loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        room = threading.Semaphore(_MOST_AHEAD)
 
         def hand_over(line: bytes | None) -> None:
-            asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+            room.acquire()
+            loop.call_soon_threadsafe(queue.put_nowait, line)
 
         def read() -> None:
             # The loop may be closed while this thread still waits for a line.
-            with contextlib.suppress(OSError, RuntimeError, concurrent.futures.CancelledError):
+            with contextlib.suppress(OSError, RuntimeError):
                 with os.fdopen(os.dup(self._fd), "rb") as file:
                     while line := file.readline(MOST_LINE_BYTES):
                         rest = line
@@ -108,6 +111,7 @@ class StandardInput:
 
         threading.Thread(target=read, daemon=True, name="standard input").start()
         while (line := await queue.get()) is not None:
+            room.release()
             yield line
 
 
