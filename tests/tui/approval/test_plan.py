@@ -116,7 +116,7 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         await one.say("/plan")
         await one.sees("The agent now makes a plan")
         await one.say("Mend the quotes")
-        await one.sees("if you change it: edit files unasked")
+        await one.sees("if you change it: accept edits")
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "edits"
