@@ -385,7 +385,8 @@ def _editable(target: ResolvedPath, content: Content | None) -> str:
     size = texts.format_size(content.stat.st_size)
     if content.stat.st_size > HASHED_LIMIT_BYTES:
         raise ToolProblem(
-            f"{target.written} has {size}, which is too large to edit here; use Shell.", brief="too large"
+            f"{target.written} has {size}, which is too large to edit here; use Shell.",
+            brief="too large",
         )
     if kind := texts.binary_kind(content.data):
         raise ToolProblem(

@@ -385,7 +385,7 @@ def _within_work_folder(parts: list[str], root: Path) -> bool:
 
 
 _EDITS_KEY = "edits"
-_EDITS_OFFER = "Yes, and allow all edits in this folder for this session"
+_EDITS_OFFER = "Yes, and allow all edits here for this session"
 
 
 @dataclass(frozen=True, slots=True)

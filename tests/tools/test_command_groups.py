@@ -247,7 +247,9 @@ async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(be
     outcome = await bench.run("Shell", command="git status --short 'readme'")
     assert outcome.output == "A  readme\n"
     assert not ran.exists()
-    assert bench.approver.asks[0].session_offer.startswith("Yes, and allow harmless git status commands in")
+    assert bench.approver.asks[0].session_offer.startswith(
+        "Yes, and allow harmless git status commands in"
+    )
     # Settings that are moved elsewhere when it has been judged are not gone by.
     git(bench.work_dir.parent, "init", "-q", "evil")
     git(bench.work_dir.parent / "evil", "config", "filter.x.clean", f"touch {ran}; cat")

@@ -44,7 +44,7 @@ async def test_a_new_file_in_new_folders(bench: Bench) -> None:
         "a/b/c.txt",
     )
     assert (ask.session_key, ask.protected) == ("edits", False)
-    assert ask.session_offer == "Yes, and allow all edits in this folder for this session"
+    assert ask.session_offer == "Yes, and allow all edits here for this session"
     assert ask.edits == (FileEdit("a/b/c.txt", None, "one\ntwo\n"),)
     umask = os.umask(0)
     os.umask(umask)
@@ -194,9 +194,7 @@ async def test_an_edit_of_a_file_with_several_names_says_what_becomes_of_the_oth
     os.link(bench.work_dir / "one", bench.work_dir / "two")
     await bench.run("WriteFile", path="one", content="new\n")
     (ask,) = bench.approver.asks
-    assert "2 hard links: this path gets the new text, the other keeps the old" in (
-        ask.where
-    )
+    assert "2 hard links: this path gets the new text, the other keeps the old" in (ask.where)
     assert (bench.work_dir / "two").read_text() == "old\n"
 
 
@@ -896,7 +894,10 @@ async def test_what_is_too_large_to_be_brought_back_is_said_and_asked_for(bench:
     (ask,) = bench.approver.asks
     assert "its present text cannot be restored: it is too large for a snapshot" in ask.where
     assert (ask.protected, ask.session_key) == (True, "")
-    assert ask.edits[0].before == "(3.2 GB, not shown; too large for a snapshot, so it cannot be restored)\n"
+    assert (
+        ask.edits[0].before
+        == "(3.2 GB, not shown; too large for a snapshot, so it cannot be restored)\n"
+    )
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
 
 

@@ -218,9 +218,7 @@ async def test_a_search_passes_over_secrets(bench: Bench, tmp_path: Path, inside
     told = [
         (await bench.run("Grep", pattern=p, glob=".env*", **where)).message for p in ("=1", "=2")
     ]
-    assert (
-        told == ["No match. Files with secrets are searched only if `path` names one."] * 2
-    )
+    assert told == ["No match. Files with secrets are searched only if `path` names one."] * 2
     for name in SECRETS:
         bench.approver.asks.clear()
         for tool, more in (("Grep", {"pattern": "SECRET"}), ("ReadFile", {})):

@@ -33,7 +33,11 @@ def go_on(bench: Bench, which: str) -> None:
 async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None:
     started = await bench.run("Shell", command=STEPS, background=True)
     assert "id 1" in started.message
-    assert (started.is_error, started.brief, started.output) == (False, "background task 1", "one\n")
+    assert (started.is_error, started.brief, started.output) == (
+        False,
+        "background task 1",
+        "one\n",
+    )
     assert "in the background" in bench.approver.asks[0].where
     nothing = await bench.run("TaskOutput", id=1)
     assert (nothing.output, nothing.brief) == ("", "still runs")

@@ -134,7 +134,7 @@ EDIT = ApprovalRequest(
             ),
         ),
     ),
-    session_offer="Yes, and allow all edits in this folder for this session",
+    session_offer="Yes, and allow all edits here for this session",
 )
 PLAN = ApprovalRequest(
     "p",
@@ -156,7 +156,7 @@ QUESTION = ApprovalRequest(
     kind="question",
     options=("csv", "our own"),
 )
-SEVERAL = replace(QUESTION, where="several may be chosen", multi_select=True)
+SEVERAL = replace(QUESTION, where="you can choose several", multi_select=True)
 
 
 @pytest.mark.parametrize(
