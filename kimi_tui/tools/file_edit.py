@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import stat
 import threading
 import time
@@ -20,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from kimi_tui.filesystem import create_file, publish, sync_folder
+from kimi_tui.filesystem import create_file, new_temporary_name, publish, sync_folder
 from kimi_tui.text_encoding import UTF8, encoding_of
 from kimi_tui.tools import text as texts
 from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
@@ -188,7 +187,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
     name = target.real.name
     with parent_of(target, create=True) as folder:
         _check_unchanged(name, folder, target, expected)
-        temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        temporary = new_temporary_name(name)
         old = None if expected is None else expected.stat
         try:
             # A new file gets its mode from the umask, a replacement that of the old file.

@@ -948,3 +948,11 @@ async def test_a_replacement_that_grows_without_end_is_refused(bench: Bench) -> 
     edit = {"old": "a", "new": "b" * 100_000, "replace_all": True}
     outcome = await bench.run("StrReplaceFile", path="a.txt", edit=edit)
     assert (outcome.is_error, outcome.brief) == (True, "too large")
+
+
+async def test_a_name_as_long_as_a_file_system_allows_is_written(bench: Bench) -> None:
+    for name in ("n" * 255, "名" * 85, "🙂" * 63):
+        outcome = await bench.run("WriteFile", path=name, content="1\n")
+        assert outcome.message.startswith("Created ")
+        outcome = await bench.run("WriteFile", path=name, content="2\n")
+        assert (bench.work_dir / name).read_text() == "2\n"

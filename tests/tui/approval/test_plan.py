@@ -59,7 +59,7 @@ async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
             say("Written."),
         )
         await one.ready()
-        await one.sees("plans only")
+        await one.sees("kimi-test   plan")
         await one.say("Mend the quotes")
         await answer(one, "Which parser?", "2")
         # The model was told of plan mode with the user's words, and that an edit is not to be had.
@@ -74,7 +74,7 @@ async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
         assert (home / "app" / "a.txt").read_text() == "x\n"
         assert one.screen.conversation.state.mode == "edits"
         shown = one.text()
-        assert "accepts edits" in shown
+        assert "accept edits" in shown
         assert "Which parser? our own" in shown
         assert "Keep the old file? perhaps" in shown
         assert "1. Split `reader.py`" in shown
@@ -120,7 +120,7 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "edits"
-        assert "accepts edits" in one.text()
+        assert "accept edits" in one.text()
 
 
 async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) -> None:

@@ -83,7 +83,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         await one.pilot.press("escape")
         # Commands that need no part still work.
         await one.say("/mode edits")
-        await one.sees("accepts edits")
+        await one.sees("accept edits")
 
 
 async def test_keys_and_clicks_on_parts_that_are_missing_say_so(
