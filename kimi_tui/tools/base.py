@@ -337,10 +337,10 @@ class SchemaTool(Tool[dict[str, Any]]):
             return None
         return ApprovalQuestion(
             TO_RUN,
-            f"Call {short_name(self.name, self.card)}?",
+            f"Run the tool {short_name(self.name, self.card)}?",
             json.dumps(params, ensure_ascii=False, indent=2),
             session_key=self._allowed_by,
-            session_offer="Yes, and every call of it in this session",
+            session_offer="Yes, and allow this tool for this session",
         )
 
 
