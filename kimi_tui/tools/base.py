@@ -93,6 +93,7 @@ class ApprovalQuestion:
         changeable: whether a yes may come with another command, which runs instead of `detail`.
         words_offer: the label of the answer with the user's own text, for a pause; empty if it is not offered.
         no_offer: the label of the no, for a pause.
+        topic: what a pause is about; empty for every other question.
     """
 
     asks: Asks
@@ -110,6 +111,7 @@ class ApprovalQuestion:
     changeable: bool = False
     words_offer: str = ""
     no_offer: str = ""
+    topic: Literal["", "circles", "overdue", "written calls", "window"] = ""
 
 
 class Approver(Protocol):
@@ -335,10 +337,10 @@ class SchemaTool(Tool[dict[str, Any]]):
             return None
         return ApprovalQuestion(
             TO_RUN,
-            f"Call {short_name(self.name, self.card)}?",
+            f"Run the tool {short_name(self.name, self.card)}?",
             json.dumps(params, ensure_ascii=False, indent=2),
             session_key=self._allowed_by,
-            session_offer="Yes, and every call of it in this session",
+            session_offer="Yes, and allow this tool for this session",
         )
 
 

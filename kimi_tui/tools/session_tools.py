@@ -50,9 +50,9 @@ class SendDMail(TypedTool[SendDMailParams]):
         # A revert removes this result with everything else. If the model reads it, there was no revert, or the user came back
         # here.
         return ToolOutcome(
-            message="The D-Mail was NOT sent, or the user took it back: you are reading this because the conversation "
-            "goes on from here without it. If another call of the same step was refused or failed, it was not sent: "
-            "go on, or send it again alone. Else the user took it back: do not send it again unasked.",
+            message="The conversation continues here without the D-Mail. Either it was NOT sent, because another call of "
+            "the same step was refused or failed: continue, or send it again alone. Or the user undid it: do not send "
+            "it again unless asked.",
             brief=f"to #{params.checkpoint_id}",
         )
 
@@ -110,7 +110,7 @@ def _count(items: tuple[TodoItem, ...]) -> str:
     return f"{done} of {len(items)} done."
 
 
-_UNANSWERED = "(left to you)"
+_UNANSWERED = "(the user leaves this to you)"
 
 
 class QuestionOption(BaseModel):
@@ -165,7 +165,7 @@ class AskUserQuestion(TypedTool[AskUserQuestionParams]):
         for number, asked in enumerate(params.questions, 1):
             described = [(one_line(one.label), one_line(one.description)) for one in asked.options]
             where = [f"question {number} of {len(params.questions)}"] * (len(params.questions) > 1)
-            where += ["several may be chosen"] * asked.multi_select
+            where += ["you can choose several"] * asked.multi_select
             answer = await env.approver.ask(
                 ApprovalQuestion(
                     asks=Asks("question"),
@@ -189,9 +189,9 @@ class AskUserQuestion(TypedTool[AskUserQuestionParams]):
 
 YES_AND = "Yes, and "
 MODE_AFTER: Mapping[str, Mode] = {
-    f"{YES_AND}run commands in the sandbox unasked": "sandboxed",
-    f"{YES_AND}edit files unasked": "edits",
-    f"{YES_AND}ask before each change": "ask",
+    f"{YES_AND}run sandboxed commands without asking": "sandboxed",
+    f"{YES_AND}accept edits": "edits",
+    f"{YES_AND}ask before every change": "ask",
 }
 """The answers that end plan mode, with the mode that follows; the first needs a sandbox."""
 
@@ -230,6 +230,6 @@ class ExitPlanMode(TypedTool[ExitPlanModeParams]):
             return ToolOutcome(message="The user agreed to the plan: carry it out.", brief="agreed")
         return ToolOutcome(
             output=answer,
-            message="The user agreed, but changed the plan: carry it out as it stands here.",
+            message="The user agreed, but changed the plan: carry out this version.",
             brief="agreed, with changes",
         )

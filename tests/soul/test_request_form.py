@@ -143,7 +143,7 @@ async def test_a_small_window_works_from_hello_to_an_edit(tmp_path: Path) -> Non
             assert "SendDMail" not in str(request.body)
         # A sixth of the window, and how to go on.
         assert len(read) < 4_000
-        assert "Go on with line_offset=" in read
+        assert "Continue with line_offset=" in read
         assert "9000" in ran
         assert "shortened" in ran
         (notice,) = [one for one in on.ear.notices() if one.topic == ev.FORM_TOPIC]
