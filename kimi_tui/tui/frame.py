@@ -18,6 +18,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
+from kimi_tui.agent_parts import MODE_WORDS, NO_SANDBOX
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.foreign_text import one_line
@@ -26,7 +27,6 @@ from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
-from kimi_tui.tui.state import MODE_WORDS, NO_SANDBOX
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 from kimi_tui.tui.transcript.transcript import Transcript
 

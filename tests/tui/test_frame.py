@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.cases import each
 
+from kimi_tui.agent_parts import MODE_WORDS
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
@@ -18,7 +19,6 @@ from kimi_tui.tui.frame import (
 )
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
-from kimi_tui.tui.state import MODE_WORDS
 
 HEADING = HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
 

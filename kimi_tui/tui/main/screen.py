@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
-from kimi_tui.agent_parts import missing_words
+from kimi_tui.agent_parts import MODE_WORDS, missing_words
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
@@ -54,7 +54,6 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MODE_WORDS, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 from kimi_tui.workspace.git_branch import branch_of
 
@@ -1038,7 +1037,7 @@ class MainScreen(Screen[None]):
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
         """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
-        from kimi_tui.soul.rewind_values import Target
+        from kimi_tui.soul.rewind_values import Prospect, Target
         from kimi_tui.tui.preview.layout import consequence_rows
 
         bench, request = self.bench, panel.request

@@ -17,6 +17,7 @@ from support.screens import Desk, desk
 from textual import events
 from textual.await_remove import AwaitRemove
 
+from kimi_tui.agent_parts import MODE_WORDS
 from kimi_tui.config.settings import Config
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
@@ -28,7 +29,6 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.state import MODE_WORDS
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimi_tui.agent_parts import MODE_WORDS
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
-from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
