@@ -90,6 +90,8 @@ def _run_headless(options: Options) -> int:
         from kimi_tui.headless.run import run
 
         return run(options)
+    except Exception as error:
+        return _crashed(error, None)
     finally:
         gc.enable()
 

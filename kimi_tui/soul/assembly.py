@@ -22,7 +22,8 @@ from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
-from kimi_tui.soul.file_history import FileHistory, snapshot_scope
+from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.folder_snapshots import FolderSnapshots, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
@@ -55,6 +56,8 @@ async def open_soul(
     prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
     inbox: Inbox | None = None,
+    folder: FolderSnapshots | None = None,
+    agent: str = "",
     reads_notes: bool = True,
     waits_for_sandbox: bool = True,
 ) -> KimiSoul:
@@ -77,6 +80,8 @@ async def open_soul(
         prices: prices by model.
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
+        folder: for an agent beside another one, in whose work folder it works too: the snapshots of that one (`KimiSoul.folder`).
+        agent: the name of such an agent; empty for one that works alone.
         reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
         waits_for_sandbox: whether to wait until the sandbox was tried; otherwise the first call of a tool does.
 
@@ -125,8 +130,10 @@ async def open_soul(
         newest = max((record.seq for record in ends), default=0)
         wire = Wire(first_seq=newest + 1)
         _publish_disk_troubles(context, wire)
-        around = await asyncio.to_thread(snapshot_scope, session, environ)
-        files = FileHistory(session, wire, file_limits or Limits(), around)
+        if folder is None:
+            around = await asyncio.to_thread(snapshot_scope, session, environ)
+            folder = FolderSnapshots(session, file_limits or Limits(), around)
+        files = FileHistory(session, wire, folder, agent)
         conversation = Conversation(
             context,
             wire,
@@ -168,9 +175,8 @@ async def open_soul(
         )
         if not waits_for_sandbox:
             soul.use_sandbox_of(confining)
-        files.reads_only = lambda: soul.mode == "plan"
         if follow_files:
-            files.start()
+            soul.follow_files()
         return soul
     except BaseException:
         confining.cancel()

@@ -161,8 +161,10 @@ class Conversation:
         )
         index = self.context.index
         counted, known = index.n_messages, index.usage_before(index.size) or (0, 0)
+        # If nothing was sent yet, a figure of no message is an estimate of prompt and tools in a form that is not stored.
         if (
             totals is not None
+            and (totals.messages or totals.total_input)
             and known[1] <= totals.messages <= counted
             and (shown is stored or totals.messages == counted)
         ):

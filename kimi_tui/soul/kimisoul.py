@@ -38,7 +38,7 @@ from kimi_tui.soul.errors import (
     SoulError,
     TurnFailed,
 )
-from kimi_tui.soul.file_history import FILES_NAME
+from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.history import History, history_until
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.loop import AgentLoop, TurnOutcome
@@ -340,8 +340,18 @@ class KimiSoul:
         """The names of the tools that requests carry."""
         return self._conversation.toolset.names
 
+    @property
+    def folder(self) -> FolderSnapshots:
+        """The snapshots of the work folder, which an agent beside this one shares."""
+        return self._conversation.files.folder
+
+    def follow_files(self) -> None:
+        """Begin to scan the working files, if they are not scanned yet."""
+        self._conversation.files.start(lambda: self.mode == "plan")
+
     async def files_ready(self) -> FolderFacts:
         """Wait until the working files have been scanned for the first time; return the facts about the folder."""
+        self.follow_files()
         extent = await self._conversation.files.extent()
         sent = self._conversation.context.system_prompt or ""
         notes = tuple(one.path for one in notes_in(sent))

@@ -24,7 +24,7 @@ from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import shortened
-from kimi_tui.soul.file_history import ChangingTool
+from kimi_tui.soul.folder_snapshots import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
 from kimi_tui.soul.request_form import CHARS_A_TOKEN
 from kimi_tui.soul.tasks import TimeSlices, clear_in_slices

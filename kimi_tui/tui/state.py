@@ -14,14 +14,37 @@ if TYPE_CHECKING:
 
 
 MODE_WORDS: dict[Mode, str] = {
-    "plan": "plans only",
-    "ask": "asks first",
-    "edits": "accepts edits",
+    "plan": "plan",
+    "ask": "ask",
+    "edits": "accept edits",
     "sandboxed": "sandboxed",
-    "all": "allows all",
+    "all": "allow all",
 }
+"""The titles of the modes, the same on every screen. Their values in settings and on the command line are the keys."""
 NO_SANDBOX = "no sandbox"
 """The words after a mode in which commands run without asking and without a sandbox."""
+
+_UNASKED: dict[Mode, str] = {
+    "plan": "the agent reads and plans. It changes nothing until you approve a plan.",
+    "ask": "the agent asks before it edits a file or runs a command.",
+    "edits": "the agent edits files in this folder without asking. It asks before it runs a command.",
+    "sandboxed": "the agent edits files in this folder and runs sandboxed commands without asking.",
+    "all": "the agent does everything without asking, except what leaves this folder or the sandbox.",
+}
+_UNCONFINED = (
+    "the agent runs commands outside any sandbox and edits files in this folder without asking."
+)
+
+
+def unasked_words(mode: Mode, *, sandbox: bool) -> str:
+    """Return what the agent may do without asking, after the mode's title: `Mode ask: the agent asks before ...`.
+
+    Args:
+        mode: the mode.
+        sandbox: whether there is a sandbox for commands.
+    """
+    words = _UNASKED[mode] if sandbox or mode != "all" else _UNCONFINED
+    return f"Mode {MODE_WORDS[mode]}: {words}"
 
 
 class Prospect(NamedTuple):

@@ -37,8 +37,12 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
 T = TypeVar("T")
-_KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
-"""All events by name. An event is stored by its fields unless `_encode` has a form for it."""
+_STORED_AS_OTHERS = (ev.TextPart, ev.ThinkPart, ev.ApprovalResolved, ev.SteerTaken)
+"""The events that are stored under kimi-cli's names for them, and not under those of their classes."""
+_KINDS: Mapping[str, type[Any]] = {
+    kind.__name__: kind for kind in get_args(Event) if kind not in _STORED_AS_OTHERS
+}
+"""All other events by name. An event is stored by its fields unless `_encode` has a form for it."""
 _KIMI_CLI_DEFAULTS: dict[type, Json] = {
     ev.TurnEnd: {"reason": "done"},
     ev.CompactionBegin: {"tokens_before": 0, "automatic": False},

@@ -69,7 +69,7 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     terminal = configured.start(size=(100, 30), env={"TERM_PROGRAM": "ghostty"})
     terminal.wait_for(READY)
     say_to(terminal, "/plan")
-    terminal.wait_for("plans only")
+    terminal.wait_for("Mode plan:")
     say_to(terminal, "Make it")
     answer(terminal, "Something else: write it", "1")
     # With a yes the mode is chosen: edits need no further question.
@@ -82,7 +82,7 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     terminal.wait_for(lambda screen: clock(screen) >= begun + 2)
     server.release()
     terminal.wait_for("It is written:")
-    terminal.wait_for("accepts edits")
+    terminal.wait_for("accept edits")
     terminal.wait_raw(b"\x1b]9;4;3;0\x1b\\")
     terminal.wait_raw(b"\x1b]9;importer: Make it is done\x1b\\")
     terminal.write(b"\x1b[I")

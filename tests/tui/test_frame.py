@@ -31,7 +31,7 @@ def test_the_header_loses_branch_then_model_then_folder() -> None:
         shown = [part for part in parts if getattr(fitted, part)]
         if not left or left[-1] != shown:
             left.append(shown)
-        assert fitted.mode == "asks first"
+        assert fitted.mode == "ask"
     assert left == [["branch", "model", "folder"], ["model", "folder"], ["folder"], []]
 
 
@@ -43,9 +43,9 @@ def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> Non
     assert (whole.title, whole.folder) == (heading.title, heading.folder)
     shorter = fit_heading(heading, 56)
     assert (shorter.title, shorter.folder) == (heading.title, "~/…/importer")
-    shortest = fit_heading(heading, 46)
+    shortest = fit_heading(heading, 39)
     assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
-    assert fit_heading(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first", "")
+    assert fit_heading(heading, 29) == ("Fix the quoted fields", "", "", "", "ask", "")
 
 
 def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
@@ -53,8 +53,8 @@ def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
         mode: fit_heading(HEADING._replace(mode=mode, sandbox=False), 120).mode
         for mode in MODE_WORDS
     }
-    assert modes == {**MODE_WORDS, "all": "allows all, no sandbox"}
-    assert fit_heading(HEADING._replace(mode="all"), 120).mode == "allows all"
+    assert modes == {**MODE_WORDS, "all": "allow all, no sandbox"}
+    assert fit_heading(HEADING._replace(mode="all"), 120).mode == "allow all"
 
 
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
