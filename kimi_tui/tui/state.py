@@ -31,7 +31,9 @@ _UNASKED: dict[Mode, str] = {
     "sandboxed": "the agent edits files in this folder and runs sandboxed commands without asking.",
     "all": "the agent does everything without asking, except what leaves this folder or the sandbox.",
 }
-_UNCONFINED = "the agent runs commands outside any sandbox and edits files in this folder without asking."
+_UNCONFINED = (
+    "the agent runs commands outside any sandbox and edits files in this folder without asking."
+)
 
 
 def unasked_words(mode: Mode, *, sandbox: bool) -> str:
