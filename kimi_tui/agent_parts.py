@@ -11,6 +11,14 @@ from typing import Literal, get_args
 
 Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 """The approval modes; each asks for less than the one before. In plan mode nothing may be changed at all."""
+MODE_TITLES: dict[Mode, str] = {
+    "plan": "plan",
+    "ask": "ask",
+    "edits": "accept edits",
+    "sandboxed": "sandboxed",
+    "all": "allow all",
+}
+"""The titles of the modes, the same everywhere that a person reads. Their values in settings and JSON are the keys."""
 PartName = Literal["travel", "lines", "marks", "tasks", "dmails"]
 """Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user."""
 PARTS: frozenset[PartName] = frozenset(get_args(PartName))
@@ -18,7 +26,7 @@ _WORDS: dict[PartName, str] = {
     "travel": "time travel",
     "lines": "world lines",
     "marks": "bookmarks and pins",
-    "tasks": "commands in the background",
+    "tasks": "background tasks",
     "dmails": "D-Mails",
 }
 

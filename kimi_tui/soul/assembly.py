@@ -22,7 +22,8 @@ from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
-from kimi_tui.soul.file_history import FileHistory, snapshot_scope
+from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.folder_snapshots import FolderSnapshots, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
@@ -54,6 +55,9 @@ async def open_soul(
     prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
     inbox: Inbox | None = None,
+    folder: FolderSnapshots | None = None,
+    agent: str = "",
+    reads_notes: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -74,6 +78,9 @@ async def open_soul(
         prices: prices by model.
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
+        folder: for an agent beside another one, in whose work folder it works too: the snapshots of that one (`KimiSoul.folder`).
+        agent: the name of such an agent; empty for one that works alone.
+        reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -102,6 +109,7 @@ async def open_soul(
                 date.today(),  # noqa: DTZ011 - the user's own day is meant
                 dmail=tools.get(DMAIL_TOOL) is not None,
                 no_keys=asks_for_keys,
+                notes=reads_notes,
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
@@ -119,8 +127,10 @@ async def open_soul(
         newest = max((record.seq for record in ends), default=0)
         wire = Wire(first_seq=newest + 1)
         _publish_disk_troubles(context, wire)
-        around = await asyncio.to_thread(snapshot_scope, session, environ)
-        files = FileHistory(session, wire, file_limits or Limits(), around)
+        if folder is None:
+            around = await asyncio.to_thread(snapshot_scope, session, environ)
+            folder = FolderSnapshots(session, file_limits or Limits(), around)
+        files = FileHistory(session, wire, folder, agent)
         conversation = Conversation(
             context,
             wire,
@@ -152,10 +162,10 @@ async def open_soul(
             history=history,
             seeing=seeing,
             inbox=inbox,
+            reads_notes=reads_notes,
         )
-        files.reads_only = lambda: soul.mode == "plan"
         if follow_files:
-            files.start()
+            soul.follow_files()
         return soul
     except BaseException:
         confining.cancel()

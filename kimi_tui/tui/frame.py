@@ -5,7 +5,7 @@ The first frame on the screen has header and chat only; timeline and gauge are i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -476,17 +476,23 @@ class SessionFrame:
         yield Container(self.chat_pane, self.timeline_pane, id="body")
         yield self._gauge_row
 
-    def mount_views(self, *style_sheets: str, broken: Report | None = None) -> Views:
+    def mount_views(
+        self,
+        *style_sheets: str,
+        broken: Report | None = None,
+        cost_words: Callable[[], str] = str,
+    ) -> Views:
         """Import and mount timeline and gauge.
 
         Args:
             style_sheets: names of further style sheets that the screen needs from now on.
             broken: called with an exception that chat, timeline or gauge raises for an event.
+            cost_words: returns what the session has cost so far, in words; empty if no prices are set.
         """
         from kimi_tui.tui.views import Views
 
         add_sheets(self._screen, "timeline", "gauge", *style_sheets)
-        views = self.views = Views(self._transcript, broken)
+        views = self.views = Views(self._transcript, broken, cost_words)
         self.timeline_pane.mount_timeline(views.timeline)
         self._gauge_row.mount(views.gauge)
         self.fit(app_of(self._screen).size)

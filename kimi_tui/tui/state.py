@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kimi_tui.agent_parts import Mode
+from kimi_tui.agent_parts import MODE_TITLES, Mode
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import Target
 
 
-MODE_WORDS: dict[Mode, str] = {
-    "plan": "plan",
-    "ask": "ask",
-    "edits": "accept edits",
-    "sandboxed": "sandboxed",
-    "all": "allow all",
-}
-"""The titles of the modes, the same on every screen. Their values in settings and on the command line are the keys."""
+MODE_WORDS = MODE_TITLES
 NO_SANDBOX = "no sandbox"
 """The words after a mode in which commands run without asking and without a sandbox."""
 

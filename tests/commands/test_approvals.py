@@ -17,14 +17,14 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
         pytest.skip("there is no shfmt")
     explain = ("approvals", "explain")
     assert place.run(*explain, "--", "ls -l").out == (
-        "Asks: it only reads, in this folder; a yes for the session is offered, and none was given (reads).\n"
+        "Asks: it only reads in this folder; a yes for the session is offered, and none was given (reads).\n"
     )
     answer = place.run(
         *explain, "--json", "--approved", "id", "--approved", "ls", "--", "ls", "-l"
     ).json
     assert answer == {
         "ask": False,
-        "reason": "it only reads, in this folder, and a yes for the session to ls covers it",
+        "reason": "it only reads in this folder, and a yes for the session to ls covers it",
         "class": "reads",
     }
     (place.work / "notes").write_text("x")

@@ -24,6 +24,8 @@ from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 
 DAY = date(2026, 11, 28)
+MOST_TOKENS = 4_200
+"""The largest number of estimated tokens of the system prompt and the tools in an ordinary folder."""
 MOST_LEAN_TOKENS = 1_300
 """The largest number of estimated tokens of the lean prompt and its tools."""
 LEAN = ["ReadFile", "Grep", "WriteFile", "StrReplaceFile", "Shell"]
@@ -61,6 +63,16 @@ def test_the_form_follows_the_window_the_configuration_and_the_user(
     model: ModelInfo | None, wish: Any, form: RequestForm
 ) -> None:
     assert form_for(model, wish) == form
+
+
+def test_prompt_and_tools_of_a_first_request_have_a_bound(tmp_path: Path) -> None:
+    for name in ("README.md", "LICENSE", "Makefile", "pyproject.toml", "uv.lock", "main.py"):
+        (tmp_path / name).write_text("")
+    for name in ("src", "tests", "docs", "scripts", ".github"):
+        (tmp_path / name).mkdir()
+    text = build_system_prompt(tmp_path, {"SHELL": "/bin/bash"}, DAY)
+    assert "# Checkpoints and D-Mail" in text
+    assert estimate_fixed(text, default_toolset().specs) <= MOST_TOKENS
 
 
 @pytest.mark.parametrize("odd", ["plain", "many names", "long path", "signs", "many notes"])
@@ -131,7 +143,7 @@ async def test_a_small_window_works_from_hello_to_an_edit(tmp_path: Path) -> Non
             assert "SendDMail" not in str(request.body)
         # A sixth of the window, and how to go on.
         assert len(read) < 4_000
-        assert "Go on with line_offset=" in read
+        assert "Continue with line_offset=" in read
         assert "9000" in ran
         assert "shortened" in ran
         (notice,) = [one for one in on.ear.notices() if one.topic == ev.FORM_TOPIC]

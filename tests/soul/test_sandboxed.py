@@ -90,7 +90,7 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert not (Path.home() / "kimi-test").exists()
         assert f"writing {Path.home()}/kimi-test, the network" in second.message
         # The card has room for one, beside the command.
-        refused = f"exit 7 · the sandbox refused writing {Path.home()}/kimi-test and 1 more"
+        refused = f"exit 7 · the sandbox blocked writing {Path.home()}/kimi-test and 1 more"
         assert second.display[0] == BriefBlock(refused)
         assert "needs `why`" in third.message
         # Only what leaves the sandbox was asked about, with the reason, cleaned.
@@ -124,12 +124,12 @@ async def test_a_read_in_the_home_folder_that_is_refused_is_named_with_what_allo
     line = 'readable = ["~/notes.txt"]'
     assert f"`{line}` in the section `[sandbox]`" in first.message
     assert first.display[0] == BriefBlock(
-        f"exit 0 · the sandbox refused reading ~/notes.txt · {ALLOWED_BY}{line}"
+        f"exit 0 · the sandbox blocked reading ~/notes.txt · {ALLOWED_BY}{line}"
     )
     assert "Credentials are kept in ~/.ssh/config: that is not for you to read." in second.message
     assert "readable" not in second.message
     assert second.display[0] == BriefBlock(
-        "exit 1 · the sandbox refused reading ~/.ssh/config, where credentials are kept"
+        "exit 1 · the sandbox blocked reading ~/.ssh/config, where credentials are kept"
     )
 
 

@@ -197,10 +197,10 @@ class WorldLineViewer:
         add_sheets(bench.screen, "rows", "world_line")
         self._take_away()
         self._glance = glance
-        reading = self._reading = WorldLineView(info, bench.transcript.work_dir)
+        reading = self._reading = WorldLineView(
+            info, bench.transcript.work_dir, bench.keys, self._conversation.load_image
+        )
         bench.line = None if glance else reading
-        reading.transcript.keys = bench.keys
-        reading.transcript.load_image = bench.transcript.load_image
         reading.banner.offer(read=not glance)
         self._news = LiveLineActivity()
         self.tell_news()

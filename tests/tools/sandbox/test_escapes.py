@@ -642,11 +642,11 @@ async def test_a_held_folder_in_the_way_of_a_rename_is_named(
         written(outside.work / name, f"{outside.secret}\n")
     policy = policy_for(outside.work, sandbox.settings, {"HOME": str(outside.home)})
     rename = 'python3 -c \'import os; os.rename("%s", "%s")\''
-    copy = "(a folder there is held still, for what is in it; a copy works)"
+    copy = "(files in that folder are protected; copying it works)"
     for script, what in (
         (rename % ("apps/web/a.py", "a.py"), [f"renaming apps/web/a.py {copy}"]),
         (rename % ("apps", "other"), [f"renaming apps {copy}"]),
-        ("mv apps/web w", ["copying to w/.env what is hidden"]),
+        ("mv apps/web w", ["copying hidden files to w/.env"]),
         (rename % ("apps/b.py", "apps/c.py"), []),
         ("cp -r apps/b.py b.py", []),
     ):

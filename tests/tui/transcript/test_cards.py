@@ -95,9 +95,9 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
 def test_the_setting_that_allows_a_read_stands_whole_under_the_output() -> None:
     setting = f'{ALLOWED_BY}readable = ["~/notes.txt", "~/a/long/way/to/another/place"]'
     made = shell("cat: no\n", 1)
-    made.display = (*made.display, BriefBlock(f"exit 1 · the sandbox refused x · {setting}"))
+    made.display = (*made.display, BriefBlock(f"exit 1 · the sandbox blocked x · {setting}"))
     title, said, *below = rows(made)
-    assert title.endswith("exit 1   the sandbox refused x   2.4 s    #5")
+    assert title.endswith("exit 1   the sandbox blocked x   2.4 s    #5")
     assert said == "      cat: no"
     assert " ".join(" ".join(below).split()) == setting
     assert len(rows(made, LayoutRoom(50))) > len(rows(made))
