@@ -57,6 +57,7 @@ async def open_soul(
     inbox: Inbox | None = None,
     folder: FolderSnapshots | None = None,
     agent: str = "",
+    reads_notes: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -79,6 +80,7 @@ async def open_soul(
         inbox: the messages from before the session was open; None for none.
         folder: for an agent beside another one, in whose work folder it works too: the snapshots of that one (`KimiSoul.folder`).
         agent: the name of such an agent; empty for one that works alone.
+        reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -107,6 +109,7 @@ async def open_soul(
                 date.today(),  # noqa: DTZ011 - the user's own day is meant
                 dmail=tools.get(DMAIL_TOOL) is not None,
                 no_keys=asks_for_keys,
+                notes=reads_notes,
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
@@ -159,6 +162,7 @@ async def open_soul(
             history=history,
             seeing=seeing,
             inbox=inbox,
+            reads_notes=reads_notes,
         )
         if follow_files:
             soul.follow_files()

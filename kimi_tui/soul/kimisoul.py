@@ -30,7 +30,9 @@ from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import (
+    BudgetSpent,
     EmptySummary,
+    MaxStepsReached,
     NothingToCompact,
     RunCancelled,
     SoulError,
@@ -40,6 +42,7 @@ from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.history import History, history_until
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.loop import AgentLoop, TurnOutcome
+from kimi_tui.soul.model_slot import Spent
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
 from kimi_tui.soul.project_notes import notes_in
@@ -119,6 +122,7 @@ class KimiSoul:
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
+        reads_notes: whether the agent is given the notes of the folders that it works in.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -146,6 +150,7 @@ class KimiSoul:
         asks_for_keys: bool,
         seeing: Sequence[str],
         inbox: Inbox | None = None,
+        reads_notes: bool = True,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -183,6 +188,7 @@ class KimiSoul:
             asks_for_keys,
             self._jobs,
             session.state.moved_from,
+            reads_notes,
         )
         if sandbox is not None:
             loop = asyncio.get_running_loop()
@@ -276,6 +282,11 @@ class KimiSoul:
     def cost(self) -> Cost | None:
         """The cost of the session's calls so far; None if no prices are set."""
         return self._conversation.ledger.total_cost()
+
+    @property
+    def spent(self) -> Spent:
+        """The tokens and the money that this run of the program has used."""
+        return self._conversation.spent
 
     @property
     def running(self) -> bool:
@@ -397,7 +408,12 @@ class KimiSoul:
     # -- turns -----------------------------------------------------------------------------------
 
     async def run(
-        self, user_input: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
+        self,
+        user_input: str,
+        images: Sequence[Image] = (),
+        *,
+        begins: Callable[[], object] = bool,
+        piped: str = "",
     ) -> TurnResult:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
@@ -407,6 +423,7 @@ class KimiSoul:
             user_input: the user's message; files and images that it names with `@` are read and attached.
             images: the images that were pasted into it, in order.
             begins: called when the images are stored; messages sent after that come after this one.
+            piped: a text that came with the message by standard input; a part of its own, not searched for names of files.
 
         Returns:
             `done`, or `rejected` if the user refused what the agent asked for.
@@ -419,6 +436,7 @@ class KimiSoul:
             LLMNotSupported: the model cannot take something; `missing` names the capabilities.
             LLMError: the model could not be asked.
             MaxStepsReached: the turn used up its steps.
+            BudgetSpent: the tokens or the money of this run of the program are used up.
             RunCancelled: the turn was stopped.
             SoulError: anything else that ended it.
         """
@@ -429,7 +447,7 @@ class KimiSoul:
         begins()
         # Messages that the user sends from now on come after this one.
         return await self._alone.run(
-            self._turn(user_input, images, self.inbox.steers), stoppable=True
+            self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
         )
 
     async def resume(self) -> TurnResult:
@@ -835,11 +853,15 @@ class KimiSoul:
     # -- a turn, from the first word to the last save --------------------------------------------
 
     async def _turn(
-        self, text: str, images: Sequence[Image] = (), older: Sequence[Said] = ()
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        older: Sequence[Said] = (),
+        piped: str = "",
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
-        end = await self._run_and_save(self._loop.run(text, images, older))
+        end = await self._run_and_save(self._loop.run(text, images, older, piped))
         # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
         while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
@@ -875,7 +897,10 @@ class KimiSoul:
         """
         options = [WAIT_ON] if overdue.near else [WAIT_ON, ASK_AGAIN]
         said = await self._approval.pause(
-            f"{overdue.text} Keep waiting for the answer?", options, no_offer="Stop the turn"
+            f"{overdue.text} Keep waiting for the answer?",
+            options,
+            no_offer="Stop the turn",
+            topic="overdue",
         )
         if said is None:
             await self.interrupt()
@@ -961,6 +986,8 @@ def _with_facts(
 def _failure_kind(error: Exception) -> FailureKind:
     if isinstance(error, ToolsNotSupported):
         return "tools"
+    if isinstance(error, MaxStepsReached | BudgetSpent):
+        return "steps" if isinstance(error, MaxStepsReached) else "budget"
     return "model" if isinstance(error, LLMError) and not isinstance(error, LLMNotSet) else ""
 
 

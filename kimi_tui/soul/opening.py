@@ -160,7 +160,7 @@ async def open_session(
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.soul.assembly import open_soul
-        from kimi_tui.soul.model_slot import LoopLimits
+        from kimi_tui.soul.model_slot import Budget, LoopLimits
         from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
@@ -171,13 +171,20 @@ async def open_session(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=LoopLimits() if stage.demo else LoopLimits(config.loop_control, config.dmail),
+            limits=LoopLimits()
+            if stage.demo
+            else LoopLimits(
+                config.loop_control,
+                config.dmail,
+                budget=Budget(launch.max_tokens, launch.max_cost),
+            ),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
             asks_for_keys=config.secrets.send == "ask",
             prices=config.prices,
             seeing=_seeing(config),
             inbox=inbox,
+            reads_notes=not launch.bare,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -283,7 +290,7 @@ async def _stage(launch: Launch) -> _Stage:
 
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
         return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)
-    return _Stage(data_dir(), launch.work_dir)
+    return _Stage(launch.kept_in or data_dir(), launch.work_dir)
 
 
 async def provider_of(launch: Launch, session_id: str) -> ChatProvider:

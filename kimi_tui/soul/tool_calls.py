@@ -85,7 +85,8 @@ class ToolRuntime:
     """The parts that all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
 
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
-    goes to the model. `moved_from` is the path that the work folder had before; empty if it has had one path only.
+    goes to the model. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
+    `reads_notes` the notes of folders are not read.
     """
 
     conversation: Conversation
@@ -97,6 +98,7 @@ class ToolRuntime:
     asks_for_keys: bool
     jobs: Jobs
     moved_from: str = ""
+    reads_notes: bool = True
 
 
 class ToolBatch:

@@ -93,6 +93,7 @@ class ApprovalQuestion:
         changeable: whether a yes may come with another command, which runs instead of `detail`.
         words_offer: the label of the answer with the user's own text, for a pause; empty if it is not offered.
         no_offer: the label of the no, for a pause.
+        topic: what a pause is about; empty for every other question.
     """
 
     asks: Asks
@@ -110,6 +111,7 @@ class ApprovalQuestion:
     changeable: bool = False
     words_offer: str = ""
     no_offer: str = ""
+    topic: Literal["", "circles", "overdue", "written calls", "window"] = ""
 
 
 class Approver(Protocol):

@@ -123,6 +123,23 @@ def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
         return Verdict("unknown", str(doubt))
 
 
+def never_because(program: str) -> str:
+    """Return why no permission beyond a single yes may cover commands of this program, whatever version its name ends with;
+    empty for any other program.
+    """
+    plain = program.rstrip("0123456789.").rstrip("-")
+    return _never().get(program) or _never().get(plain) or ""
+
+
+def program_of(name: str, work_dir: Path, environ: Mapping[str, str]) -> str:
+    """Return why the program that a shell would run under this name cannot be trusted; empty if it can. It looks at files."""
+    try:
+        _program(name, work_dir, environ)
+    except (_Doubt, OSError) as doubt:
+        return str(doubt)
+    return ""
+
+
 class _Doubt(Exception):
     """The command has no place in the group. The text says why in a few words."""
 

@@ -287,6 +287,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         payload["changeable"] = event.changeable
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
+    if event.topic:
+        payload["topic"] = event.topic
     return payload
 
 
@@ -535,6 +537,9 @@ def _decode_approval(data: Json) -> Event | None:
         # Older records lack the field; the card of the tool is used instead.
         changeable=data.get("changeable", card_of(tool).is_command) is True,
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
+        topic=cast(ev.PauseTopic, topic)
+        if (topic := data.get("topic")) in get_args(ev.PauseTopic)
+        else "",
     )
 
 

@@ -82,7 +82,6 @@ REFUSED = "refused"
 TWICE_S = 1.0
 OFFERED = 50
 """The most checkpoints, or world lines, that are offered as the argument of a command."""
-AS_MESSAGE = "A blank before the slash sends it as a message."
 
 
 class MainScreen(Screen[None]):
@@ -171,6 +170,10 @@ class MainScreen(Screen[None]):
         )
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
+        self._unknown = ""
+        """The text whose command is unknown, as a notice said; Enter again sends it as a message. Empty for none."""
+        self._asked_unknown = SeenQuestion(self)
+        """Whether that notice was painted."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
@@ -362,6 +365,7 @@ class MainScreen(Screen[None]):
         self._prompt_modes.forget_note()
         self.quitting.ignore_early_keys()
         self._offered.ask(is_expected=True)
+        self._unknown = ""
         if (panel := self.bench.question) is not None:
             panel.ignore_early_keys()
 
@@ -458,7 +462,7 @@ class MainScreen(Screen[None]):
         """Carry out a text that was sent from the prompt; returns what of it goes on.
 
         `/` begins a command, `!` a shell command of the user's own, `#` a note; an empty text has the agent continue. All
-        else is a message to the agent, also any of these with a blank before it.
+        else is a message to the agent, also any of these with a space before it.
         """
         text = sent_text(written)
         if not text:
@@ -468,10 +472,14 @@ class MainScreen(Screen[None]):
             return None
         if written.rstrip() == "/":
             self.bench.tell(
-                "A command follows the slash.", advice="The arrows choose one of the list."
+                '"/" begins a command.', advice="Type its name, or choose one by arrows."
             )
             self.bench.keep(text)
             return None
+        if text == self._unknown and self._asked_unknown.accepts(self.prompt.area.key_at):
+            # A space before the slash makes it a message, also when it is sent again.
+            text = written = f" {text}"
+        self._unknown = ""
         if written[0] == "/" and self._has_key(written):
             return None
         behind = self.bench.returned.command_behind(text)
@@ -479,15 +487,14 @@ class MainScreen(Screen[None]):
             # The message waits on: the user may edit it, and an undo takes it away again.
             self.prompt.area.put_sent(text.removesuffix(behind).rstrip())
             text = written = behind
-        # A blank before the slash makes the text a message.
+        # A space before the slash makes the text a message.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
             return self.bench.start(self._send_when_learned(written), opens=True)
         if parsed.command is not None:
             return self._run_written(parsed.command, parsed.argument, text)
         if parsed.unknown:
-            self._say_unknown(parsed)
-            self.bench.keep(text)
+            self._say_unknown(parsed, text)
         else:
             self.bench.add_to_history(text)
             # A user who sends a message wants to see the answer, wherever they were reading.
@@ -583,22 +590,41 @@ class MainScreen(Screen[None]):
     def _run_written(self, command: Command, argument: str, text: str) -> asyncio.Task[None] | None:
         """Run a command that was typed; with an argument that it does not take, it stays in the prompt."""
         if argument and not command.argument:
-            self.bench.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
-            self.bench.keep(text)
+            self._keep_unknown(text)
+            send = key_of("send", self.bench.keys)
+            self.bench.tell(
+                f"/{command.name} takes no argument.",
+                advice=f"Delete what follows it, or press {send} again to send this as a message.",
+            )
             return None
         if argument or not command.needs_argument:
             self.bench.add_to_history(text)
             self._learn_uses((text,))
         return self.run_command(command.name, argument)
 
-    def _say_unknown(self, parsed: ParsedLine) -> None:
-        said = f"There is no command /{parsed.unknown}."
-        if parsed.meant is not None:
-            self.bench.tell(f"{said} Did you mean /{parsed.meant.name}?", advice=AS_MESSAGE)
-            return
-        key = key_of("help", self.bench.keys)
-        lists = f"{key} lists all of them." if key else "/help lists all of them."
-        self.bench.tell(said, advice=f"{lists} {AS_MESSAGE}")
+    def _say_unknown(self, parsed: ParsedLine, text: str) -> None:
+        """Say that a command does not exist, and what to use instead; the text stays in the prompt and can be sent as it is."""
+        from kimi_tui.tui.main.commands.peer_commands import ELSEWHERE
+
+        self._keep_unknown(text)
+        said = f'"/{parsed.unknown}" is not a command.'
+        if answer := ELSEWHERE.get(parsed.unknown):
+            said = f"{said} {answer}"
+        elif parsed.meant:
+            names = [f"/{one.name}" for one in parsed.meant]
+            listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+            said = f"{said} Did you mean {listed}?"
+        else:
+            key = key_of("commands", self.bench.keys)
+            said = f"{said} {key or '/commands'} lists all commands."
+        send = key_of("send", self.bench.keys)
+        self.bench.tell(said, advice=f"{send} again sends the text as a message.")
+
+    def _keep_unknown(self, text: str) -> None:
+        """Keep a text in the prompt, and have the key that sends it send it as a message once a notice says so."""
+        self.bench.keep(text)
+        self._unknown = text
+        self._asked_unknown.ask(is_expected=True)
 
     @on(PromptArea.Changed)
     def _typed(self, event: PromptArea.Changed) -> None:
@@ -693,6 +719,13 @@ class MainScreen(Screen[None]):
     def _keys_changed(self) -> None:
         """Update the footer: keys of the prompt, or of the cursor in the chat, have another meaning now."""
         self.bench.update_footer()
+
+    @on(PromptArea.KeysAsked)
+    def _keys_asked(self) -> None:
+        """Show the page of keys: `?` was typed into the empty prompt."""
+        from kimi_tui.tui.dialogs.help import HelpScreen
+
+        app_of(self).push_screen(HelpScreen(self.commands, self.bench.keys))
 
     @on(PromptArea.PathPasted)
     def _path_pasted(self, event: PromptArea.PathPasted) -> None:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.vim import Mode, VimKeys
 
 HELD_S = 0.7
+KEYS_SIGN = "?"
+KEYS_AFTER_S = 0.25
+"""Seconds without another key after which a `?` in the empty field asks for the keys, and does not begin a message."""
 LONG_PASTE = 20
 """A paste of more lines than this is shown in the field as a chip."""
 _BEHIND_PATH = ("#", ":")
@@ -218,6 +221,9 @@ class PromptArea(PatchedTextArea):
         def __init__(self, menu: CommandMenu) -> None:
             super().__init__()
             self.menu = menu
+
+    class KeysAsked(Message):
+        """`?` was typed into the empty field, and nothing after it; the field has been emptied again."""
 
     class OffersChanged(Message):
         """The completions or the hint above the field may have changed."""
@@ -554,6 +560,8 @@ class PromptArea(PatchedTextArea):
             row, column = self.selection.end
             self.replace("", (row, column - 1), (row, column))
         self._offered_end = None
+        if event.character == KEYS_SIGN and not (self.text or is_taken or self._is_answer):
+            self.set_timer(KEYS_AFTER_S, self._ask_for_keys)
         if writes:
             self._key_mask.typed(event.character or "", event.time)
         else:
@@ -584,6 +592,11 @@ class PromptArea(PatchedTextArea):
             row, column = self.selection.end
             if joins_letters(self.document.get_line(row)[:column][-1:]):
                 self._type(event.character, *self.selection)
+
+    def _ask_for_keys(self) -> None:
+        if self.text == KEYS_SIGN and self.has_focus and not self.is_searching:
+            self.load_text("")
+            self.post_message(self.KeysAsked())
 
     def _ends_offers(self, key: str) -> bool:
         """Return whether a key that is bound by the screen ends the search or closes the menu."""

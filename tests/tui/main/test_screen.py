@@ -366,7 +366,7 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         assert area.text == "/redo "
         area.put("")
         await one.pilot.press(*"/nothing", "enter")
-        await one.sees("There is no command /nothing.")
+        await one.sees('"/nothing" is not a command.')
         assert area.text == "/nothing"
         area.put("")
         # Palette and help.

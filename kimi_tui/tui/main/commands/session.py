@@ -369,7 +369,7 @@ async def clear(main: MainParts, argument: str) -> None:
     main.bench.tell(await soul.travel.clear(), advice=WAY_BACK)
 
 
-async def jobs(main: MainParts, argument: str) -> None:
+async def tasks(main: MainParts, argument: str) -> None:
     """List the jobs, stop one, or show its last output."""
     soul = await main.conversation.opened("tasks")
     verb, _, number = argument.partition(" ")

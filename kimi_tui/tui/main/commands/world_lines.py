@@ -23,12 +23,12 @@ QUOTE_CHARS = 600
 NAME_CHARS = 60
 
 
-async def jump(main: MainParts, argument: str) -> None:
-    """Preview a jump to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
+async def switch(main: MainParts, argument: str) -> None:
+    """Preview a switch to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
     if k is None or (checkpoint and n is None):
-        tell_no_line(main, argument, "/jump 1")
+        tell_no_line(main, argument, "/switch 1")
     else:
         await _preview_jump(main, k, n)
 
