@@ -150,7 +150,7 @@ def test_no_rule_or_fact_is_lost(tmp_path: Path) -> None:
         (name, words)
         for name, facts in TOLD.items()
         for words in facts
-        if words.replace('"', "'") not in told[name].replace('"', "'").replace("\n", " ")
+        if words.replace('"', "'") not in " ".join(told[name].replace('"', "'").split())
     ]
     assert lost == []
     assert TOLD.keys() == told.keys()
