@@ -75,7 +75,7 @@ class SessionStore:
                 return self.at(some[0], work_dir)
         if len(found) > 1 and name:
             raise SessionNotFound(
-                f"{len(found)} sessions begin with {name!r}; give more of the id."
+                f"{len(found)} sessions begin with {name!r}; type more of the id."
             )
         raise SessionNotFound(f"There is no session {name!r}.")
 
@@ -119,7 +119,7 @@ class SessionStore:
                     os.close(open_regular(folder / LIVE_NAME))
                 except OSError as error:
                     what = error.strerror
-                    found.append(f"{folder / LIVE_NAME}: {what}; this session is passed over.")
+                    found.append(f"{folder / LIVE_NAME}: {what}; this session is skipped.")
         return found
 
     def at(self, folder: Path, work_dir: Path | None = None) -> Session:

@@ -215,7 +215,7 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         assert on.sent()[0][1].startswith(f"{COMPACTION_START}\n\nBETTER WORDS")
         await on.soul.travel.rewind(Target(6))
         await on.soul.travel.undo()
-        said = "Undone: the change of the summary. 2 steps since then stay as world line 3."
+        said = "Undid the edit of the summary. 2 steps since then stay as world line 3."
         assert await on.soul.travel.undo() == said
         assert await on.summary() == "SUMMARY"
         assert on.file() == before

@@ -109,9 +109,9 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         on.server.script(twice, shell("echo more than ten > b; rm a"), say("done"))
         await on.soul.run("go")
         told = [
-            ("2 files changed, can be brought back", ("a", "b")),
+            ("2 files changed, can be restored", ("a", "b")),
             ("", ()),
-            ("2 files changed, 1 of them (b) not to be brought back", ("a", "b")),
+            ("2 files changed, 1 of them (b) cannot be restored", ("a", "b")),
         ]
         assert said(on.ear.events) == told
         await on.reopen()
@@ -267,7 +267,7 @@ async def test_all_of_a_line_comes_back_with_the_files_it_ended_with(tmp_path: P
         assert {one.path: (one.fate, one.reason) for one in seen.files.files} == {
             "edited": ("restore", ""),
             "gone": ("delete", ""),
-            "mine": ("conflict", "changed outside"),
+            "mine": ("conflict", "changed by others"),
             "sub/new": ("create", ""),
         }
         on.ear.forget()
@@ -344,7 +344,7 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
         for record in await on.soul.history():
             transcript.apply(record)
         marks = [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
-        assert f"Undone: {words}" in marks
+        assert f"Undo: {words}" in marks
 
 
 async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
         said = await on.soul.travel.undo()
         assert said == (
-            "Undone: the rewind to #2. 4 steps since then stay as world line 2. 2 files went with it."
+            "Undid the rewind to #2. 4 steps since then stay as world line 2. 2 files changed with it."
         )
         transcript = TranscriptModel()
         for record in await on.soul.history():
@@ -374,7 +374,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
             return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
 
         stays = [
-            "Undone: 4 steps since then stay as world line 2",
+            "Undo: 4 steps since then stay as world line 2",
             "1 file brought back, 1 deleted (gone)",
         ]
         assert marks() == stays
@@ -513,7 +513,7 @@ async def test_a_file_tool_does_not_wait_for_the_first_look(
         gate.set()
         await on.soul.files_ready()
         # Somebody had to do without it, so its end is news.
-        await next_event(heard, ev.Notice, lambda one: "first look" in one.text)
+        await next_event(heard, ev.Notice, lambda one: "first file snapshot" in one.text)
         await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"a": "old\n"}
 
@@ -665,9 +665,9 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         await on.reopen()
         heard = on.soul.wire.subscribe()
         told = await next_event(heard, ev.Notice, lambda one: "program ended" in one.text)
-        assert told.text.endswith("; the others are now.")
+        assert told.text.endswith("; the other files are restored now.")
         said = [one.text for one in on.ear.of(ev.Notice)]
-        assert any("Not brought back: edited (changed meanwhile" in text for text in said)
+        assert any("Not restored: edited (changed meanwhile" in text for text in said)
         assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}
 
 
@@ -763,9 +763,9 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         await next_event(heard, ev.ToolCall, lambda event: event.name == "SendDMail")
         (on.work / "theirs").write_text("by hand\n")
         asked = await next_event(heard, ev.ApprovalRequest)
-        assert asked.question == "Bring back the files of #1?"
+        assert asked.question == "Restore the files of checkpoint #1?"
         assert "bring back  a" in asked.detail
-        assert "leave alone, also changed outside  theirs" in asked.detail
+        assert "keep, also changed by others  theirs" in asked.detail
         assert [getattr(block, "path", "") for block in asked.display] == ["a"]
         on.soul.answer(asked.id, "once")
         await turn
@@ -855,7 +855,7 @@ async def test_a_work_folder_that_is_gone_is_told_once(tmp_path: Path, seen: boo
         await on.soul.run("second")
         await on.soul.files_ready()
         told = [one.text for one in on.ear.notices()]
-        assert told == ["The files cannot be kept for a rewind: the work folder is gone."]
+        assert told == ["The files cannot be saved for a rewind: the work folder is gone."]
         shown = await on.soul.travel.preview(Target(0))
         assert shown.files is not None
         assert shown.files.reason
@@ -874,7 +874,7 @@ async def test_a_first_look_that_fails_is_told_once(
         await on.soul.run("first")
         await on.soul.files_ready()
         assert [one.text for one in on.ear.of(ev.Notice)] == [
-            "The files cannot be kept for a rewind: No space left on device."
+            "The files cannot be saved for a rewind: No space left on device."
         ]
 
 

@@ -53,8 +53,8 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         assert "restores 1, deletes 1" in shown
         # The agent never touched it.
         assert "! b.txt" in shown
-        assert " changed outside; stays" in shown
-        assert "also changed outside" not in shown
+        assert " changed by others; kept" in shown
+        assert "also changed by others" not in shown
         await one.pilot.press("f")
         await one.until(lambda: one.screen.prompt.area.text == "Change it")
         await one.sees("1 deleted (made), 1 left alone (b.txt)")
@@ -87,7 +87,7 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         await one.pilot.press("ctrl+t", "u")
         shown = await one.sees("Left alone:")
         words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
-        assert "Undone: the rewind to #0. 1 file went with it. Left alone: a.txt." in words
+        assert "Undid the rewind to #0. 1 file changed with it. Kept: a.txt." in words
 
 
 async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> None:
@@ -125,7 +125,7 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         origin = one.screen
         await one.say("/fork 2")
         await one.sees("Fork at #2")
-        await one.sees("1 file changed since. Does it come back as well?")
+        await one.sees("1 file changed since then. Restore it as well?")
         await one.pilot.press("f")
         await one.until(lambda: one.screen is not origin and one.screen.conversation.state.ready)
         assert (work / "a.txt").read_text() == "old\n"
@@ -166,7 +166,7 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         await one.until(lambda: one.screen is not origin)
         await one.sees("Files of this moment")
         assert "restores 1" in one.text()
-        assert "Nothing of the conversation goes." in one.text()
+        assert "Nothing is removed from the conversation." in one.text()
         await one.pilot.press("o")
         await one.until(lambda: (work / "a.txt").read_text() == "old\n")
         await one.sees("1 file brought back.")
