@@ -711,7 +711,7 @@ class Context:
         self.storage.link_or_copy(self._live.path, world_line_path(self.folder, n))
         self.journal.note({"op": "foreign", "n": n})
         self._remarks.append(
-            f"Another program changed this session's file; its version is kept as world line {n}."
+            f"Another program changed this session's file. The version of that program is kept as world line {n}."
         )
 
     def _make_folder(self) -> None:

@@ -303,7 +303,7 @@ class ContextIndex:
     def _add_usage(self, line: RawLine, record: Mapping[str, Any]) -> None:
         tokens = count_of(record.get("token_count"))
         if tokens is None:
-            self._skip(line, "a usage without a number")
+            self._skip(line, "a token count without a number")
             return
         self._usage_starts.append(line.offset)
         self._usage_tokens.append(tokens)

@@ -309,7 +309,7 @@ class PrefetchedPrefix:
         self._wanted, self._stop = wanted, threading.Event()
         # Copies run one after the other, as they write to the same name.
         self._task = asyncio.create_task(
-            self._after(self._task, partial(work, self._stop)), name="copy ahead"
+            self._after(self._task, partial(work, self._stop)), name="copy the conversation"
         )
 
     async def _after(

@@ -695,7 +695,7 @@ class UserDMails:
         part = segments(line, place, place + 1)[0]
         if not 0 <= number < len(part.messages):
             raise UnknownCheckpoint(
-                f"#{part.point.id} of world line {world_line} has no such message."
+                f"There is no such message at checkpoint #{part.point.id} of world line {world_line}."
             )
         message = part.messages[number]
         return (

@@ -35,7 +35,7 @@ SLICE = 32
 """The number of events that are read in one time slice, so that keys are handled in between."""
 _READ_ONLY = "   read-only"
 _LEAST_NAME = 16
-_ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped after your no"}
+_ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped when you refused"}
 KEYS = (
     ("j", "switch to here"),
     ("c", "compare"),

@@ -271,7 +271,7 @@ def _lost(path: str, before: ManifestEntry | None, after: ManifestEntry | None) 
     if is_of_version_control(path.rpartition("/")[2]):
         return ""
     if before is None:
-        return f"gone, and {why_not(after.kind)}"
+        return f"deleted; {why_not(after.kind)}"
     return why_not(after.kind) if before.kind == after.kind == "large" else ""
 
 

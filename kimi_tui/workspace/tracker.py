@@ -464,7 +464,7 @@ class Tracker:
     def _seal_of(self, intent: Intent, *, create: bool) -> str:
         path = self._scope.seal_key
         if path is None:
-            raise FileNotFoundError("there is no key for seals")
+            raise FileNotFoundError("the key that signs restores is missing")
         key = restore.seal_key(path, create=create)
         places = [os.path.realpath(self._folder), os.path.realpath(self._root)]
         return restore.seal_of(intent, key, places)
@@ -490,7 +490,7 @@ class Tracker:
     def _scan(self, also: Collection[str] = ()) -> None:
         scanner = self._scanner
         if scanner is None:
-            raise OSError("the files were not scanned yet")
+            raise OSError("there is no file snapshot yet")
         scan = scanner.scan(also)
         self._owed.update(scan.changed)
         self.full = scan.full

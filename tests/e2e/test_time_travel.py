@@ -198,7 +198,7 @@ def test_rewind_with_files_undo_and_jump(
     # Rewind and restore files, by clicks.
     person.clicks_row("Fix quoted fields")
     person.clicks("Rewind and restore files")
-    person.sees_all("1 file restored, 2 deleted", "1 left alone", "› Fix quoted fields")
+    person.sees_all("1 file restored, 2 deleted", "1 kept", "› Fix quoted fields")
     assert files(work) == BEFORE_THE_FIX
     assert not (work / "tests").exists()
 
@@ -223,7 +223,7 @@ def test_rewind_with_files_undo_and_jump(
         "Undo the rewind to #3"
     )
     person.clicks("u  Undo")
-    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files went with it.")
+    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files changed with it.")
     assert files(work) == AFTER_THE_FIX
     terminal.key("escape")
     person.sees("Enter send")

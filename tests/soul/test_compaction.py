@@ -441,14 +441,14 @@ async def test_a_strategy_that_the_configuration_names(tmp_path: Path) -> None:
 @each(
     "name, why",
     [
-        ("clever", "there is simple"),
-        ("", "there is simple"),
-        (":Halving", "there is simple"),
+        ("clever", "use simple"),
+        ("", "use simple"),
+        (":Halving", "use simple"),
         ("no_such_module_here:Halving", "ModuleNotFoundError"),
         (f"{__name__}:Absent", "AttributeError"),
         (f"{__name__}:Stage", "TypeError"),
         ("pathlib:Path", "lacks the methods plan and compact"),
-        ("x" * 10_000, "there is simple"),
+        ("x" * 10_000, "use simple"),
     ],
 )
 def test_a_strategy_that_there_is_not(name: str, why: str) -> None:

@@ -72,10 +72,10 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "3 files went with it" in await on.soul.travel.undo()
+        assert "3 files changed with it" in await on.soul.travel.undo()
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "3 files went with it" in await on.soul.travel.redo()
+        assert "3 files changed with it" in await on.soul.travel.redo()
         assert files(on) == before
         assert "3 files" in await on.soul.travel.undo()
         assert files(on) == after
@@ -296,7 +296,7 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "2 files went with it" in await on.soul.travel.undo()
+        assert "2 files changed with it" in await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -313,9 +313,9 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         ]
         assert files(on) == {**before, "sub/new": after["sub/new"]}
         (reverted,) = on.ear.of(ev.ContextReverted)
-        assert "Brought back: `edited`, `gone`." in reverted.facts
+        assert "Restored: `edited`, `gone`." in reverted.facts
         assert "`sub/new`" in reverted.facts.partition("still changed")[2]
-        assert "Left alone" not in reverted.facts
+        assert "Kept" not in reverted.facts
         await on.soul.travel.undo()
         assert files(on) == {**after, "edited": "by hand\n"}
 
@@ -375,7 +375,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
 
         stays = [
             "Undo: 4 steps since then stay as world line 2",
-            "1 file brought back, 1 deleted (gone)",
+            "1 file restored, 1 deleted (gone)",
         ]
         assert marks() == stays
         # A row about an undo is gone once that is undone, however often it goes to and fro.
@@ -400,14 +400,14 @@ async def test_what_is_said_of_files_alone_goes_when_that_is_undone(tmp_path: Pa
             return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
 
         await on.soul.travel.rewind(Target(2), "only")
-        assert marks() == ["1 file brought back, 1 deleted (sub/new)"]
+        assert marks() == ["1 file restored, 1 deleted (sub/new)"]
         for step, gone in (
             (on.soul.travel.undo, "gone"),
             (on.soul.travel.redo, "sub/new"),
             (on.soul.travel.undo, "gone"),
         ):
             await step()
-            assert marks() == [f"1 file brought back, 1 deleted ({gone})"]
+            assert marks() == [f"1 file restored, 1 deleted ({gone})"]
 
 
 async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
@@ -508,7 +508,7 @@ async def test_a_file_tool_does_not_wait_for_the_first_look(
         await on.soul.run("go")
         found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
-        assert "not ended" in found.reason
+        assert "not finished" in found.reason
         heard = on.soul.wire.subscribe()
         gate.set()
         await on.soul.files_ready()
@@ -764,14 +764,14 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         (on.work / "theirs").write_text("by hand\n")
         asked = await next_event(heard, ev.ApprovalRequest)
         assert asked.question == "Restore the files of checkpoint #1?"
-        assert "bring back  a" in asked.detail
+        assert "restore  a" in asked.detail
         assert "keep, also changed by others  theirs" in asked.detail
         assert [getattr(block, "path", "") for block in asked.display] == ["a"]
         on.soul.answer(asked.id, "once")
         await turn
         assert files(on) == {"a": "old\n", "theirs": "by hand\n"}
         facts = on.ear.of(ev.ContextReverted)[0].facts
-        assert "Brought back: `a`" in facts
+        assert "Restored: `a`" in facts
         assert "someone else changed them too: `theirs`" in facts
         assert "`a` (1 edit)" not in facts
         await on.soul.travel.undo()
