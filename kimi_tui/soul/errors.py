@@ -44,6 +44,10 @@ class MaxStepsReached(SoulError):
         )
 
 
+class BudgetSpent(SoulError):
+    """A turn was stopped before its next step, because this run of the program had used up its tokens or its money."""
+
+
 class NothingToCompact(SoulError):
     """There is no older part that a summary could replace."""
 
@@ -52,7 +56,7 @@ class EmptySummary(SoulError):
     """The edited summary has no text, which would lose everything that it stands for."""
 
     def __init__(self) -> None:
-        super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
+        super().__init__("The summary is empty.", advice="Use /undo to remove the summary.")
 
 
 class NothingToClear(SoulError):

@@ -80,12 +80,12 @@ def test_undo_and_redo_in_processes_of_their_own(place: Place) -> None:
     assert list(undone) == ["operation", *FIELDS]
     assert (undone["operation"], undone["checkpoint_id"]) == ("rewind", 2)
     assert (undone["tokens_before"], undone["tokens_after"]) == (110, 440)
-    assert place.run("undo").out == "Undone: the rewind to #6.\n"
+    assert place.run("undo").out == "Undid the rewind to #6.\n"
     assert place.files(session)["context.jsonl"] == whole
     ran = place.run("undo")
     assert (ran.code, ran.complaint) == (1, "There is nothing to undo.")
     place.run("redo")
-    assert place.run("redo").out == "Done again: the rewind to #2.\n"
+    assert place.run("redo").out == "Redid the rewind to #2.\n"
     assert place.files(session)["context.jsonl"] == short
     ran = place.run("redo")
     assert (ran.code, ran.complaint) == (1, "There is nothing to redo.")
@@ -107,8 +107,8 @@ def test_jump(place: Place) -> None:
     assert everything["checkpoint_id"] is None
     assert place.files(session) == {"context.jsonl": whole, "context_1.jsonl": whole}
     ran = place.run("jump", "1")
-    assert (ran.code, ran.complaint) == (1, "The conversation is there already.")
-    assert "Undone: the jump" in place.run("undo").out
+    assert (ran.code, ran.complaint) == (1, "The conversation is already at this point.")
+    assert "Undid the switch" in place.run("undo").out
     assert place.files(session)["context.jsonl"] == live
     told(place, session)
 
@@ -138,19 +138,19 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     assert letter.code == 0
     assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
     reverted = [event for event in told(place, session) if isinstance(event, ev.ContextReverted)]
-    assert "because they were not there then: `b.txt`, `c.txt`" in reverted[-1].facts
+    assert "because they did not exist then: `b.txt`, `c.txt`" in reverted[-1].facts
     assert place.run("dmail", 2, "x", "--files", "only").code == 2
     # The files alone, without a word of the conversation.
     live = place.files(session)["context.jsonl"]
     only = place.run("jump", "1", "--files", "only")
     assert (only.code, only.out.splitlines()[0]) == (
         0,
-        "Brought back the files of world line 1 (second).",
+        "Restored the files of world line 1 (second).",
     )
     assert place.files(session)["context.jsonl"] == live
     check_written(place)
     again = place.run("jump", "1", "--files", "only")
-    assert (again.code, again.out) == (0, "No file of world line 1 (second) was brought back.\n")
+    assert (again.code, again.out) == (0, "No file of world line 1 (second) was restored.\n")
 
 
 def test_what_cannot_come_back_is_said_everywhere_and_is_no_success(place: Place) -> None:
@@ -160,13 +160,13 @@ def test_what_cannot_come_back_is_said_everywhere_and_is_no_success(place: Place
     (place.work / "a.txt").write_text("a")
     gone = call("Shell", {"command": "rm -r pipe empty a.txt"})
     session = place.hold([gone, say("Done.")], "clean up")
-    lost = {"path": "pipe", "change": "skip", "reason": "gone, and not a regular file"}
+    lost = {"path": "pipe", "change": "skip", "reason": "deleted; not a regular file"}
     back = [{"path": name, "change": "create", "reason": None} for name in ("a.txt", "empty")]
     for options in (("--dry-run",), ("--dry-run", "--json")):
         ran = place.run("rewind", 0, "--files", "restore", *options)
         assert ran.code == 0
         assert "pipe" in ran.out
-        assert "gone, and not a regular file" in ran.out
+        assert "deleted; not a regular file" in ran.out
     assert ran.json["files"] == [*back, lost]
     ran = place.run("rewind", 0, "--files", "restore", "--json")
     assert (ran.code, json.loads(ran.out)["files"]) == (3, [*back, lost])
@@ -307,7 +307,7 @@ def test_a_line_that_is_being_written(place: Place) -> None:
         (("rewind",), "required: N"),
         (("rewind", "x"), "'x' is not the number of a checkpoint"),
         (("rewind", "-1"), "'-1' is not"),
-        (("rewind", 99), "There is no checkpoint #99 here; there is #0 to #7."),
+        (("rewind", 99), "There is no checkpoint #99; this world line has #0 to #7."),
         (("rewind", 99, "--dry-run"), "There is no checkpoint #99"),
         (("rewind", "9" * 30), "is not the number of a checkpoint"),
         (("rewind", 1, "--files", "all"), "--files"),
@@ -422,7 +422,7 @@ def test_a_conflict_says_the_same_before_and_after(place: Place) -> None:
     seen = place.run("rewind", 2, "--files", "restore", "--dry-run", "--json").json["files"]
     done = place.run("rewind", 2, "--files", "restore", "--json")
     assert done.code == 3
-    named = {"path": "b.txt", "change": "conflict", "reason": "also changed outside"}
+    named = {"path": "b.txt", "change": "conflict", "reason": "also changed by others"}
     assert named in seen
     assert named in json.loads(done.out)["files"]
 
@@ -436,7 +436,7 @@ def test_files_only(place: Place) -> None:
     assert "b.txt" in ran.out
     assert not (place.work / "b.txt").exists()
     assert place.files(session) == before
-    assert "Undone: the restored files" in place.run("undo").out
+    assert "Undid the restore of files" in place.run("undo").out
     check_written(place)
 
 

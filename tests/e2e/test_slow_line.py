@@ -304,7 +304,7 @@ def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal.paste(KEY)
     time.sleep(QUIET)
     terminal.go_on()
-    shown = terminal.wait_for("Nothing was sent yet")
+    shown = terminal.wait_for("No message was sent yet")
     assert "asking" not in shown
     assert KEY.encode() not in terminal.raw
 

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
-from kimi_tui.agent_parts import missing_words
+from kimi_tui.agent_parts import MODE_TITLES, missing_words
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
@@ -44,7 +44,7 @@ from kimi_tui.tui.prompt.command import (
     Values,
     sent_text,
 )
-from kimi_tui.tui.prompt.completion import FolderFiles, PromptCompletion
+from kimi_tui.tui.prompt.completion import FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     ImageChosen,
@@ -54,7 +54,6 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MODE_WORDS, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 from kimi_tui.workspace.git_branch import branch_of
 
@@ -131,7 +130,7 @@ class MainScreen(Screen[None]):
     ) -> None:
         super().__init__()
         keys = launch.config.keys
-        hints, question = first_hints(keys), ""
+        hints, question = first_hints(keys, launch.mode), ""
         if launch.demo:
             hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
@@ -140,13 +139,26 @@ class MainScreen(Screen[None]):
         self.commands = CommandTable(*COMMANDS)
         self._learned = asyncio.Event()
         """Set once the custom commands are in the table."""
-        self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
+        self.transcript = Transcript(
+            work_dir=str(launch.work_dir),
+            hints=hints,
+            question=question,
+            keys=keys,
+            load_image=self._load_image,
+        )
+        bench = self.bench = Workbench(
+            self,
+            launch,
+            size,
+            images,
+            self.commands,
+            self.transcript,
+            self.values,
+            self._cost_words,
+        )
         self.prompt = bench.prompt
         self.conversation = ConversationController(launch, bench)
-        files = FolderFiles(self.prompt.area, bench.tasks)
-        self.completion = PromptCompletion(self.commands, keys, self.values, files)
-        self.prompt.area.completion = self.completion
+        self.completion = bench.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
         self.keystrokes = Keystrokes(bench, self.viewer)
         self._prompt_modes = PromptModes(bench, self.conversation)
@@ -188,7 +200,6 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Prepare the prompt; the session is opened after the first frame."""
-        self.transcript.load_image = self.conversation.load_image
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
@@ -234,7 +245,7 @@ class MainScreen(Screen[None]):
         if not self.is_attached:
             return  # the program is ended already
         # The widgets are in their places before any event comes.
-        self.bench.views.gauge.cost_words = self.conversation.cost_words
+        _ = self.bench.views  # they are mounted where first named
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
@@ -253,14 +264,14 @@ class MainScreen(Screen[None]):
             sandbox=opened.soul.sandbox_gaps is not None,
         )
         self.bench.offer(self.conversation.state.parts)
+        self.bench.update_first_hints(opened.soul.mode)
         self.transcript.work_dir = str(opened.folder)
-        self.completion.files.sandbox = opened.soul.search_sandbox
-        self.completion.files.folder = opened.folder
+        self.completion.files.begin(opened.folder, opened.soul.search_sandbox)
         # The prompt may name a file already, which can be offered now.
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The agent {MODE_WORDS[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[opened.soul.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),
@@ -270,13 +281,13 @@ class MainScreen(Screen[None]):
             self.bench.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files and "travel" in self.conversation.state.parts:
             self.bench.start(rewind.offer_files(self.parts))
-        if not self._launch.demo:
-            from kimi_tui.app_paths import hints_file
-            from kimi_tui.tui.main.first_time_hints import FirstTimeHints
+        from kimi_tui.app_paths import hints_file
+        from kimi_tui.tui.main.first_time_hints import FirstTimeHints
 
-            file = hints_file(data_dir())
-            self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
-            await self.first_time_hints.learn()
+        # In the demo everything is new to the user, and nothing of it counts as seen.
+        file = None if self._launch.demo else hints_file(data_dir())
+        self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
+        await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
@@ -367,6 +378,8 @@ class MainScreen(Screen[None]):
             self._show_approvals(new.approvals)
             if not new.approvals:
                 self.bench.chat_pane.dismiss(BEHIND)
+        if new.mode != old.mode:
+            self.bench.update_first_hints(new.mode)
         if new.has_messages and not old.has_messages:
             # Files change from here on, so the counted figures no longer hold.
             self.transcript.facts = None
@@ -668,6 +681,12 @@ class MainScreen(Screen[None]):
 
             self._image_input = ImageInput(self.bench)
         return self._image_input
+
+    async def _load_image(self, facts: ImageBlock) -> bytes | None:
+        return await self.conversation.load_image(facts)
+
+    def _cost_words(self) -> str:
+        return self.conversation.cost_words()
 
     def values(self) -> Values:
         """Return the present values for arguments of commands: models, checkpoints, world lines."""
@@ -1018,7 +1037,7 @@ class MainScreen(Screen[None]):
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
         """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
-        from kimi_tui.soul.rewind_values import Target
+        from kimi_tui.soul.rewind_values import Prospect, Target
         from kimi_tui.tui.preview.layout import consequence_rows
 
         bench, request = self.bench, panel.request

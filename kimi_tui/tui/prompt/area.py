@@ -107,11 +107,12 @@ class PromptArea(PatchedTextArea):
         is_answer: whether it is the field of a question: a long paste is shown in full, and Enter leaves the text in the
             field until the question is closed.
         masks_keys: whether API keys are masked in any text, and not only in the argument of a command.
+        images: the images behind chips; None in a field that takes none.
+        completion: the completion menu, which gets Enter, Tab and the arrows first; None in a field without completion.
 
     Attributes:
         past: the history of sent messages; None until it is loaded.
-        images: the images behind chips; None in a field that takes none.
-        completion: the completion menu, which gets Enter, Tab and the arrows first; None in a field without completion.
+        images, completion: as above.
         key_at: the monotonic time at which the newest key was read.
     """
 
@@ -231,7 +232,13 @@ class PromptArea(PatchedTextArea):
         """The meaning of keys has changed: by the mode of vim keys, or by the offers of the menu."""
 
     def __init__(
-        self, *, placeholder: str = "", is_answer: bool = False, masks_keys: bool = False
+        self,
+        *,
+        placeholder: str = "",
+        is_answer: bool = False,
+        masks_keys: bool = False,
+        images: ImageChips | None = None,
+        completion: PromptCompletion | None = None,
     ) -> None:
         self._masks_keys = masks_keys
         self._is_answer = is_answer
@@ -254,8 +261,8 @@ class PromptArea(PatchedTextArea):
         self.cursor_blink = False
         self.key_at = 0.0
         self.past: PromptHistory | None = None
-        self.images: ImageChips | None = None
-        self.completion: PromptCompletion | None = None
+        self.images = images
+        self.completion = completion
         self._before_search: Draft | None = None
         """The draft before a search of the history; None while none is running."""
         self._vim: VimKeys | None = None

@@ -78,12 +78,18 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         assert isinstance(help_page, HelpScreen)
         rows = "\n".join(row.text for row in help_page._rows(100))  # pyright: ignore[reportPrivateUsage]
         assert "/usage" in rows
-        for words in ("/rewind", "/tasks", "Ctrl+B  ", "preview a rewind to before", "pin the message"):
+        for words in (
+            "/rewind",
+            "/tasks",
+            "Ctrl+B  ",
+            "preview a rewind to before",
+            "pin the message",
+        ):
             assert words not in rows
         await one.pilot.press("escape")
         # Commands that need no part still work.
         await one.say("/mode edits")
-        await one.sees("accepts edits")
+        await one.sees("accept edits")
 
 
 async def test_keys_and_clicks_on_parts_that_are_missing_say_so(

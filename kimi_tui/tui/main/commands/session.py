@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
-from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ MODE_TOLD: dict[Mode, str] = {
     "sandboxed": "Mode: sandboxed. Edits and sandboxed commands run without asking.",
     "all": "Mode: allow all. Everything runs without asking, except what asks in every mode.",
 }
-MODES: dict[str, Mode] = {mode: mode for mode in MODE_WORDS}
+MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
 TASKS_USE = "/tasks output N shows the output of task N, /tasks stop N stops the task."
 _OUTPUT_ROWS = 500
 
@@ -284,7 +284,7 @@ async def permissions(main: MainParts, argument: str) -> None:
         soul.revoke(words)
     left = soul.allowed
     listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
-    now = f"Mode: {MODE_WORDS[soul.mode]}"
+    now = f"Mode: {MODE_TITLES[soul.mode]}"
     if gone:
         now = f"Revoked: {', '.join(map(_granted, gone))}"
     main.bench.tell(

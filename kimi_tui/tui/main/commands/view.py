@@ -94,10 +94,10 @@ def help_page(main: MainParts, argument: str) -> None:
 
 def legend(main: MainParts, argument: str) -> None:
     """Explain the signs of the timeline and the gauge: the help, scrolled to them."""
-    from kimi_tui.tui.dialogs.help import HelpScreen, legend_title
+    from kimi_tui.tui.dialogs.help import LEGEND, HelpScreen
 
     bench = main.bench
-    app_of(bench.screen).push_screen(HelpScreen(bench.commands, bench.keys, legend_title()))
+    app_of(bench.screen).push_screen(HelpScreen(bench.commands, bench.keys, LEGEND))
 
 
 def theme(main: MainParts, argument: str) -> None:
