@@ -190,7 +190,7 @@ def _print(session: Session, found: _Findings) -> None:
         (
             "on disk",
             f"{size_words(use.total)}: {size_words(use.live)} current conversation, {size_words(use.world_lines)} "
-            f"world lines, {size_words(use.record)} record, {size_words(use.other)} other",
+            f"world lines, {size_words(use.record)} event log, {size_words(use.other)} other",
         ),
         *statistics_pairs(found.figures),
     ]

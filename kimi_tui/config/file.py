@@ -76,7 +76,7 @@ def read_config(path: Path) -> Config:
     config = parse_config(data, path)
     with suppress(OSError):
         if path.stat().st_mode & 0o077 and _holds_key(config):
-            words = f"{path.name} holds a key and can be read by others: chmod 600 {short(path)}"
+            words = f"{path.name} contains an API key and can be read by other users. Run: chmod 600 {short(path)}"
             config = config._replace(notices=(*config.notices, words))
     return config
 

@@ -828,7 +828,9 @@ class AnswerReader:
                 raise self._network.timeout(error) from error
         except httpx2.HTTPError as error:
             if not self._decoder.reason:
-                raise APIStreamError("The connection was lost before the answer was complete.") from error
+                raise APIStreamError(
+                    "The connection was lost before the answer was complete."
+                ) from error
         except EventTooLarge as error:
             raise APIStreamError("The server sent an event that is too large.") from error
         for item in self._end():

@@ -255,7 +255,7 @@ def test_what_is_passed_over_is_said_with_its_reason(place: Place, kind: str, wh
     assert ran.out == "This folder has no session.\n"
     assert str(session.dir / "context.jsonl") in ran.err
     assert what in ran.err
-    assert "passed over" in ran.err
+    assert "this session is skipped" in ran.err
     assert json.loads(place.run("sessions", "list", "--all", "--json").out) == []
 
 

@@ -128,7 +128,9 @@ def test_what_edits_the_prompt_is_no_key_of_what_stands_outside_it(text: str) ->
 def test_what_is_no_key_is_named_and_the_action_keeps_its_own(text: str) -> None:
     config = parse(f"compact = '{text}'\ntimeline = 'f2'")
     assert config.keys == {"timeline": "f2"}
-    assert config.notices == (f"config.toml: keys.compact is not a key: {text!r}; the rest of the file is used.",)
+    assert config.notices == (
+        f"config.toml: keys.compact is not a key: {text!r}; the rest of the file is used.",
+    )
 
 
 def test_a_name_that_an_action_had_before_is_taken() -> None:

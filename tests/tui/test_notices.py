@@ -99,7 +99,9 @@ async def test_clicks_select_the_notice_and_nothing_else(home: Path) -> None:
 
 @pytest.mark.parametrize("size", first_only(reversed(SIZES)))
 async def test_several_notices_of_a_start_are_one_list(home: Path, size: tuple[int, int]) -> None:
-    notices = tuple(f"keys.word{n} names no action; the rest of the file is used." for n in range(9))
+    notices = tuple(
+        f"keys.word{n} names no action; the rest of the file is used." for n in range(9)
+    )
     async with (
         ChatServer() as server,
         desk(home, server.base_url, size=size, notices=notices) as one,
