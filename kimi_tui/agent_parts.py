@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 """The approval modes; each asks for less than the one before. In plan mode nothing may be changed at all."""
-MODE_WORDS: dict[Mode, str] = {
+MODE_TITLES: dict[Mode, str] = {
     "plan": "plan",
     "ask": "ask",
     "edits": "accept edits",
@@ -52,7 +52,7 @@ def unasked_words(mode: Mode, *, sandbox: bool) -> str:
         sandbox: whether there is a sandbox for commands.
     """
     words = _UNASKED[mode] if sandbox or mode != "all" else _UNCONFINED
-    return f"Mode {MODE_WORDS[mode]}: {words}"
+    return f"Mode {MODE_TITLES[mode]}: {words}"
 
 
 def missing_words(part: PartName) -> str:

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
-from kimi_tui.agent_parts import MODE_WORDS, missing_words
+from kimi_tui.agent_parts import MODE_TITLES, missing_words
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
@@ -271,7 +271,7 @@ class MainScreen(Screen[None]):
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The mode is {MODE_WORDS[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[opened.soul.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),

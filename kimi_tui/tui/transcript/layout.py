@@ -575,10 +575,12 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
         left.append(Span("  edited by you", "quiet"))
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     rows = [title_row(room, left, [], number, hit=HIT_FOLD)]
-    parts = block.summary.split("\n")
-    text = block.summary if block.unfolded else "\n".join(part for part in parts if part.strip())
     lead = (edge, Span("   "))
-    lines = paragraph(text, "ink", prose_width(room.width), lead, hit=HIT_FOLD)
+    lines = [
+        row._replace(spans=(*lead, *row.spans[1:]), hit=row.hit or HIT_FOLD)
+        for row in (one.shown for one in whole_answer(block.summary, room.width, room.glyphs))
+        if block.unfolded or row.text.strip()
+    ]
     hidden = len(lines) - SUMMARY_ROWS
     if hidden > 0 and not block.unfolded:
         lines = [
