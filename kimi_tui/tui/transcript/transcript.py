@@ -28,7 +28,7 @@ from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.faults import Callbacks, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import keys_of
+from kimi_tui.tui.keyboard import key_of, keys_of
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import (
     BLANK,
@@ -415,8 +415,14 @@ class Transcript(ScrollView, can_focus=True):
         """Return the width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self._load_image is not None and self.is_attached else None
+        fold = key_of("chat.fold", self._keys)
         return LayoutRoom(
-            self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs, picture
+            self.pane_width,
+            rows < LOW_ROWS,
+            rows < LOWEST_ROWS,
+            self.glyphs,
+            picture,
+            f"Tab, then {fold}" if fold else "",
         )
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[tuple[Span, ...]]:
