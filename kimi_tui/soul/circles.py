@@ -87,7 +87,7 @@ class Circles:
         if not self._same_dmails:
             return None
         if is_same:
-            return "The agent sends its past self the same D-Mail once more.", texts[0]
+            return "The agent sends its past self the same D-Mail again.", texts[0]
         if self._n_dmails < self._same_dmails:
             return None
         text = f"The agent sends {self._n_dmails} D-Mails in a row without a new tool result between them."

@@ -281,13 +281,13 @@ class MainScreen(Screen[None]):
             self.bench.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files and "travel" in self.conversation.state.parts:
             self.bench.start(rewind.offer_files(self.parts))
-        if not self._launch.demo:
-            from kimi_tui.app_paths import hints_file
-            from kimi_tui.tui.main.first_time_hints import FirstTimeHints
+        from kimi_tui.app_paths import hints_file
+        from kimi_tui.tui.main.first_time_hints import FirstTimeHints
 
-            file = hints_file(data_dir())
-            self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
-            await self.first_time_hints.learn()
+        # In the demo everything is new to the user, and nothing of it counts as seen.
+        file = None if self._launch.demo else hints_file(data_dir())
+        self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
+        await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""

@@ -609,8 +609,8 @@ async def test_all_that_is_wrong_with_a_session_is_told(
             await one.idle()
         spoil_the_line(home)
         async with desk(home, server.base_url, resume="newest") as again:
-            await again.sees("could not be read and stay in the file")
-            await again.sees("cut off in the middle")
+            await again.sees("could not be read; they stay in the file")
+            await again.sees("is incomplete")
 
 
 async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
