@@ -53,7 +53,7 @@ async def test_a_letter_by_hand(tmp_path: Path) -> None:
         await on.soul.resume()
         last = on.sent()[-1][1]
         assert last.startswith("first\n\notherwise\n\n" + DMAIL_START)
-        assert "written by the user" in last
+        assert "The user wrote this one by hand" in last
         assert "Look in src first." in last
         on.session.record.path.unlink()
         rebuild_history = [r.event for r in session_history(on.session)]
