@@ -37,15 +37,15 @@ READ_S = 2.0
 FULL = 0.6
 """The share of the context window from which on the hint about compaction is shown."""
 WORDS: Mapping[FirstTime, str] = {
-    "turn": "{timeline} goes back to any step, its files too",
-    "help": "{help} lists the keys of every place",
-    "dmail": "A D-Mail took steps back; /undo brings them here again",
-    "context": "{compact} makes room: older messages become a summary",
-    "stopped": "{history-back} has the message again, to edit it",
-    "steered": "{history-back} takes it back; {complete} would queue it behind the turn",
-    "pasted": "Left, then {send}, opens what was pasted",
-    "refused": "/settings has what commands may do in the sandbox",
-    "early": "Too early: answers wait until you have stopped typing",
+    "turn": "Press {timeline} to go back to any step, with its files",
+    "help": "Press {help} for a list of all keys",
+    "dmail": "The agent replaced old steps by a note to itself. {timeline} shows it",
+    "context": "The context fills up. {compact} summarises older messages",
+    "stopped": "Press {history-back} to edit and send your message again",
+    "steered": "{history-back} takes it back. {complete} queues for after the turn",
+    "pasted": "To see the pasted text, press Left, then {send}",
+    "refused": "/settings changes what the sandbox allows",
+    "early": "Too early: stop typing for a moment, then answer",
 }
 """The texts of the hints. Names of actions stand for their keys. Each fits over the prompt of a terminal of 60 columns."""
 _MAX_BYTES = 4_096

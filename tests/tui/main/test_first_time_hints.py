@@ -80,10 +80,10 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
         server.script(say("One."), say("Two."))
         await learned(one)
         one.screen.prompt.area.post_message(events.Paste("x\n" * 30))
-        await one.sees("Left, then Enter, opens what was pasted")
+        await one.sees("Left, then Enter, opens the pasted text")
         await one.pilot.press("enter")
         # In the place of what was shown another one, and none after it is switched off.
-        await one.sees("F1 lists the keys of every place")
+        await one.sees("Press F1 for a list of all keys")
         assert "goes back to any step" not in one.text()
         await one.pilot.press("a")
         assert not one.screen.prompt.hint
