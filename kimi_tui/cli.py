@@ -29,9 +29,22 @@ REPLAY = "replay"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
+    if argv is None and "kimi_tui.headless.run" in sys.modules:
+        _end_at_once(code)
+    return code
+
+
+def _end_at_once(code: int) -> None:
+    """End the process without taking the interpreter apart, which would take a tenth of a short run."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(code)
 
 
 def _run(arguments: list[str]) -> int:
@@ -54,9 +67,7 @@ def _run(arguments: list[str]) -> int:
     elif headless is not None and not headless.is_asked_for and sys.stdin.isatty():
         return _say("an option for runs without a screen needs -p; see kimi-tui --help", USAGE)
     if options.headless is not None:
-        from kimi_tui.headless.run import run as run_headless
-
-        return run_headless(options)
+        return _run_headless(options)
     # Nearly all objects made from here on live as long as the program, so collecting in between would find little.
     gc.disable()
     from kimi_tui.config.settings import ConfigError
@@ -70,6 +81,19 @@ def _run(arguments: list[str]) -> int:
         return _say(str(error), USAGE)
     except Exception as error:
         return _crashed(error, launch)
+
+
+def _run_headless(options: Options) -> int:
+    # Nearly all objects made until the session is open live as long as the program.
+    gc.disable()
+    try:
+        from kimi_tui.headless.run import run
+
+        return run(options)
+    except Exception as error:
+        return _crashed(error, None)
+    finally:
+        gc.enable()
 
 
 def _is_terminal(options: Options) -> bool:

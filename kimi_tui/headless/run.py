@@ -6,6 +6,8 @@ One task follows the wire: it writes what the format of the output has, answers 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import json
 import os
 import shutil
@@ -169,7 +171,9 @@ class _Run:
     async def _in_session(self, launch: Launch, text: str, piped: str) -> int:
         from kimi_tui.soul.opening import open_session
 
-        opened = await open_session(launch)
+        opened = await open_session(launch, waits_for_sandbox=False)
+        gc.freeze()
+        gc.enable()
         from kimi_tui.headless.answers import Answers
         from kimi_tui.headless.report import TurnReport, out_of_time
 
@@ -182,11 +186,8 @@ class _Run:
         timer: asyncio.TimerHandle | None = None
         try:
             check_prices(launch, launch.config.prices, soul.model_name)
-            if opened.no_sandbox:
-                complain(
-                    f"{opened.no_sandbox} Commands that need approval are refused; "
-                    "in a throw-away machine --mode all runs them"
-                )
+            # No call of a tool runs before this is known; a turn without any does not wait for it.
+            self._begin(self._tell_sandbox(launch, soul))
             for notice in opened.notices:
                 complain(notice)
             if options.output == "stream-json":
@@ -210,6 +211,17 @@ class _Run:
                 f"the session is kept: kimi-tui --session {soul.session.id[:8]} goes on with it"
             )
         return self._signal or (FAILED if self._is_output_gone else self._code)
+
+    async def _tell_sandbox(self, launch: Launch, soul: KimiSoul) -> None:
+        from kimi_tui.soul.opening import no_sandbox_words
+
+        with contextlib.suppress(asyncio.CancelledError):
+            await soul.sandbox_ready()
+            if words := no_sandbox_words(launch, soul):
+                complain(
+                    f"{words} Commands that need approval are refused; "
+                    "in a throw-away machine --mode all runs them"
+                )
 
     # -- turns -----------------------------------------------------------------------------------
 

@@ -12,12 +12,10 @@ import select
 import stat
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar, cast
 
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.foreign_text import clean_pasted
-
-T = TypeVar("T")
+from kimi_tui.soul.tasks import in_daemon_thread
 
 MOST_BYTES = 10_000_000
 """The largest standard input that is read."""
@@ -61,7 +59,7 @@ class StandardInput:
             self._patience_s, self._say, "waiting for the prompt on standard input"
         )
         try:
-            text = await _in_thread(lambda: _as_text(_all_of(self._fd)))
+            text = await in_daemon_thread(lambda: _as_text(_all_of(self._fd)))
         finally:
             waiting.cancel()
         if not text.strip():
@@ -79,13 +77,13 @@ class StandardInput:
         """
         if not _is_piped(self._fd):
             return ""
-        if not await _in_thread(lambda: _has_begun(self._fd, self._patience_s)):
+        if not await in_daemon_thread(lambda: _has_begun(self._fd, self._patience_s)):
             self._say(
                 f"standard input is open and sent nothing for {self._patience_s:.0f} s; "
                 "the turn begins without it"
             )
             return ""
-        text = await _in_thread(lambda: _as_text(_all_of(self._fd)))
+        text = await in_daemon_thread(lambda: _as_text(_all_of(self._fd)))
         return text.rstrip("\n") if text.strip() else ""
 
     async def lines(self) -> AsyncIterator[bytes]:
@@ -145,29 +143,3 @@ def _as_text(data: bytes) -> str:
     if b"\0" in data:
         raise ConfigError("standard input is not text. Name the file in the prompt instead")
     return clean_pasted(data.decode("utf-8", "replace"))
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Return the result of a function that may never return, and does not keep the program from ending then."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def set_result(result: T | None, error: Exception | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(cast("T", result))
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except Exception as failed:
-            error = failed
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(set_result, result, error)
-
-    threading.Thread(target=run, daemon=True, name="standard input").start()
-    return await done

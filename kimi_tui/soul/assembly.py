@@ -30,6 +30,7 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
 from kimi_tui.soul.system_prompt import build_system_prompt
+from kimi_tui.soul.tasks import in_daemon_thread
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
@@ -58,6 +59,7 @@ async def open_soul(
     folder: FolderSnapshots | None = None,
     agent: str = "",
     reads_notes: bool = True,
+    waits_for_sandbox: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -81,6 +83,7 @@ async def open_soul(
         folder: for an agent beside another one, in whose work folder it works too: the snapshots of that one (`KimiSoul.folder`).
         agent: the name of such an agent; empty for one that works alone.
         reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
+        waits_for_sandbox: whether to wait until the sandbox was tried; otherwise the first call of a tool does.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -145,9 +148,15 @@ async def open_soul(
             environ,
         )
         await conversation.resume(stored, shown)
-        search_sandbox, no_sandbox = await confining
+        search_sandbox, no_sandbox = None, "The sandbox is still being tried."
+        if waits_for_sandbox:
+            search_sandbox, no_sandbox = await confining
         commands_sandbox = None if no_sandbox else search_sandbox
-        if mode == "sandboxed" and not (commands_sandbox and commands_sandbox.is_whole):
+        if (
+            waits_for_sandbox
+            and mode == "sandboxed"
+            and not (commands_sandbox and commands_sandbox.is_whole)
+        ):
             mode = "ask"
         soul = KimiSoul(
             session,
@@ -164,6 +173,8 @@ async def open_soul(
             inbox=inbox,
             reads_notes=reads_notes,
         )
+        if not waits_for_sandbox:
+            soul.use_sandbox_of(confining)
         if follow_files:
             soul.follow_files()
         return soul
@@ -181,9 +192,9 @@ async def _sandbox(
         return None, "This session has no sandbox."
     found = None
     try:
-        found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
+        found = await in_daemon_thread(lambda: find_sandbox(settings, environ, work_dir))
         # In a folder where no sandbox is possible the mode would promise protection that does not exist.
-        await asyncio.to_thread(found.policy_for, work_dir)
+        await in_daemon_thread(lambda: found.policy_for(work_dir))
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
     return found, ""

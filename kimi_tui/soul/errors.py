@@ -56,7 +56,7 @@ class EmptySummary(SoulError):
     """The edited summary has no text, which would lose everything that it stands for."""
 
     def __init__(self) -> None:
-        super().__init__("The summary is empty.", advice="Undo the compaction with /undo.")
+        super().__init__("The summary is empty.", advice="Use /undo to remove the summary.")
 
 
 class NothingToClear(SoulError):

@@ -190,9 +190,8 @@ class KimiSoul:
             session.state.moved_from,
             reads_notes,
         )
-        if sandbox is not None:
-            loop = asyncio.get_running_loop()
-            sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))
+        self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
+        self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = AgentLoop(
@@ -256,6 +255,35 @@ class KimiSoul:
     def sandbox_gaps(self) -> tuple[str, ...] | None:
         """The things that the sandbox of this machine cannot confine; None if there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
+
+    def _watch_git(self) -> None:
+        if (sandbox := self._sandbox) is not None:
+            loop = asyncio.get_running_loop()
+            sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))
+
+    def use_sandbox_of(self, finding: asyncio.Task[tuple[Sandbox | None, str]]) -> None:
+        """Use the sandbox that a task finds, for an engine that was made without one; calls of tools wait for it.
+
+        Args:
+            finding: returns the sandbox of search programs, and why commands have none (empty if it is theirs, too).
+        """
+        self._finding = finding
+        self._tools.ready = self.sandbox_ready
+
+    async def sandbox_ready(self) -> None:
+        """Wait until it is known whether there is a sandbox. Without one that holds the mode `sandboxed` becomes `ask`."""
+        if (finding := self._finding) is None:
+            return
+        found, no_sandbox = await asyncio.shield(finding)
+        if self._finding is not finding:
+            return  # Another caller waited, too.
+        self._finding = None
+        self.search_sandbox, self.no_sandbox = found, no_sandbox
+        self._sandbox = None if no_sandbox else found
+        self._tools.sandbox, self._tools.search_sandbox = self._sandbox, found
+        self._watch_git()
+        if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
+            self._approval.set_mode("ask")
 
     async def sandbox_state(self) -> SandboxState:
         """Return what holds for the next command in the sandbox.
@@ -582,6 +610,8 @@ class KimiSoul:
         Raises:
             NoSandbox: there is no sandbox that holds; the text says why.
         """
+        if mode == "sandboxed":
+            await self.sandbox_ready()
         if mode == "sandboxed" and self._sandbox is None:
             raise NoSandbox(self.no_sandbox)
         self._approval.set_mode(mode)
@@ -833,6 +863,8 @@ class KimiSoul:
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
+        if self._finding is not None:
+            self._finding.cancel()
         await self._orphans.wait(_ORPHANS_S)
         await conversation.files.aclose()
         if not conversation.context.messages and not conversation.context.journal.entries:

@@ -127,6 +127,7 @@ async def open_session(
     wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
     inbox: Inbox | None = None,
+    waits_for_sandbox: bool = True,
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -136,6 +137,8 @@ async def open_session(
         wants_fork: asks whether to continue in a fork of a session that another process has open; cancelled if that process closes it.
         warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
         inbox: the queue of messages from before the session is open; None for a new one.
+        waits_for_sandbox: whether to wait until the sandbox was tried. Otherwise `Opened.no_sandbox` is empty, and
+            `no_sandbox_words` has it after `KimiSoul.sandbox_ready`.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
@@ -185,6 +188,7 @@ async def open_session(
             seeing=_seeing(config),
             inbox=inbox,
             reads_notes=not launch.bare,
+            waits_for_sandbox=waits_for_sandbox,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -215,7 +219,7 @@ async def open_session(
             *filter(None, [risk]),
             *session.remarks,
         ),
-        no_sandbox=_no_sandbox(launch, soul),
+        no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
 
 
@@ -355,7 +359,7 @@ def _seeing(config: Config) -> tuple[str, ...]:
     )
 
 
-def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
+def no_sandbox_words(launch: Launch, soul: KimiSoul) -> str:
     """Return why commands ask where they would have run in a sandbox; empty if the user switched that off."""
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
         return ""

@@ -68,8 +68,8 @@ def repair_record(session: Session) -> str:
             storage.unlink(temporary)
         return ""
     return (
-        "An earlier version of this program recorded the history of this imported session twice. This is repaired. "
-        f"The old file is kept as {DOUBLED_NAME}."
+        "An earlier version recorded the history of this imported session twice. This is repaired. "
+        f"The old record is kept as {DOUBLED_NAME}."
     )
 
 

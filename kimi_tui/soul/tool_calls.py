@@ -11,10 +11,10 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner
@@ -80,12 +80,16 @@ class CallResult:
     noted: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+async def _at_once() -> None:
+    """Whatever calls need is there."""
+
+
+@dataclass(slots=True)
 class ToolRuntime:
     """The parts that all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
 
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
-    goes to the model. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
+    goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
     `reads_notes` the notes of folders are not read.
     """
 
@@ -99,6 +103,7 @@ class ToolRuntime:
     jobs: Jobs
     moved_from: str = ""
     reads_notes: bool = True
+    ready: Callable[[], Coroutine[Any, Any, None]] = _at_once
 
 
 class ToolBatch:
@@ -126,6 +131,7 @@ class ToolBatch:
         Raises:
             asyncio.CancelledError: cancelled; call `stop` then, which gives a result to every call.
         """
+        await self._runtime.ready()
         slices = TimeSlices()
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)

@@ -405,7 +405,7 @@ def _of_sandbox(
             [with_tilde(Path(path.removeprefix(start)), home) for path in replaced], _MOST_NAMED
         )
         facts.append(
-            f"Another program replaced {named} while the command ran, so the command could use the new files. Tell the user."
+            f"Another program replaced {named} while the command ran, so the command could read or write the new files. Tell the user."
         )
         brief += f" · replaced by another program: {named}"
     if hidden.setting:
@@ -422,7 +422,7 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
         facts.append(
             f"The program undid the changes of {named}: git could have run other programs because of them. Tell the user."
         )
-        brief += f" · git settings restored: {named}"
+        brief += f" · undid changes of git: {named}"
     if watched.is_ended:
         facts.append("The command was stopped because it changed them again and again.")
     found = confined.policy.watch

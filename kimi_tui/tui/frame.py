@@ -18,6 +18,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
+from kimi_tui.agent_parts import MODE_TITLES, NO_SANDBOX
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.foreign_text import one_line
@@ -26,7 +27,6 @@ from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
-from kimi_tui.tui.state import MODE_WORDS, NO_SANDBOX
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -105,7 +105,7 @@ def fit_heading(
     trouble = f"{caution} {NOT_SAVED}" if heading.unsaved else ""
     width -= cell_len(trouble) + GAP if trouble else 0
     title = _plain(heading.title) or NEW_SESSION
-    mode = heading.words or MODE_WORDS[heading.mode]
+    mode = heading.words or MODE_TITLES[heading.mode]
     if heading.mode == "all" and not (heading.words or heading.sandbox):
         mode = f"{mode}, {NO_SANDBOX}"
     folder, branch, model = (_plain(p) for p in (heading.folder, heading.branch, heading.model))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.session_model import SessionModel
     from kimi_tui.projection.session_state import SessionState
     from kimi_tui.projection.timeline_tree import CheckpointNode
-    from kimi_tui.tui.state import Prospect
+    from kimi_tui.soul.rewind_values import Prospect
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow
     from kimi_tui.wire.events import EventRecord

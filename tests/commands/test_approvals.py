@@ -31,7 +31,7 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
     quoted = place.run(*explain, "--approved", "grep x notes", "--", "grep", "a b; c", "notes")
     assert quoted.out.startswith("Does not ask: ")
     chained = place.run(*explain, "--approved", "ls", "--", "ls; id")
-    assert chained.out == "Asks: ; may mean more than itself to a shell (unclear).\n"
+    assert chained.out == "Asks: ; may have a special meaning in a shell (unclear).\n"
     lines = [
         '"ls -a"',
         '{"command": "env ls"}',

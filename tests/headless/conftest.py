@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 from support.chat_server import ChatServerThread
 from support.commands import Ran
-from support.program import PROGRAM
 from support.soul import said_in
 
 from kimi_tui import own_process
@@ -51,15 +49,18 @@ class Scripts:
             "KIMI_DIALECT": "generic",
         }
 
-    def run(self, *arguments: str, stdin: bytes | int | None = None) -> Ran:
+    def run(
+        self, *arguments: str, stdin: bytes | int | None = None, stdout: int | None = None
+    ) -> Ran:
         """Run the command in this process.
 
         Args:
             arguments: its arguments.
             stdin: what is piped in, or the descriptor of an open pipe; nothing without it.
+            stdout: a descriptor for the output, which is closed at the end; without it the output is returned.
         """
         self._capfd.readouterr()
-        with _standard_input(stdin):
+        with _standard_input(stdin), _standard_output(stdout):
             code = main(arguments)
         out, err = self._capfd.readouterr()
         assert "Traceback" not in err, err
@@ -72,18 +73,6 @@ class Scripts:
         assert found["exit_code"] == ran.code
         assert found["type"] == "result"
         return found
-
-    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Start the installed command."""
-        return subprocess.Popen(
-            [PROGRAM, *arguments],
-            cwd=self.work,
-            env={**os.environ, **self.environment},
-            stdin=options.pop("stdin", subprocess.DEVNULL),
-            stdout=options.pop("stdout", subprocess.PIPE),
-            stderr=options.pop("stderr", subprocess.PIPE),
-            **options,
-        )
 
     def sent(self, number: int = -1) -> str:
         """Return the texts of the messages of a request, without the system prompt and markers."""
@@ -111,6 +100,21 @@ def _standard_input(given: bytes | int | None) -> Iterator[None]:
         yield
     finally:
         os.dup2(saved, 0)
+        os.close(saved)
+
+
+@contextmanager
+def _standard_output(given: int | None) -> Iterator[None]:
+    if given is None:
+        yield
+        return
+    saved = os.dup(1)
+    os.dup2(given, 1)
+    os.close(given)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
         os.close(saved)
 
 

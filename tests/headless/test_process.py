@@ -1,62 +1,82 @@
-"""The installed command as a process: what it loads, slow and absent readers, and two at once."""
+"""Slow and absent readers of the output, and what the installed command loads."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
 
+import pytest
 from headless.conftest import Scripts
-from support.chat_server import say
+from support.chat_server import delta, say, stream
 
 _LOADED = """
 import sys
 from kimi_tui.cli import main
-code = main(["-p", "hi", "--output-format", "json", "--allow", "git push", "--max-steps", "5"])
+code = main(["-p", "hi", "-o", "out.txt", "--output-format", "json", "--allow", "git push", "--max-steps", "5"])
 names = [name for name in sys.modules if name.split(".")[0] == "textual" or name.startswith("kimi_tui.tui")]
-print(code, names)
+print(code, names, file=sys.stderr)
 """
+# More than a pipe holds.
+LONG = "\n".join(f"line {n}" for n in range(20_000))
 
 
-def test_nothing_of_the_screen_is_loaded(scripts: Scripts) -> None:
+def test_with_closed_streams_it_runs_and_loads_nothing_of_the_screen(scripts: Scripts) -> None:
     scripts.server.script(say("Hello."))
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.splitlines()[-1] == "0 []"
-
-
-def test_a_slow_reader_gets_all_and_one_that_goes_ends_it(scripts: Scripts) -> None:
-    # More than a pipe holds.
-    text = "\n".join(f"line {n}" for n in range(20_000))
-    scripts.server.script(say(text), say(text))
-    slow, gone = scripts.start("-p", "hi"), scripts.start("-p", "hi")
-    assert gone.stdout is not None
-    assert slow.stdout is not None
-    assert gone.stdout.read(5) == b"line "
-    gone.stdout.close()
-    assert gone.wait(50) == 1
-    # The other one has waited since then.
-    assert slow.poll() is None
-    out, err = slow.communicate(timeout=50)
-    assert (slow.returncode, out.decode().rstrip("\n"), err) == (0, text, b"")
-    assert gone.stderr is not None
-    assert gone.stderr.read() == b""
-    gone.stderr.close()
-
-
-def test_output_that_cannot_be_written_is_said(scripts: Scripts) -> None:
-    scripts.server.script(say("Hello."), say("Hello."))
-    if os.path.exists("/dev/full"):
-        with open("/dev/full", "wb") as full:
-            run = scripts.start("-p", "hi", stdout=full)
-            _, err = run.communicate(timeout=50)
-        assert (run.returncode, b"standard output cannot be written" in err) == (1, True)
-    closed = subprocess.run(
-        ["/bin/sh", "-c", f"exec {sys.executable} -m kimi_tui -p hi >&- <&-"],
+    (scripts.work / "run.py").write_text(_LOADED)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} run.py >&- <&-"],
         cwd=scripts.work,
         capture_output=True,
+        text=True,
         timeout=50,
         check=False,
     )
-    assert (closed.returncode, closed.stderr) == (0, b"")
+    assert (ran.returncode, ran.stderr) == (0, "0 []\n")
+    assert (scripts.work / "out.txt").read_text() == "Hello.\n"
+
+
+def test_a_slow_reader_is_waited_for(scripts: Scripts) -> None:
+    scripts.server.script(stream(delta(content=LONG)))
+    reader, writer = os.pipe()
+    got: list[bytes] = []
+
+    def read() -> None:
+        with open(reader, "rb", 0) as out:
+            while piece := out.read(4096):
+                got.append(piece)
+
+    slow = threading.Thread(target=read)
+    slow.start()
+    ran = scripts.run("-p", "hi", stdout=writer)
+    slow.join(30)
+    assert (ran.code, ran.err) == (0, "")
+    assert b"".join(got).decode() == f"{LONG}\n"
+
+
+@pytest.mark.parametrize("form", ["text", "stream-json"])
+def test_a_reader_that_goes_away_ends_it(scripts: Scripts, form: str) -> None:
+    scripts.server.script(stream(delta(content=LONG)))
+    reader, writer = os.pipe()
+
+    def read() -> None:
+        os.read(reader, 5)
+        os.close(reader)
+
+    going = threading.Thread(target=read)
+    going.start()
+    ran = scripts.run("-p", "hi", "--output-format", form, stdout=writer)
+    going.join(30)
+    assert ran.code == 1
+    words = "kimi-tui: The reader of standard output has gone; the turn was stopped.\n"
+    # The text is written when the turn has ended; nothing is said to somebody who has seen enough.
+    assert (ran.err == "") if form == "text" else ran.err.startswith(words)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_output_that_cannot_be_written_is_said(scripts: Scripts) -> None:
+    scripts.server.script(say("Hello."))
+    ran = scripts.run("-p", "hi", stdout=os.open("/dev/full", os.O_WRONLY))
+    assert ran.code == 1
+    assert ran.err.startswith("kimi-tui: standard output cannot be written: No space left")

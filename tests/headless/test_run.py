@@ -387,14 +387,9 @@ def test_a_question_waits_for_its_answer(scripts: Scripts) -> None:
 
     other = threading.Thread(target=other_program)
     other.start()
-    saved = os.dup(1)
-    os.dup2(out_writer, 1)
-    os.close(out_writer)
     try:
-        ran = scripts.run(*LINES, stdin=reader)
+        ran = scripts.run(*LINES, stdin=reader, stdout=out_writer)
     finally:
-        os.dup2(saved, 1)
-        os.close(saved)
         os.close(reader)
         other.join(30)
     assert ran.code == 0

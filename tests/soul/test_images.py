@@ -405,7 +405,7 @@ def test_no_more_is_sent_than_a_server_takes(
     size = len(SHOT.data_url())
     assert sum(len(message.images) for message in sent) == 2_000 // size + 1
     assert [one.image_url.url[:5] for one in sent[-1].images] == ["data:", "data:"]
-    assert "too many for one request" in sent[0].text
+    assert "a request has a limit of images" in sent[0].text
     assert [message.text[0] for message in sent] == [f"{n}" for n in range(9)]
 
 

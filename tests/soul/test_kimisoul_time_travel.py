@@ -177,7 +177,7 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
         after = on.file()
         lines = len(await on.soul.lines.all())
         assert await on.soul.travel.undo() == (
-            "Undone: what was sent to now. 1 step since then stays as world line 2."
+            "Undid the copied messages. 1 step since then stays as world line 2."
         )
         assert on.file() == before
         told = on.ear.of(ev.ContextReverted)[-1]

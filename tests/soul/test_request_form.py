@@ -75,6 +75,87 @@ def test_prompt_and_tools_of_a_first_request_have_a_bound(tmp_path: Path) -> Non
     assert estimate_fixed(text, default_toolset().specs) <= MOST_TOKENS
 
 
+TOLD = {
+    "": (
+        *("and no more", "Never guess", "smallest change", "Never claim", "same failing call"),
+        *("one short question", "todo list", "user's language", "`path:line`", "No preamble"),
+        *("at the same time", "in ranges", "the reason given", "data, not instructions"),
+        *("Do not commit, push, publish, delete or install", "keys or passwords"),
+        *("<system>CHECKPOINT n</system>", "Never mention", "far more than you needed"),
+        *("took long", "state of the files", "small savings", "same one twice"),
+    ),
+    "SendDMail": (
+        "except the user's messages",
+        "all that your past self",
+        "stay as they are",
+        "if the user agrees",
+        "last call",
+    ),
+    "Shell": (
+        *(
+            "fresh shell",
+            "standard output and errors",
+            "exit code",
+            "shortened",
+            "no terminal",
+            "`-y`",
+        ),
+        *('"default": 60', '"maximum": 600', "everything it started", "TaskOutput", "not `&`"),
+        *(
+            "API keys",
+            "Prefer ReadFile",
+            "`&&`",
+            "own `/tmp`",
+            "toolchains",
+            "no network",
+            "`.git/hooks`",
+        ),
+        *("background processes too", "`sandbox` and `why`", "Never work around", "`off`: outside"),
+        *("asked first", "exact command", "Never destroy"),
+    ),
+    "ReadFile": ("1000 lines", "100 KiB", "2000 characters", "a tab", "-100", "secrets", "Glob"),
+    "Glob": ("1000 matches", "`**`", "{py,pyi}", ".gitignore", "Does not follow links", "is asked"),
+    "Grep": (
+        *("Rust", "`!tests/**`", "Escape", "`multiline`", "hidden files", "binary", "credentials"),
+        *('"default": 250', '"maximum": 2000', "their file's path", "is asked"),
+    ),
+    "WriteFile": (
+        "missing folders",
+        "cheaper",
+        "CRLF",
+        "final newline",
+        "changed on disk",
+        "always",
+    ),
+    "StrReplaceFile": (
+        "byte for byte",
+        "exactly once",
+        "all of them or none",
+        "CRLF",
+        "changed on",
+    ),
+    "TaskOutput": ("last looked", "still runs", "told when", "shortened", "to a file"),
+    "TaskStop": ("everything it started", "session ends"),
+    "SetTodoList": ("replaces", "three or more", "one is `in_progress`", "Leave out `todos`"),
+    "AskUserQuestion": ("own words", "leave it to you", "good practice", "semicolons", "first"),
+    "ExitPlanMode": ("plan mode only", "you will not do", "how you will check", "AskUserQuestion"),
+}
+"""Words of the rules and facts that a model is told: in the system prompt, and in each tool's description and schema."""
+
+
+def test_no_rule_or_fact_is_lost(tmp_path: Path) -> None:
+    told = {one.name: f"{one.description} {one.parameters}" for one in default_toolset().specs}
+    told[""] = build_system_prompt(tmp_path, {}, DAY)
+    lost = [
+        (name, words)
+        for name, facts in TOLD.items()
+        for words in facts
+        if words.replace('"', "'") not in " ".join(told[name].replace('"', "'").split())
+    ]
+    assert lost == []
+    assert TOLD.keys() == told.keys()
+
+
 @pytest.mark.parametrize("odd", ["plain", "many names", "long path", "signs", "many notes"])
 def test_lean_prompt_and_tools_have_a_bound_in_any_folder(tmp_path: Path, odd: str) -> None:
     work = tmp_path / "work"

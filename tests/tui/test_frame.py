@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.cases import each
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
@@ -18,7 +19,6 @@ from kimi_tui.tui.frame import (
 )
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
-from kimi_tui.tui.state import MODE_WORDS
 
 HEADING = HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
 
@@ -51,9 +51,9 @@ def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> Non
 def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
     modes = {
         mode: fit_heading(HEADING._replace(mode=mode, sandbox=False), 120).mode
-        for mode in MODE_WORDS
+        for mode in MODE_TITLES
     }
-    assert modes == {**MODE_WORDS, "all": "allow all, no sandbox"}
+    assert modes == {**MODE_TITLES, "all": "allow all, no sandbox"}
     assert fit_heading(HEADING._replace(mode="all"), 120).mode == "allow all"
 
 

@@ -112,6 +112,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "When": st.sampled_from(get_args(ev.When)),
     "ApprovalAnswer": st.sampled_from(get_args(ev.ApprovalAnswer)),
     "FailureKind": st.sampled_from(get_args(ev.FailureKind)),
+    "PauseTopic": st.sampled_from(get_args(ev.PauseTopic)),
     "Literal['done', 'interrupted', 'rejected', 'error']": st.sampled_from(
         ["done", "interrupted", "rejected", "error"]
     ),

@@ -7,14 +7,13 @@ from typing import Literal
 
 from textual.binding import Binding
 
-from kimi_tui.agent_parts import PARTS, Mode, PartName
+from kimi_tui.agent_parts import PARTS, Mode, PartName, unasked_words
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key, sent_key_of
 from kimi_tui.tui.prompt.completion import Offered
-from kimi_tui.tui.state import unasked_words
 
 Place = Literal[
     Offered,

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
-from kimi_tui.agent_parts import missing_words
+from kimi_tui.agent_parts import MODE_TITLES, missing_words
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
@@ -54,7 +54,6 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MODE_WORDS, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 from kimi_tui.workspace.git_branch import branch_of
 
@@ -272,7 +271,7 @@ class MainScreen(Screen[None]):
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The mode is {MODE_WORDS[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[opened.soul.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),
@@ -282,13 +281,13 @@ class MainScreen(Screen[None]):
             self.bench.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files and "travel" in self.conversation.state.parts:
             self.bench.start(rewind.offer_files(self.parts))
-        if not self._launch.demo:
-            from kimi_tui.app_paths import hints_file
-            from kimi_tui.tui.main.first_time_hints import FirstTimeHints
+        from kimi_tui.app_paths import hints_file
+        from kimi_tui.tui.main.first_time_hints import FirstTimeHints
 
-            file = hints_file(data_dir())
-            self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
-            await self.first_time_hints.learn()
+        # In the demo everything is new to the user, and nothing of it counts as seen.
+        file = None if self._launch.demo else hints_file(data_dir())
+        self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
+        await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
@@ -1038,7 +1037,7 @@ class MainScreen(Screen[None]):
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
         """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
-        from kimi_tui.soul.rewind_values import Target
+        from kimi_tui.soul.rewind_values import Prospect, Target
         from kimi_tui.tui.preview.layout import consequence_rows
 
         bench, request = self.bench, panel.request

@@ -20,7 +20,6 @@ from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.screens import add_sheets
-from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from textual import events
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.session.world_lines import WorldLine
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.rewind_values import Prospect
     from kimi_tui.tui.world_line_view import WorldLineView
     from kimi_tui.wire.events import EventRecord
 

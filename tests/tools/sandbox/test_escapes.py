@@ -323,7 +323,7 @@ async def test_no_link_on_the_way_to_what_is_guarded_is_changed(
     mv a a.old 2> /dev/null && mkdir a && cp evil a/link.toml; mv sub sub.old 2> /dev/null
     cat .env second plain sub/.env CLAUDE.md "$HOME/dots/keys/id" "$HOME/dots/config.toml" "$HOME/shared" 2>&1"""
     if sandbox.backend == "bwrap":
-        with pytest.raises(NoSandbox, match="is a link, which bubblewrap cannot hold still"):
+        with pytest.raises(NoSandbox, match="is a link, which bubblewrap cannot protect"):
             await run_in(sandbox, script, outside)
         return
     said = await run_in(sandbox, script, outside)
@@ -337,7 +337,7 @@ async def test_a_missing_configuration_is_not_made(sandbox: Sandbox, outside: Ou
     (outside.work / "conf").mkdir(parents=True)
     outside.app.mkdir()
     (outside.app / "config.toml").symlink_to(outside.work / "conf/config.toml")
-    with pytest.raises(NoSandbox, match=r"commands could make \S+/conf/config\.toml"):
+    with pytest.raises(NoSandbox, match=r"commands could create \S+/conf/config\.toml"):
         await run_in(sandbox, "echo evil > conf/config.toml", outside)
 
 

@@ -57,11 +57,11 @@ async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
         )
         await one.ready()
         await one.say("Hello")
-        shown = " ".join((await one.sees("Enter tries again")).split())
+        shown = " ".join((await one.sees("Press Enter to try again")).split())
         assert "× Model call failed" in shown
         assert "401: no such key" in row_with(one, "Model call failed")
         assert "Check the API key" in shown
-        assert "Nothing was lost: Enter tries again." in shown
+        assert "Nothing was lost. Press Enter to try again." in shown
         await one.idle()
         assert str(one.screen.prompt.area.placeholder).startswith("Enter goes on")
         await one.pilot.press("enter")
@@ -173,7 +173,7 @@ async def test_a_model_without_tools(home: Path) -> None:
         server.script(status(400, no_tools), say("In words alone."))
         await one.ready()
         await one.say("Hello")
-        await one.sees("This model calls no tools")
+        await one.sees("This model does not support tools")
         assert "/tools off" in one.text()
         await one.idle()
         await one.say("/tools off")

@@ -92,7 +92,7 @@ async def test_a_session_that_is_read_is_not_called_a_new_one(
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         assert "Reading the session" in one.desk.text()
         assert "Opening the session" in one.desk.text()
-        hint = "Each step of the agent"
+        hint = "The steps of the agent"
         for _ in range(40):
             shown = one.desk.text()
             assert "What shall we work on?" not in shown
@@ -226,7 +226,7 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
         assert "ZeroDivisionError" in (home / "logs" / "kimi-tui.log").read_text()
         # The timeline does not speak to who has never had a session either.
         shown = await one.desk.sees("Reading the session")
-        assert "Each step of the agent" not in shown
+        assert "The steps of the agent" not in shown
         await one.whole()
         shown = await one.desk.sees("The second answer.")
         assert "Reading" not in shown
@@ -238,7 +238,7 @@ async def test_a_folder_without_a_session_has_a_new_one_after_all(home: Path) ->
         shown = await one.sees("What shall we work on?")
         assert "New session" in shown
         assert "Reading" not in shown
-        await one.sees("Each step of the agent will")
+        await one.sees("The steps of the agent")
 
 
 async def test_a_message_that_is_sent_early_is_seen_to_wait_and_sent(

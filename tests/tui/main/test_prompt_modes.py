@@ -123,7 +123,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         server.script(status(401, {"error": {"message": "no such key"}}))
         area.put("")
         await one.say("again")
-        await one.sees("Enter tries again")
+        await one.sees("Press Enter to try again")
         one.screen.conversation.say("later", "after the turn")
         await one.sees("queued for after the turn: later")
         await one.pilot.press("escape")

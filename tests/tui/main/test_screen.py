@@ -17,6 +17,7 @@ from support.screens import Desk, desk
 from textual import events
 from textual.await_remove import AwaitRemove
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.config.settings import Config
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
@@ -28,7 +29,6 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.state import MODE_WORDS
 
 
 @pytest.fixture
@@ -397,7 +397,7 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         for words in ("plan", "ask", "accept edits", "allow all", "plan"):
             await one.pilot.press("shift+tab")
             await one.sees(f"kimi-test   {words}")
-            assert MODE_WORDS[soul.mode] == words
+            assert MODE_TITLES[soul.mode] == words
         assert server.requests == []
         # Ctrl+C empties the prompt, and quits once it says so.
         await one.pilot.press(*"text", "ctrl+c")
@@ -483,7 +483,7 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
         assert soul is not None
         for mode in modes:
             assert soul.mode == one.screen.conversation.state.mode == mode
-            await one.sees(MODE_WORDS[mode])
+            await one.sees(MODE_TITLES[mode])
             await one.pilot.press("shift+tab")
             await one.until(lambda mode=mode: soul.mode != mode)
         if not held:
@@ -609,8 +609,8 @@ async def test_all_that_is_wrong_with_a_session_is_told(
             await one.idle()
         spoil_the_line(home)
         async with desk(home, server.base_url, resume="newest") as again:
-            await again.sees("could not be read and stay in the file")
-            await again.sees("cut off in the middle")
+            await again.sees("could not be read; they stay in the file")
+            await again.sees("is incomplete")
 
 
 async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:

@@ -26,6 +26,7 @@ from kimi_tui.soul.rewind_values import (
     DroppedMessage,
     FilePreview,
     FilesPreview,
+    Prospect,
     RewindPreview,
     Target,
 )
@@ -41,7 +42,6 @@ from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame import HeaderText
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, MarksChanged
 
@@ -115,7 +115,7 @@ UNDONE = RewindPreview(
     files=FilesPreview(
         (
             FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),
-            FilePreview("notes.md", "conflict", "also changed outside", "restore", 2, 0),
+            FilePreview("notes.md", "conflict", "also changed by others", "restore", 2, 0),
             FilePreview("tests/csv/test_quotes.py", "delete", added=14, is_new=True),
         ),
         goes_along=True,
@@ -126,10 +126,10 @@ REVIEWED = ApprovalRequest(
     "r",
     "k",
     "SendDMail",
-    "Send this D-Mail to #11?",
+    "Rewind to #11 and leave the agent this note (a D-Mail)?",
     "Do not split the fields by hand: the reader of the standard library takes quotes.\n\n"
     "Its tests are in tests/csv.",
-    where="goes back from #15; the files stay; it can be undone",
+    where="now at #15; the files stay; /undo reverses it",
     kind="dmail",
 )
 

@@ -106,7 +106,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         used=used,
         heading=main.bench.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
-        load_image=main.bench.transcript.load_image,
+        load_image=main.conversation.load_image,
         write=main.keystrokes.write_to_prompt,
     )
     answer = await main.bench.ask(page)
