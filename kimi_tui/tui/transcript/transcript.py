@@ -1402,7 +1402,7 @@ class Transcript(ScrollView, can_focus=True):
 
         found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
         if found is None:
-            self.post_message(self.NothingCopied("There is no code to copy here."))
+            self.post_message(self.NothingCopied("There is no code block to copy here."))
             return
         key, pieces = found
         last_key, last = self._taken_code
@@ -1410,7 +1410,7 @@ class Transcript(ScrollView, can_focus=True):
         if number > len(pieces):
             from kimi_tui.tui.formatting import counted
 
-            words = f"The last answer with code has {counted(len(pieces), 'piece')} of it."
+            words = f"The last answer with code has {counted(len(pieces), 'code block')}."
             self.post_message(self.NothingCopied(words))
             return
         if number:
