@@ -171,7 +171,10 @@ async def test_what_cannot_be_compacted(tmp_path: Path) -> None:
             with pytest.raises(KeyError):
                 await on.soul.compact(start=start, until=until)
         await on.soul.compact(until=Target(0))
-        assert on.ear.notices()[0].text == "There is nothing to compact in this part of the conversation."
+        assert (
+            on.ear.notices()[0].text
+            == "There is nothing to compact in this part of the conversation."
+        )
         on.server.script(status(400, {"error": {"message": "no"}}))
         await on.soul.compact(until=Target(2))
         assert "not compacted" in on.ear.of(ev.CompactionEnd)[-1].error

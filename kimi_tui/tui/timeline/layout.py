@@ -332,7 +332,10 @@ def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span
     if checkpoint.is_summary:
         return [*mark, Span(numbers.cut("Compacted", room, glyphs.cut), "compaction")]
     if checkpoint.is_heading:
-        return [*mark, Span(numbers.cut(checkpoint.words or "Continue", room, glyphs.cut), "strong")]
+        return [
+            *mark,
+            Span(numbers.cut(checkpoint.words or "Continue", room, glyphs.cut), "strong"),
+        ]
     if not checkpoint.calls:
         words = checkpoint.words or _STATE_WORDS[checkpoint.state]
         return [*mark, Span(numbers.cut(words, room, glyphs.cut), "ink")]
@@ -738,6 +741,7 @@ _KEYS = (
     ("/", "filter: text, tool, file"),
     ("u U", "undo, redo"),
     ("p", "replay the session"),
+    ("F1", "help, with a legend"),
     ("Esc", "back to the prompt"),
 )
 _LEFT_BY = {

@@ -136,7 +136,9 @@ def test_what_stands_in_the_file_is_believed_as_far_as_it_is_known(tmp_path: Pat
     keep_seen(tmp_path / "file" / "hints.json", "turn")
 
 
-async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence(home: Path) -> None:
+async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence(
+    home: Path,
+) -> None:
     async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
         await learned(one)
         hints, prompt = one.screen.first_time_hints, one.screen.prompt

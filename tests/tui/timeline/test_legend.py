@@ -18,7 +18,9 @@ LINES = {"cut", "pending", "edge", "minus", "up", "down", "foot", "corner_bottom
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_every_sign_that_is_drawn_is_explained(glyphs: Glyphs) -> None:
-    drawn = set(re.findall(r"\bglyphs\.(\w+)", inspect.getsource(layout) + inspect.getsource(gauge)))
+    drawn = set(
+        re.findall(r"\bglyphs\.(\w+)", inspect.getsource(layout) + inspect.getsource(gauge))
+    )
     signs = "".join(sign for _, pairs in legend(glyphs) for sign, _ in pairs)
     names = (drawn & set(Glyphs._fields)) - LINES
     assert len(names) > 15
