@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kimi_tui.commands.dispatch import COMMANDS as SUBCOMMANDS
-from kimi_tui.tui.dialogs.help import sections
+from kimi_tui.tui.dialogs.help import FIRST, sections
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -36,7 +36,7 @@ def keys_of_places() -> dict[str, dict[str, str]]:
     return {
         title: dict(pairs)
         for title, pairs in sections(COMMANDS, {}, UNICODE)
-        if title != "Commands"
+        if title not in ("Commands", FIRST)
     }
 
 

@@ -29,9 +29,22 @@ REPLAY = "replay"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
+    if argv is None and "kimi_tui.headless.run" in sys.modules:
+        _end_at_once(code)
+    return code
+
+
+def _end_at_once(code: int) -> None:
+    """End the process without taking the interpreter apart, which would take a tenth of a short run."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(code)
 
 
 def _run(arguments: list[str]) -> int:
@@ -46,6 +59,15 @@ def _run(arguments: list[str]) -> int:
     options = parse(arguments)
     if isinstance(options, int):
         return options
+    headless = options.headless
+    if headless is None and not _is_terminal(options):
+        from kimi_tui.headless.options import HeadlessOptions
+
+        options = options._replace(headless=HeadlessOptions())
+    elif headless is not None and not headless.is_asked_for and sys.stdin.isatty():
+        return _say("an option for runs without a screen needs -p; see kimi-tui --help", USAGE)
+    if options.headless is not None:
+        return _run_headless(options)
     # Nearly all objects made from here on live as long as the program, so collecting in between would find little.
     gc.disable()
     from kimi_tui.config.settings import ConfigError
@@ -59,6 +81,24 @@ def _run(arguments: list[str]) -> int:
         return _say(str(error), USAGE)
     except Exception as error:
         return _crashed(error, launch)
+
+
+def _run_headless(options: Options) -> int:
+    # Nearly all objects made until the session is open live as long as the program.
+    gc.disable()
+    try:
+        from kimi_tui.headless.run import run
+
+        return run(options)
+    except Exception as error:
+        return _crashed(error, None)
+    finally:
+        gc.enable()
+
+
+def _is_terminal(options: Options) -> bool:
+    """Return whether the run takes its input from a terminal, or has to: these kinds say so where there is none."""
+    return sys.stdin.isatty() or options.demo or options.replay or options.picks
 
 
 def _open_streams() -> None:
@@ -95,7 +135,8 @@ def _crashed(error: Exception, launch: Launch | None) -> int:
 def start(launch: Launch) -> int:
     """Run the app; return its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return _say("needs a terminal; input and output must not be redirected", FAILED)
+        words = "needs a terminal; input and output must not be redirected. Without one: kimi-tui -p PROMPT"
+        return _say(words, FAILED)
     kind = os.environ.get("TERM", "")
     if kind.lower() in NO_TERMINALS:
         words = (
@@ -170,7 +211,16 @@ def parse(arguments: Sequence[str]) -> Options | int:
     if given.pop("version", False):
         return _say_version()
     words: list[str] = given.pop("message", [])
-    if len(words) == 1 and (meant := _command_like(words[0])):
+    if given and "prompt" in given:
+        from kimi_tui.config.settings import ConfigError
+        from kimi_tui.headless.options import taken_from
+
+        try:
+            given["headless"], prompt = taken_from(given)
+        except ConfigError as error:
+            return _say(str(error), USAGE)
+        words = [*prompt, *words]
+    if given.get("headless") is None and len(words) == 1 and (meant := _command_like(words[0])):
         # The word is a misspelt command, or one after an option. Any other word is a message, which is not sent yet.
         return _say(f"unrecognized arguments: {words[0]}; did you mean kimi-tui {meant}?", USAGE)
     from kimi_tui.foreign_text import clean_pasted
@@ -282,6 +332,11 @@ def _parser() -> ArgumentParser:
     asked.add_argument(
         "--plan", action="store_true", help="begin with a plan; change nothing before"
     )
+    asked.add_argument(
+        "--mode",
+        choices=("plan", "ask", "edits", "sandboxed", "all"),
+        help="what the agent may do without asking",
+    )
     add("--no-sandbox", action="store_true", help="run commands without the sandbox")
     thinking = parser.add_mutually_exclusive_group()
     thinking.add_argument(
@@ -299,6 +354,9 @@ def _parser() -> ArgumentParser:
     add("--play", action="store_true", help="with --demo: let it play by itself")
     add("--speed", type=speed, default=1.0, metavar="N", help="how fast the demo plays")
     add("--version", action="store_true", help="print the version")
+    from kimi_tui.headless.options import add_arguments
+
+    add_arguments(parser)
     return parser
 
 

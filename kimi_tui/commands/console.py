@@ -10,11 +10,8 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from typing import NoReturn
 
-from rich.cells import cell_len
-
 from kimi_tui import USAGE
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.formatting import cut_middle
 
 _MAX_DIGITS = 9
 _LEAST_WIDTH = 16
@@ -93,6 +90,11 @@ def print_table(
     Args:
         right: the columns to align at their right end.
     """
+    # The parser of this module is made at starts that print no table.
+    from rich.cells import cell_len
+
+    from kimi_tui.tui.formatting import cut_middle
+
     cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[column]) for row in cells) for column in range(len(head))]
     is_terminal = sys.stdout.isatty()
@@ -114,6 +116,8 @@ def print_table(
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     """Print names and their values, one pair per line."""
+    from rich.cells import cell_len
+
     width = max((cell_len(name) for name, _ in pairs), default=0)
     for name, text in pairs:
         print(f"{name}{' ' * (width - cell_len(name))}  {one_line(text)}".rstrip())

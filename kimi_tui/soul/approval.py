@@ -27,6 +27,7 @@ from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
     ModeChanged,
+    PauseTopic,
 )
 from kimi_tui.wire.queue import Wire
 
@@ -167,6 +168,7 @@ class Approval:
         where: str = "",
         words_offer: str = "",
         no_offer: str = "Stop the turn",
+        topic: PauseTopic = "",
     ) -> str | None:
         """Pause the turn, in every mode, until the user has said how it goes on.
 
@@ -179,6 +181,7 @@ class Approval:
             where: what is to be known beside it, in a few words.
             words_offer: the label of the answer in the user's own words; empty if these would not help.
             no_offer: the label of the no.
+            topic: what it is about, for callers without a person.
 
         Returns:
             one of the options, or the user's own words; None for no.
@@ -195,6 +198,7 @@ class Approval:
             options=tuple(options),
             words_offer=words_offer,
             no_offer=no_offer,
+            topic=topic,
         )
         try:
             return await self.ask(ask, key="", tool="")
@@ -288,6 +292,7 @@ class Approval:
                     # A no to a question that no tool call asks does not end the turn.
                     stops=bool(waiting.key) and ask.asks.stops,
                     changeable=ask.changeable,
+                    topic=ask.topic,
                 )
             )
             return await waiting.decision

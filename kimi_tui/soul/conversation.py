@@ -24,9 +24,10 @@ from kimi_tui.session.images import ImageStore
 from kimi_tui.session.schema import Checkpoint, MessageKind, TokenCount
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.denwarenji import DenwaRenji, DMail
+from kimi_tui.soul.errors import BudgetSpent
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import checkpoint_created, ends_open, kind_of, kinds_behind
-from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
+from kimi_tui.soul.model_slot import LoopLimits, ModelSlot, Spent
 from kimi_tui.soul.request_form import (
     RequestForm,
     ToolsWish,
@@ -142,6 +143,7 @@ class Conversation:
         self.memory = ToolMemory(self.card_of)
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
+        self._spent_before = Spent()
         self.n_changes = 0
         self.figures = CheckpointTokens()
 
@@ -159,8 +161,10 @@ class Conversation:
         )
         index = self.context.index
         counted, known = index.n_messages, index.usage_before(index.size) or (0, 0)
+        # If nothing was sent yet, a figure of no message is an estimate of prompt and tools in a form that is not stored.
         if (
             totals is not None
+            and (totals.messages or totals.total_input)
             and known[1] <= totals.messages <= counted
             and (shown is stored or totals.messages == counted)
         ):
@@ -181,6 +185,33 @@ class Conversation:
             if record.seq % 256 == 0:
                 await slices.yield_if_over()
         self.ledger.begin(self.status)
+        self._spent_before = self._spent_in_all()
+
+    def _spent_in_all(self) -> Spent:
+        status, cost = self.status, self.ledger.total_cost()
+        money = sum(amount for _, amount in cost.amounts) if cost is not None else 0.0
+        return Spent(status.total_input, status.total_cached, status.total_output, money)
+
+    @property
+    def spent(self) -> Spent:
+        """The use of this run of the program: all calls since the session was opened."""
+        return self._spent_in_all().since(self._spent_before)
+
+    def check_budget(self) -> None:
+        """Check before a step that the budget of this run is not used up.
+
+        Raises:
+            BudgetSpent: it is.
+        """
+        budget = self.limits.budget
+        if budget.tokens and (used := self.spent.tokens) >= budget.tokens:
+            raise BudgetSpent(
+                f"The turn was stopped: it used {used:,} tokens, and {budget.tokens:,} were allowed."
+            )
+        if budget.cost and (cost := self.spent.cost) >= budget.cost:
+            raise BudgetSpent(
+                f"The turn was stopped: it cost {cost:.4g}, and {budget.cost:.4g} were allowed."
+            )
 
     @property
     def sent(self) -> Sequence[Message]:

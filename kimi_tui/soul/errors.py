@@ -44,6 +44,10 @@ class MaxStepsReached(SoulError):
         )
 
 
+class BudgetSpent(SoulError):
+    """A turn was stopped before its next step, because this run of the program had used up its tokens or its money."""
+
+
 class NothingToCompact(SoulError):
     """There is no older part that a summary could replace."""
 

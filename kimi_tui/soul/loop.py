@@ -228,7 +228,8 @@ class Reminders:
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
         """Return the notes of the folders whose files these calls used."""
         memory = self._conversation.memory
-        if not (used := {path for each in done for path in each.noted or ()}):
+        used = {path for each in done for path in each.noted or ()}
+        if not used or not self._runtime.reads_notes:
             return []
         known = frozenset(memory.notes)
         notes = await asyncio.to_thread(
@@ -309,7 +310,11 @@ class AgentLoop:
         self._offered_lean: set[str] = set()
 
     async def run(
-        self, text: str = "", images: Sequence[Image] = (), older: Sequence[Said] = ()
+        self,
+        text: str = "",
+        images: Sequence[Image] = (),
+        older: Sequence[Said] = (),
+        piped: str = "",
     ) -> TurnOutcome:
         """Take steps until the agent stops.
 
@@ -318,6 +323,7 @@ class AgentLoop:
                 either, the agent continues from the present context.
             images: the images pasted into the message.
             older: the steers that were said before the message.
+            piped: a text that came with the message, in which no names of files are looked for.
 
         Raises:
             LLMError: the model could not be asked.
@@ -331,7 +337,7 @@ class AgentLoop:
         # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
         if text.strip() or images:
-            await self._append_prompt(text, images, older)
+            await self._append_prompt(text, images, older, piped)
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
         self._published_full = self._asked_for_tools = False
@@ -341,6 +347,7 @@ class AgentLoop:
         while True:
             if n_calls >= self._conversation.limits.control.max_steps_per_turn:
                 raise MaxStepsReached(n_calls)
+            self._conversation.check_budget()
             n_calls += 1
             await self._take_steers()
             if reminders := await self._reminders.due():
@@ -367,11 +374,11 @@ class AgentLoop:
 
     @shielded
     async def _append_prompt(
-        self, text: str, images: Sequence[Image], older: Sequence[Said]
+        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str
     ) -> None:
         """Append the user's message after a new checkpoint, preceded by the steers that came before it."""
         conversation = self._conversation
-        words = await self._attachments.user_message(text, images)
+        words = await self._attachments.user_message(text, images, piped)
         await conversation.checkpoint("user", label_of_message(words))
         await self._take_steers(older)
         self._user_messages = [words]
@@ -541,6 +548,7 @@ class AgentLoop:
             f"The window is too small for the tools: a request takes {figures_when_full(conversation, window)}.",
             (without, *keeps),
             where="/tools on turns them on again",
+            topic="window",
         )
         if said is None:
             raise CompactionFailed(
@@ -675,6 +683,7 @@ class AgentLoop:
             detail="\n".join(f"{one.name} {one.arguments}" for one in found.calls),
             where="the usual questions come all the same",
             no_offer="No, it is only text",
+            topic="written calls",
         )
         if said == _RUN_ALL:
             approval.allow(_WRITTEN_KEY, _RUN_ALL)
@@ -722,7 +731,7 @@ class AgentLoop:
         """
         try:
             said = await self._tools.approval.pause(
-                f"{text} Go on?", [GO_ON], detail=detail, words_offer=_TELL
+                f"{text} Go on?", [GO_ON], detail=detail, words_offer=_TELL, topic="circles"
             )
         except asyncio.CancelledError:
             self._conversation.wire.publish(StepInterrupted())

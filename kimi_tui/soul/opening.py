@@ -127,6 +127,7 @@ async def open_session(
     wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
     inbox: Inbox | None = None,
+    waits_for_sandbox: bool = True,
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -136,6 +137,8 @@ async def open_session(
         wants_fork: asks whether to continue in a fork of a session that another process has open; cancelled if that process closes it.
         warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
         inbox: the queue of messages from before the session is open; None for a new one.
+        waits_for_sandbox: whether to wait until the sandbox was tried. Otherwise `Opened.no_sandbox` is empty, and
+            `no_sandbox_words` has it after `KimiSoul.sandbox_ready`.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
@@ -160,7 +163,7 @@ async def open_session(
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.soul.assembly import open_soul
-        from kimi_tui.soul.model_slot import LoopLimits
+        from kimi_tui.soul.model_slot import Budget, LoopLimits
         from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
@@ -171,13 +174,21 @@ async def open_session(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=LoopLimits() if stage.demo else LoopLimits(config.loop_control, config.dmail),
+            limits=LoopLimits()
+            if stage.demo
+            else LoopLimits(
+                config.loop_control,
+                config.dmail,
+                budget=Budget(launch.max_tokens, launch.max_cost),
+            ),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
             asks_for_keys=config.secrets.send == "ask",
             prices=config.prices,
             seeing=_seeing(config),
             inbox=inbox,
+            reads_notes=not launch.bare,
+            waits_for_sandbox=waits_for_sandbox,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -208,7 +219,7 @@ async def open_session(
             *filter(None, [risk]),
             *session.remarks,
         ),
-        no_sandbox=_no_sandbox(launch, soul),
+        no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
 
 
@@ -283,7 +294,7 @@ async def _stage(launch: Launch) -> _Stage:
 
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
         return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)
-    return _Stage(data_dir(), launch.work_dir)
+    return _Stage(launch.kept_in or data_dir(), launch.work_dir)
 
 
 async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
@@ -348,7 +359,7 @@ def _seeing(config: Config) -> tuple[str, ...]:
     )
 
 
-def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
+def no_sandbox_words(launch: Launch, soul: KimiSoul) -> str:
     """Return why commands ask where they would have run in a sandbox; empty if the user switched that off."""
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
         return ""

@@ -1,4 +1,4 @@
-"""The values of a rewind: `Target`, `RewindPreview`, `RewindOutcome`, and the changes of files.
+"""The values of a rewind: `Target`, `Prospect`, `RewindPreview`, `RewindOutcome`, and the changes of files.
 
 They are plain values for the screens, without imports of the engine; `rewind_preview` computes the preview, `operations`
 carries out a rewind.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
@@ -36,6 +36,19 @@ class Target:
     def is_end(self) -> bool:
         """Whether the target is the end of the line, and no checkpoint."""
         return self.id == END
+
+
+class Prospect(NamedTuple):
+    """The state that a rewind, jump or D-Mail would lead to, shown in chat and gauge before it is done.
+
+    `used` is the number of tokens that would be in the window; None if that is the present number, or unknown. With
+    `words_stay` the user's messages and pinned messages stay, as after a D-Mail. A target with the id -1 drops nothing.
+    """
+
+    target: Target
+    used: int | None = None
+    estimated: bool = False
+    words_stay: bool = False
 
 
 FilesChoice = Literal["keep", "restore", "only"]

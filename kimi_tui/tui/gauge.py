@@ -90,6 +90,9 @@ class GaugeLayout:
 class Gauge(Widget):
     """The row that shows how full the context window is.
 
+    Args:
+        cost_words: returns what the session has cost so far, in words; empty if no prices are set.
+
     Attributes:
         model: the reducer whose state is shown. Call `changed` after it has applied events; `show_model` sets another one.
     """
@@ -116,11 +119,10 @@ class Gauge(Widget):
         """Post the message that the row was clicked."""
         self.post_message(self.Clicked())
 
-    def __init__(self) -> None:
+    def __init__(self, cost_words: Callable[[], str] = str) -> None:
         super().__init__()
         self.model = GaugeModel()
-        self.cost_words: Callable[[], str] = str
-        """Returns what the session has cost so far, in words; empty if no prices are set."""
+        self._cost_words = cost_words
         self._target = 0
         self._freed_serial = 0
         self._freed_bar: FreedTokens | None = None
@@ -189,7 +191,7 @@ class Gauge(Widget):
 
     def on_enter(self) -> None:
         """Compute the tooltip when the pointer enters the gauge, and not before."""
-        lines = details(self.model.status, self.cost_words())
+        lines = details(self.model.status, self._cost_words())
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing

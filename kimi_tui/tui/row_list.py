@@ -116,7 +116,7 @@ class RowModel(Protocol):
         return ""
 
     def footing(self, look: Look) -> str:
-        """Return the text of a row below the entries; empty for none."""
+        """Return the text of the rows below the entries; empty for none."""
         del look
         return ""
 
@@ -413,7 +413,7 @@ class RowList(PaintedRows, can_focus=True):
             gap = self.GAP if index > on_view.start else 0
             rows += [(None, BLANK)] * gap + [(index, line) for line in lines]
         if footing:
-            rows.append((None, plain(f"  {footing}", "quiet")))
+            rows += [(None, plain(f"  {row}", "quiet")) for row in footing.split("\n")]
         self._entries = [index for index, _ in rows]
         return [line for _, line in rows]
 

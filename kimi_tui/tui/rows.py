@@ -201,7 +201,7 @@ FACT_GAP = 3
 
 
 class LayoutRoom(NamedTuple):
-    """The parameters of a layout: the pane's width, whether the terminal is low, the set of signs, how images are drawn."""
+    """The parameters of a layout: the pane's width, whether the terminal is low, the set of signs, how images are drawn, keys."""
 
     width: int
     low: bool = False
@@ -209,6 +209,8 @@ class LayoutRoom(NamedTuple):
     glyphs: Glyphs = UNICODE
     picture: Callable[[ImageBlock, int, int], Sequence[tuple[Span, ...]]] | None = None
     """Returns an image in at most so many columns and rows of cells, which are empty until it is decoded. None: images are only named."""
+    unfold_keys: str = ""
+    """The keys that unfold the newest block from the prompt on; empty for none."""
 
 
 class CardFact(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -26,6 +26,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.session.world_lines import WorldLine
+    from kimi_tui.tui.pictures import LoadImage
     from kimi_tui.wire.events import EventRecord
 
 
@@ -66,8 +67,10 @@ class WorldLineTranscript(Transcript):
             super().__init__()
             self.action: LineAction = action
 
-    def __init__(self, *, work_dir: str) -> None:
-        super().__init__(work_dir=work_dir, is_left=True)
+    def __init__(
+        self, *, work_dir: str, keys: Mapping[str, str], load_image: LoadImage | None
+    ) -> None:
+        super().__init__(work_dir=work_dir, keys=keys, load_image=load_image, is_left=True)
 
     def action_act(self, action: LineAction) -> None:
         """Post the chosen action; the action of leaving ends a search first."""
@@ -114,13 +117,21 @@ class WorldLineView(Vertical):
     Args:
         info: the facts about the line.
         work_dir: the work folder; paths below it are shown relative to it.
+        keys: the configured keys, by action.
+        load_image: reads an image; None if images are only named.
     """
 
-    def __init__(self, info: WorldLine, work_dir: str) -> None:
+    def __init__(
+        self,
+        info: WorldLine,
+        work_dir: str,
+        keys: Mapping[str, str],
+        load_image: LoadImage | None = None,
+    ) -> None:
         super().__init__()
         self.info = info
         self.banner = Banner(info)
-        self.transcript = WorldLineTranscript(work_dir=work_dir)
+        self.transcript = WorldLineTranscript(work_dir=work_dir, keys=keys, load_image=load_image)
 
     def compose(self) -> ComposeResult:
         """Yield banner and messages."""

@@ -25,6 +25,7 @@ from kimi_tui.filesystem import (
     open_regular,
     publish,
     read_regular,
+    restoring_name,
     sync_folder,
 )
 from kimi_tui.workspace.ignore import is_of_version_control
@@ -394,7 +395,7 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
         if one.then is not None and one.then.kind == "folder":
             _make_folder(name, folder)
             return
-        temporary = f".{one.then.blob[:24]}.restore" if one.then else ""
+        temporary = restoring_name(one.then.blob) if one.then else ""
         if temporary:
             # An interrupted restore may have left its temporary file.
             discard(temporary, folder)

@@ -59,7 +59,7 @@ def test_first_run_leads_to_the_demo(program: Program) -> None:
     terminal = program.start(fresh=True)
     terminal.wait_for("Which model shall it use?")
     terminal.key("3")
-    terminal.wait_for("asks first")
+    terminal.wait_for(re.compile(r" ask$", re.MULTILINE))
     # The demo's first message stands in the prompt; Enter is all it takes.
     terminal.wait_for("› Rows with")
     terminal.key("ctrl+q")

@@ -31,7 +31,7 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     terminal.type("/")
     terminal.wait_for("  /timeline")
     terminal.key("enter")
-    terminal.wait_for("A command follows the slash.")
+    terminal.wait_for('"/" begins a command.')
     terminal.key("down")
     terminal.wait_for("▌ /rename")
     terminal.key("down", "down")
@@ -42,6 +42,8 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     terminal.wait_for("Enter send")
     # All of it in one go, as a slow machine sees it.
     terminal.type("/tmp is full, clean it\r")
+    terminal.wait_for('"/tmp" is not a command.')
+    terminal.key("enter")
     terminal.wait_for("Cleaned.")
     assert "/tmp is full, clean it" in str(server.requests[-1].body["messages"][-1])
     assert len(server.requests) == 1

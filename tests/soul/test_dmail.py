@@ -187,7 +187,7 @@ async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path:
         assert [card.state for card in cards] == ["done", "recalled"]
         assert "taken back" in "".join(line.text for line in tool_card(cards[1], LayoutRoom(80)))
         assert [c.target for c in timeline.tree.live[2].calls or ()] == ["to #1"]
-        assert "the user took it back" in on.sent()[-1][1]
+        assert "the user undid it" in on.sent()[-1][1]
 
 
 async def test_a_no_with_a_reason_goes_on(tmp_path: Path) -> None:

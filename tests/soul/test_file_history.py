@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 from support.chat_answers import Answer
-from support.chat_server import call, calls, say
-from support.soul import PATIENCE_S, Stage, next_event, stage, until_end
+from support.chat_server import ChatServer, call, calls, say, strict
+from support.soul import PATIENCE_S, Ear, Stage, next_event, stage, until_end
 
+from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
 from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
-from kimi_tui.soul import file_history
+from kimi_tui.soul import folder_snapshots
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import FilesUnknown
+from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
@@ -891,7 +894,7 @@ async def test_the_end_does_not_wait_for_a_look_that_never_comes_back(
         async with stage(tmp_path) as on:
             await on.soul.files_ready()
             monkeypatch.setattr(Tracker, "take_snapshot", look)
-            monkeypatch.setattr(file_history, "_END_PATIENCE_S", 0.02)
+            monkeypatch.setattr(folder_snapshots, "_END_PATIENCE_S", 0.02)
             on.server.script(shell("echo hi > new"), say("done"))
             turn = asyncio.create_task(until_end(on.soul.run("work")))
             await asyncio.to_thread(stuck.wait)
@@ -923,7 +926,7 @@ async def test_a_fault_while_the_files_are_looked_at_is_told(
         assert "RuntimeError" in told.text
 
 
-async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Path) -> None:
+async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (on.work / "a").write_text("as it was\n")
         await on.soul.files_ready()
@@ -938,9 +941,10 @@ async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Pa
         n_before = len(SnapshotLog(stored))
         command = await history.before_change(None)
         (on.work / "a").write_text("by a command of the session's agent\n")
-        other = await history.before_change(None, "explorer")
+        beside = FileHistory(on.session, on.soul.wire, on.soul.folder, "explorer")
+        other = await beside.before_change(None)
         (on.work / "b").write_text("by the other\n")
-        history.after_change(other, uid, "other:0")
+        beside.after_change(other, uid, "other:0")
         await history.settled()
         (on.work / "c").write_text("by the command\n")
         history.after_change(command, uid, f"{uid}:0")
@@ -955,3 +959,60 @@ async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Pa
         outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == before
         assert {one.fate for one in outcome.files} == {"restore", "delete"}
+
+
+async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on, ChatServer(check=strict) as server:
+        (on.work / "a").write_text("as it was\n")
+        before = files(on)
+        await on.soul.files_ready()
+        provider = OpenAICompatible(
+            provider="other", base_url=server.base_url, api_key="k", model="m", window=200_000
+        )
+        session = on.store.create(on.work)
+        two = await open_soul(
+            session=session,
+            provider=provider,
+            mode="all",
+            environ={},
+            folder=on.soul.folder,
+            agent="explorer",
+        )
+        heard = Ear(two.wire)
+        on.server.script(
+            write("a", "one\n"),
+            shell("sleep 0.05; echo one > by_one"),
+            write("b", "1"),
+            say("done"),
+        )
+        server.script(
+            shell("echo two > by_two; sleep 0.05"), write("c", "2"), shell("echo > d"), say("done")
+        )
+        await asyncio.gather(on.soul.run("work"), two.run("work too"))
+        await on.soul.folder.settled()
+        changed = {path for one in heard.of(ev.FilesChanged) for path in one.paths}
+        assert "c" in changed
+        changed |= {path for one in on.ear.of(ev.FilesChanged) for path in one.paths}
+        assert changed == {"a", "b", "c", "d", "by_one", "by_two"}
+        # The agent ends, and the snapshots of the session go on.
+        await two.aclose()
+        assert not (session.dir / "files").exists()
+        outcome = await on.soul.travel.rewind(Target(0), "restore")
+        assert files(on) == before
+        assert not outcome.conflicts
+
+
+async def test_an_agent_that_outlives_the_session_s_own_does_without_snapshots(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        point = on.soul.session.context.checkpoints
+        beside = FileHistory(on.session, on.soul.wire, on.soul.folder, "explorer")
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        await on.soul.aclose()
+        beside.after_change(await beside.before_change(None), "uid", "uid:0")
+        beside.mark("uid")
+        await beside.settled()
+        assert "has ended" in (await beside.plan(point[0])).reason

@@ -22,7 +22,7 @@ LINE = left_line(2, "rewind", 4, at="", tokens_before=47_200, messages=14, share
 async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
     """Yield the app with a visible world line."""
     async with still_screen(home) as one:
-        view = WorldLineView(LINE, str(home))
+        view = WorldLineView(LINE, str(home), {})
         one.screen.bench.line = view
         one.screen.viewer._reading = view  # pyright: ignore[reportPrivateUsage]
         await one.screen.bench.chat_pane.read(view)

@@ -306,7 +306,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         return
     abi = landlock_abi()
     if abi < 1:
-        raise OSError(errno.ENOSYS, "Landlock is not there")
+        raise OSError(errno.ENOSYS, "Landlock is not available")
     is_full = said["level"] == "full"
     here = os.getcwd()
     laid: list[tuple[str, int]] = []
@@ -690,7 +690,7 @@ def try_layers(folder: str) -> None:
         with open(f"{place}/file", "a", encoding="utf-8") as file:
             file.write("changed")
         if os.listdir(f"{place}/folder") or os.stat(f"{below}/file").st_size:
-            raise OSError(errno.EIO, "the layer does not hold")
+            raise OSError(errno.EIO, "the private layer for caches does not work")
         _check(_libc.umount2(os.fsencode(place), 0), "umount")
         os.rename(f"{folder}/upper", f"{folder}/used{number}")
 
@@ -1068,7 +1068,7 @@ def _begin_bubblewrap(
         os.waitpid(child, 0)
         unsteady |= {os.path.dirname(path) for path in covered if not os.path.lexists(path)}
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
-    raise OSError(errno.EIO, why or "bubblewrap ended without a word")
+    raise OSError(errno.EIO, why or "bubblewrap ended without a message")
 
 
 def begin_behind(arguments: list[str]) -> None:
@@ -1277,7 +1277,7 @@ def _let_read(told: dict[str, list[str]]) -> None:
     """Confine this process by Landlock so that it can only read the paths in the words of `begin_search`."""
     abi = landlock_abi()
     if abi < 1:
-        raise OSError(errno.ENOSYS, "Landlock is not there")
+        raise OSError(errno.ENOSYS, "Landlock is not available")
     rules, handled = _ruleset(abi, closes_net=True)
     for path in told["run"]:
         try:
@@ -1325,7 +1325,7 @@ def _hold_or_raise(attempt: "Callable[[], object]") -> None:
         attempt()
     except OSError:
         return
-    raise OSError(errno.EPERM, "the sandbox does not hold")
+    raise OSError(errno.EPERM, "the sandbox does not work")
 
 
 def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:

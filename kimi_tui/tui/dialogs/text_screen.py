@@ -59,7 +59,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         classes: the CSS classes of the screen.
     """
 
-    HELP_TITLE = "Jobs, window, statistics, notices"
+    HELP_TITLE = "Tasks, context, statistics, notices"
     CSS_PATH = sheets("rows", "text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close", show=False),
@@ -72,11 +72,16 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
 
     def compose(self) -> ComposeResult:
         """Yield one text that scrolls."""
-        frame = VerticalScroll(TextRows(self._wrap))
-        use_thin_scrollbar(frame, glyphs_of(self))
+        frame = self.scrolled()
         frame.border_title = Content(self._title)
         frame.border_subtitle = "Esc close"
         yield frame
+
+    def scrolled(self) -> VerticalScroll:
+        """Return the text in a widget that scrolls it."""
+        scroll = VerticalScroll(TextRows(self._wrap))
+        use_thin_scrollbar(scroll, glyphs_of(self))
+        return scroll
 
 
 def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:

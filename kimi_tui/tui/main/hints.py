@@ -7,7 +7,7 @@ from typing import Literal
 
 from textual.binding import Binding
 
-from kimi_tui.agent_parts import PARTS, PartName
+from kimi_tui.agent_parts import PARTS, Mode, PartName, unasked_words
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
@@ -261,13 +261,29 @@ def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
     return " ".join(filter(None, (key_of(first, keys), key_of(second, keys))))
 
 
-def first_hints(keys: Mapping[str, str], parts: Collection[PartName] = PARTS) -> tuple[Hint, ...]:
-    """Return the hints in an empty chat, for an agent with these parts."""
+def first_hints(
+    keys: Mapping[str, str],
+    mode: Mode,
+    parts: Collection[PartName] = PARTS,
+    *,
+    sandbox: bool = True,
+) -> tuple[Hint, ...]:
+    """Return the hints in an empty chat; the first says what the agent may do without asking, and how to change that.
+
+    Args:
+        keys: the configured keys, by action.
+        mode: the approval mode.
+        parts: the parts of the agent.
+        sandbox: whether there is a sandbox for commands.
+    """
     timeline = key_of("timeline", keys) if "travel" in parts else ""
+    key = key_of("mode", keys)
+    change = "This key changes the mode." if key else "This command changes the mode."
     return known(
+        (key or "/mode", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
         ("/", "lists the commands"),
-        (key_of("escape", keys), "stops the agent; what is complete is kept"),
-        (timeline, "goes back to any step; nothing is ever lost"),
+        (key_of("escape", keys), "stops the agent and keeps what it has done"),
+        (timeline, "goes back to any step. Nothing is lost"),
     )
 
 

@@ -22,6 +22,9 @@ from kimi_tui.tui.screens import app_of
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+    from kimi_tui.tui.prompt.completion import PromptCompletion
+    from kimi_tui.tui.prompt.image_chips import ImageChips
+
 BEAT_S = 0.25
 WIDE_FROM = 76
 CLOCK_ROOM = 25
@@ -79,6 +82,8 @@ class PromptBar(Widget):
 
     Args:
         send: the name of the key that sends.
+        images: the images behind chips; None for a field that takes none.
+        completion: the completion menu; None for a field without.
 
     Attributes:
         area: the text field.
@@ -93,10 +98,15 @@ class PromptBar(Widget):
     hint: reactive[str] = reactive("")
     """A hint above the field, below the waiting messages; empty for none, and hidden while the row names a prompt mode."""
 
-    def __init__(self, send: str = "Enter") -> None:
+    def __init__(
+        self,
+        send: str = "Enter",
+        images: ImageChips | None = None,
+        completion: PromptCompletion | None = None,
+    ) -> None:
         super().__init__()
         self._resume_words = RESUME_WORDS.format(send=send or "/continue")
-        self.area = PromptArea(placeholder=IDLE_WORDS)
+        self.area = PromptArea(placeholder=IDLE_WORDS, images=images, completion=completion)
         self._above: PromptNotes | None = None
         self._waiting: tuple[str, ...] = ()
         self._writing = ""

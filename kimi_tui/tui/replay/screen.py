@@ -91,7 +91,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._early: list[str] | None = []
         """The keys that were pressed while the session was read; None after that."""
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
-        self.transcript = Transcript(work_dir=str(launch.work_dir))
+        self.transcript = Transcript(work_dir=str(launch.work_dir), load_image=self._load_image)
         self.footer = Footer()
         self._frame = SessionFrame(self, launch, size, heading, self.transcript)
         self.header = self._frame.header
@@ -145,7 +145,6 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             branch=recorded.branch,
         )
         self.transcript.work_dir = str(recorded.session.work_dir)
-        self.transcript.load_image = self._load_image
         scrubber.focus()
         player.seek(recording.opening)
         for fault in replay.faults:

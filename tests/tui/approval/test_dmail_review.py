@@ -135,7 +135,7 @@ async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:
         await one.pilot.press("e", *"look again", "enter")
         shown = await one.sees("Then I go on.")
         await one.idle()
-        assert "turned it down and says: look again" in told(server)
+        assert "refused it and says: look again" in told(server)
         assert "I look." in told(server)
         assert "you said no" in shown
         assert "You: look again" in shown

@@ -413,7 +413,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.pilot.press("enter")
-        await one.sees("waits in the prompt until this is answered")
+        await one.sees("stays in the prompt until you have answered")
         for words in ("yes but", "a better way", "nope", "easy", "y "):
             area.put("")
             await one.until(lambda: panel.accepts_keys)
@@ -466,7 +466,7 @@ async def test_a_whole_word_and_enter_answer(home: Path, word: str, shown: str) 
         await one.until(lambda: panel.accepts_keys)
         typed(one, word, before_s=-1.0)
         await one.sees(f"In the prompt: {word}")
-        await one.sees("Enter answer so")
+        await one.sees("Enter give this answer")
         await one.pilot.press("enter")
         await one.sees(shown)
         assert area.text == ""
@@ -483,7 +483,7 @@ async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_n
         typed(one, "yes")
         await one.sees("In the prompt: yes")
         await one.pilot.press("enter")
-        await one.sees("waits in the prompt until this is answered")
+        await one.sees("stays in the prompt until you have answered")
         assert one.screen.prompt.area.text == "yes"
         assert one.screen.conversation.state.approvals
 

@@ -17,6 +17,7 @@ from support.screens import Desk, desk
 from textual import events
 from textual.await_remove import AwaitRemove
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.config.settings import Config
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
@@ -28,7 +29,6 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.state import MODE_WORDS
 
 
 @pytest.fixture
@@ -366,7 +366,7 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         assert area.text == "/redo "
         area.put("")
         await one.pilot.press(*"/nothing", "enter")
-        await one.sees("There is no command /nothing.")
+        await one.sees('"/nothing" is not a command.')
         assert area.text == "/nothing"
         area.put("")
         # Palette and help.
@@ -382,22 +382,22 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         assert area.has_focus
         # The mode, by key and by word.
         await one.pilot.press("shift+tab")
-        await one.sees("accepts edits")
+        await one.sees("kimi-test   accept edits")
         await one.pilot.press("shift+tab")
-        await one.sees("plans only")
+        await one.sees("kimi-test   plan")
         await one.pilot.press("shift+tab")
-        await one.sees("asks first")
+        await one.sees("kimi-test   ask")
         await one.say("/mode all")
-        await one.sees("allows all, no sandbox")
+        await one.sees("allow all, no sandbox")
         await one.sees("commands run as you would run them")
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.mode == "all"
         # Now that it was said the key comes by it, too.
-        for words in ("plans only", "asks first", "accepts edits", "allows all", "plans only"):
+        for words in ("plan", "ask", "accept edits", "allow all", "plan"):
             await one.pilot.press("shift+tab")
             await one.sees(f"kimi-test   {words}")
-            assert MODE_WORDS[soul.mode] == words
+            assert MODE_TITLES[soul.mode] == words
         assert server.requests == []
         # Ctrl+C empties the prompt, and quits once it says so.
         await one.pilot.press(*"text", "ctrl+c")
@@ -483,7 +483,7 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
         assert soul is not None
         for mode in modes:
             assert soul.mode == one.screen.conversation.state.mode == mode
-            await one.sees(MODE_WORDS[mode])
+            await one.sees(MODE_TITLES[mode])
             await one.pilot.press("shift+tab")
             await one.until(lambda mode=mode: soul.mode != mode)
         if not held:

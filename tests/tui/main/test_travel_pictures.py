@@ -26,6 +26,7 @@ from kimi_tui.soul.rewind_values import (
     DroppedMessage,
     FilePreview,
     FilesPreview,
+    Prospect,
     RewindPreview,
     Target,
 )
@@ -41,7 +42,6 @@ from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame import HeaderText
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, MarksChanged
 

@@ -14,7 +14,6 @@ from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.main.commands.session import WAY_BACK, files_said, fork_at, tell_no_checkpoint
 from kimi_tui.tui.prompt.command import line_and_number, number
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -168,7 +167,7 @@ async def choose(
     """
     from dataclasses import replace
 
-    from kimi_tui.soul.rewind_values import END, Target
+    from kimi_tui.soul.rewind_values import END, Prospect, Target
     from kimi_tui.tui.preview.layout import (
         COMPACT_FROM,
         COMPACT_TO,
@@ -293,6 +292,7 @@ async def write_dmail(
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
     """
+    from kimi_tui.soul.rewind_values import Prospect
     from kimi_tui.tui.dialogs.text_dialog import Drafting, TextDialog, TextQuestion
 
     question = TextQuestion(

@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
-from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ MODE_TOLD: dict[Mode, str] = {
     "sandboxed": "Edits and commands in the sandbox now run unasked.",
     "all": "The agent now allows all.",
 }
-MODES: dict[str, Mode] = {mode: mode for mode in MODE_WORDS}
+MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
 JOBS_USE = "/jobs output N shows what one printed, /jobs stop N ends it."
 _OUTPUT_ROWS = 500
 
@@ -278,7 +278,7 @@ async def permissions(main: MainParts, argument: str) -> None:
         soul.revoke(words)
     left = soul.allowed
     listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
-    now = f"The agent {MODE_WORDS[soul.mode]}"
+    now = f"The agent {MODE_TITLES[soul.mode]}"
     if gone:
         now = f"Asked for again: {', '.join(map(_granted, gone))}"
     main.bench.tell(
@@ -369,7 +369,7 @@ async def clear(main: MainParts, argument: str) -> None:
     main.bench.tell(await soul.travel.clear(), advice=WAY_BACK)
 
 
-async def jobs(main: MainParts, argument: str) -> None:
+async def tasks(main: MainParts, argument: str) -> None:
     """List the jobs, stop one, or show its last output."""
     soul = await main.conversation.opened("tasks")
     verb, _, number = argument.partition(" ")

@@ -90,6 +90,14 @@ def help_page(main: MainParts, argument: str) -> None:
     )
 
 
+def legend(main: MainParts, argument: str) -> None:
+    """Explain the signs of the timeline and the gauge: the help, scrolled to them."""
+    from kimi_tui.tui.dialogs.help import HelpScreen, legend_title
+
+    bench = main.bench
+    app_of(bench.screen).push_screen(HelpScreen(bench.commands, bench.keys, legend_title()))
+
+
 def theme(main: MainParts, argument: str) -> None:
     """Use another theme: the named one, or the next."""
     app_of(main.bench.screen).post_message(ThemeChosen(argument))

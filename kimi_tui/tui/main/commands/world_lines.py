@@ -23,12 +23,12 @@ QUOTE_CHARS = 600
 NAME_CHARS = 60
 
 
-async def jump(main: MainParts, argument: str) -> None:
-    """Preview a jump to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
+async def switch(main: MainParts, argument: str) -> None:
+    """Preview a switch to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
     if k is None or (checkpoint and n is None):
-        tell_no_line(main, argument, "/jump 1")
+        tell_no_line(main, argument, "/switch 1")
     else:
         await _preview_jump(main, k, n)
 
@@ -106,7 +106,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         used=used,
         heading=main.bench.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
-        load_image=main.bench.transcript.load_image,
+        load_image=main.conversation.load_image,
         write=main.keystrokes.write_to_prompt,
     )
     answer = await main.bench.ask(page)
