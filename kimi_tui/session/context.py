@@ -81,11 +81,11 @@ class OpeningReport:
             named = "; ".join(str(line) for line in self.skipped[:3])
             more = f"; and {self.n_skipped - 3} more" if self.n_skipped > 3 else ""
             said.append(
-                f"{self.n_skipped} {lines} of the session could not be read and stay in the file: {named}{more}."
+                f"{self.n_skipped} {lines} of the session could not be read; they stay in the file: {named}{more}."
             )
         if self.torn_bytes:
             said.append(
-                f"The last record was cut off in the middle ({self.torn_bytes} bytes); it is kept in context.jsonl.torn."
+                f"The last record of the session is incomplete ({self.torn_bytes} bytes); it is kept in context.jsonl.torn."
             )
         return said
 
@@ -558,7 +558,7 @@ class Context:
         index.add(lines)
         shared = self._shared_bytes(source, index) if source else keep
         if entry.op == "jump" and shared == index.size == self.size_bytes:
-            raise AlreadyThere("The conversation is there already.")
+            raise AlreadyThere("The conversation is already at this point.")
 
         def read(size: int, offset: int) -> bytes:
             if offset >= keep:
@@ -734,14 +734,14 @@ class Context:
         self.storage.link_or_copy(self._live.path, world_line_path(self.folder, n))
         self.journal.note({"op": "foreign", "n": n})
         self._remarks.append(
-            f"Another program changed this session's file; its version is kept as world line {n}."
+            f"Another program changed this session's file. The version of that program is kept as world line {n}."
         )
 
     def _make_folder(self) -> None:
         self._make()
         self._remarks.append(
-            "The session's folder was gone. The conversation is written again; the lines that were left and the record "
-            "were only there."
+            "The session's folder was deleted. The conversation is saved again, but its world lines and its history "
+            "are lost."
         )
 
     def _close(self) -> None:

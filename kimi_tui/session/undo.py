@@ -199,7 +199,7 @@ def _check_there(context: Context, entry: JournalEntry) -> None:
         return
     size = stored_world_lines(context.folder).get(entry.n)
     if size is None or size < entry.size:
-        raise NothingToUndo(f"World line {entry.n}, which it left, is gone.")
+        raise NothingToUndo(f"World line {entry.n} was deleted, so this cannot be undone.")
 
 
 def _point_at(context: Context, offset: int) -> Checkpoint:
@@ -207,7 +207,7 @@ def _point_at(context: Context, offset: int) -> Checkpoint:
     for point in context.checkpoints:
         if point.offset == offset:
             return point
-    raise NothingToUndo("What was added is not on the live line any more.")
+    raise NothingToUndo("The added messages are no longer on the current world line.")
 
 
 def _stacks(context: Context) -> _Stacks:

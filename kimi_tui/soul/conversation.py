@@ -271,7 +271,7 @@ class Conversation:
         point = self.context.index.checkpoint(checkpoint_id)
         if point is self.context.checkpoints[0] and self.begins_with_summary:
             raise UnknownCheckpoint(
-                f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."
+                f"#{point.id} is the summary of a compaction. Undo the compaction first (/undo)."
             )
         return point
 

@@ -53,7 +53,7 @@ _PATIENCE_S = 10.0
 _LONG_S = 2.0
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
-_BY_A_JOB = "it changed while a command ran in the background"
+_BY_A_JOB = "a background task may have changed it"
 _BY_OTHERS = {
     CHANGED_OUTSIDE: "someone else changed it",
     CHANGED_BESIDE_JOB: _BY_A_JOB,
@@ -404,7 +404,7 @@ class FileHistory:
         try:
             return await self.folder.run(work, *args, **kwargs)
         except OSError as error:
-            return kind(reason=f"The files cannot be looked at: {error.strerror or error}.")
+            return kind(reason=f"The files cannot be read: {error.strerror or error}.")
 
     async def _scan_before(self, change: ChangingTool) -> None:
         folder, paths = self.folder, change.paths
@@ -459,7 +459,7 @@ class FileHistory:
         try:
             found = await asyncio.shield(first)
         except OSError as error:
-            self.folder.trouble = f"The files cannot be looked at: {error.strerror or error}."
+            self.folder.trouble = f"The files cannot be read: {error.strerror or error}."
             self._events.trouble(error)
             return
         # If no operation had to do without the scan, its end need not be reported.
@@ -529,10 +529,8 @@ class _FileEvents:
     def finished(self, outcome: Restored) -> None:
         """Publish that a restore that was interrupted in an earlier process has been carried out."""
         self.restored(outcome, (), "")
-        became = "the others are now" if outcome.failures else "they are now"
-        self._wire.publish(
-            Notice("info", f"Files were being brought back when the program ended; {became}.")
-        )
+        became = "the other files are restored now" if outcome.failures else "they are restored now"
+        self._wire.publish(Notice("info", f"The program ended while it restored files; {became}."))
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
         """Publish that an interrupted restore stays unfinished."""
@@ -540,20 +538,20 @@ class _FileEvents:
         self._wire.publish(
             Notice(
                 "warning",
-                f"Files were to be brought back, but {why}: {names}.",
-                "They are as they were. A rewind brings files back once you have seen what it does.",
+                f"The program ended before it restored files, and {why}: {names}.",
+                "These files are unchanged. To restore them, rewind and check the preview.",
             )
         )
 
     def ready(self) -> None:
         """Publish that the first scan has ended, for which the user may have waited."""
         self._wire.publish(
-            Notice("info", "The first look at the files has ended: a rewind can bring them back.")
+            Notice("info", "The first file snapshot is finished: a rewind can restore files now.")
         )
 
     def refused(self, why: str) -> None:
         """Publish that no files are kept here at all."""
-        self._publish_once(Notice("info", why, "A rewind leaves them alone."))
+        self._publish_once(Notice("info", why, "A rewind does not change them."))
 
     def full(self, why: str) -> None:
         """Publish that the last scan could not keep everything; `why` is empty if it could."""
@@ -561,8 +559,8 @@ class _FileEvents:
             self._publish_once(
                 Notice(
                     "warning",
-                    f"Not all files can be brought back later. {why}",
-                    "A .gitignore that leaves out what is generated makes room.",
+                    f"A rewind cannot restore all files. {why}",
+                    "Add generated files to .gitignore to leave them out of the snapshots.",
                 )
             )
 
@@ -572,7 +570,7 @@ class _FileEvents:
         self._publish_once(
             Notice(
                 "warning",
-                f"The files cannot be kept for a rewind: {error.strerror or error}.",
+                f"The files cannot be saved for a rewind: {error.strerror or error}.",
                 "The conversation is not affected.",
             )
         )
@@ -583,8 +581,8 @@ class _FileEvents:
         self._publish_once(
             Notice(
                 "error",
-                f"The files could not be looked at: {type(error).__name__} in the program.",
-                "A rewind may not bring all of them back. The log file says more.",
+                f"The file snapshot failed: {type(error).__name__} in the program.",
+                "A rewind may be unable to restore some files. See the log file.",
             )
         )
 
@@ -597,6 +595,4 @@ class _FileEvents:
 def _failures_notice(outcome: Restored) -> Notice:
     """Return the notice about files that could not be restored, with the reasons."""
     names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
-    return Notice(
-        "warning", f"Not brought back: {some_of(names, 3)}.", "These files are as they were."
-    )
+    return Notice("warning", f"Not restored: {some_of(names, 3)}.", "These files are unchanged.")

@@ -37,7 +37,7 @@ _MOST_NEIGHBOURS = 3
 # network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
 _END_PATIENCE_S = 2.0
 _HAS_ENDED = "The session whose snapshots these are has ended."
-_NOT_READY = "The first look at the files has not ended yet; a notice tells when it has."
+_NOT_READY = "The first file snapshot is not finished; a notice tells you when it is."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,9 +47,9 @@ _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
     "compaction": "the compaction",
-    "clear": "the clearing",
-    "jump": "the jump",
-    "files": "the restored files",
+    "clear": "/clear",
+    "jump": "the switch",
+    "files": "the restore of files",
 }
 
 
@@ -58,7 +58,7 @@ class NotForked(SoulError):
 
     def __init__(self, trouble: StorageTrouble) -> None:
         super().__init__(
-            f"{trouble} There is no fork, but the files of that time are back: /undo takes that back."
+            f"{trouble} The session was not forked, but its files were restored; /undo reverses that."
         )
 
 
@@ -186,7 +186,7 @@ class Operations:
         conversation.denwa.forget_deliveries()
         conversation.publish_reverted(reverted)
         conversation.publish_line_changed("clear", reverted.world_line, 0, reverted.entry.uid)
-        return "Cleared: the agent begins anew, and remembers nothing of what was said."
+        return "Cleared. The agent no longer sees the conversation so far."
 
     def span(self, start: Target | None, until: Target | None) -> CompactionSpan:
         """Return the part of the live world line between two of its checkpoints.
@@ -196,11 +196,11 @@ class Operations:
         """
         for target in (start, until):
             if target is not None and target.world_line:
-                raise UnknownCheckpoint("Only a part of the live line can be compacted.")
+                raise UnknownCheckpoint("Only the current world line can be compacted.")
         first = None if start is None else self.conversation.reachable(start.id)
         end = None if until is None else self.conversation.reachable(until.id)
         if first is not None and end is not None and end.offset <= first.offset:
-            raise UnknownCheckpoint(f"#{end.id} does not come after #{first.id}.")
+            raise UnknownCheckpoint(f"#{end.id} is not after #{first.id}.")
         return CompactionSpan(first, end)
 
     async def undo(self, line_name: str) -> str:
@@ -230,7 +230,7 @@ class Operations:
             self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
         said = f" {said}." if said else ""
-        return f"Undone: {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
+        return f"Undid {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
 
     async def redo(self) -> str:
         """Carry out `KimiSoul.redo`."""
@@ -251,7 +251,7 @@ class Operations:
             await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
-        return f"Done again: {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
+        return f"Redid {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
 
     async def fork(
         self,
@@ -400,9 +400,9 @@ def _held(left: JournalEntry) -> TokenFigure | None:
 def _operation_name(entry: JournalEntry) -> str:
     name = _NAMES.get(entry.op, "the last change")
     if entry.op == "compaction" and entry.reason == EDITED:
-        return "the change of the summary"
+        return "the edit of the summary"
     if entry.grows_line:
-        return "what was sent to now"
+        return "the copied messages"
     if entry.op in ("rewind", "dmail", "jump") and entry.checkpoint_id >= 0:
         return f"{name} to #{entry.checkpoint_id}"
     return name
@@ -412,7 +412,7 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     """Describe the outcome of the files in a sentence that begins with a blank; empty if there were none."""
     back = sum(1 for one in files if not one.reason)
     alone = [one.path for one in files if one.reason]
-    said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
+    said = f" {back} {'file' if back == 1 else 'files'} changed with it." if back else ""
     if alone:
-        said += f" Left alone: {some_of(alone, 3)}."
+        said += f" Kept: {some_of(alone, 3)}."
     return said

@@ -147,7 +147,7 @@ class WorldLineReader:
     ) -> Divergence:
         """Return the files that the live world line and another one, which share their first checkpoints, changed differently."""
         if not other:
-            return Divergence(reason="That line has no checkpoint.")
+            return Divergence(reason="That world line has no checkpoint.")
         newest = _names(other[-1:])
         begins = [*_names(live[shared : shared + 1]), *_names(other[shared : shared + 1])]
         return await self.files.divergence(begins or newest, newest)

@@ -446,24 +446,24 @@ def forecast(used: int, trigger: int, per_step: int) -> str:
 def details(status: StatusUpdate, cost: str = "") -> list[str]:
     """Return the lines of the tooltip: what fills the window, and the session's totals, with the cost if it is known."""
     if status.limit <= 0:
-        return ["The size of the window is not known."] if status.used > 0 else []
+        return ["The size of the context window is not known."] if status.used > 0 else []
     lines = [
-        f"System prompt and tools  {numbers.tokens(status.system)}",
-        f"Conversation  {numbers.tokens(status.talk)}",
-        f"Tool results  {numbers.tokens(status.tools)}",
-        f"Free  {numbers.tokens(max(0, status.limit - status.used))}",
+        f"System prompt and tools  {numbers.tokens(status.system)} tokens",
+        f"Conversation  {numbers.tokens(status.talk)} tokens",
+        f"Tool results  {numbers.tokens(status.tools)} tokens",
+        f"Free  {numbers.tokens(max(0, status.limit - status.used))} tokens",
     ]
     if status.trigger > 0:
-        lines.append(f"Compacts at {numbers.rounded(status.trigger)}")
+        lines.append(f"Compaction at {numbers.rounded(status.trigger)} tokens")
     if status.total_input or status.total_output:
         cached = numbers.tokens(status.total_cached)
         lines += [
             "",
-            f"This session: input {numbers.tokens(status.total_input)} ({cached} cached)",
-            f"output {numbers.tokens(status.total_output)}",
+            f"This session: input {numbers.tokens(status.total_input)} tokens ({cached} cached)",
+            f"output {numbers.tokens(status.total_output)} tokens",
         ]
     if cost:
         lines.append(f"cost {cost}")
     if status.estimated:
-        lines.append("~ is an estimate until the next answer.")
+        lines.append("~ marks an estimate until the next answer.")
     return lines

@@ -116,7 +116,7 @@ def test_import_and_go_on(place: Place, share: Path) -> None:
     figures = place.run("sessions", "show", "0a0a", "--json").json["statistics"]
     assert (figures["dmails"], figures["dmail_tokens_saved"]) == (1, 7_900)
     assert place.run("undo").out == (
-        "Undone: the D-Mail to #1. 3 steps since then stay as world line 2 (done).\n"
+        "Undid the D-Mail to #1. 3 steps since then stay as world line 2 (done).\n"
     )
     assert place.run("checkpoints", "--json").json[-1]["label"] == "I read everything"
 

@@ -187,7 +187,7 @@ def test_prune(place: Place) -> None:
     place.run("sessions", "prune", session.id, "--yes")
     assert place.files(session) == {"context.jsonl": live}
     ran = place.run("undo")
-    assert (ran.code, ran.complaint) == (1, "World line 2, which it left, is gone.")
+    assert (ran.code, ran.complaint) == (1, "World line 2 was deleted, so this cannot be undone.")
 
 
 def test_wrong_words(place: Place) -> None:
@@ -211,7 +211,7 @@ def test_an_id_must_be_clear(place: Place) -> None:
     ran = place.run("sessions", "show", first.id[:4])
     assert (ran.code, ran.complaint) == (
         2,
-        f"2 sessions begin with {first.id[:4]!r}; give more of the id.",
+        f"2 sessions begin with {first.id[:4]!r}; type more of the id.",
     )
     assert place.run("sessions", "show", first.id).code == 0
 

@@ -80,12 +80,12 @@ def test_undo_and_redo_in_processes_of_their_own(place: Place) -> None:
     assert list(undone) == ["operation", *FIELDS]
     assert (undone["operation"], undone["checkpoint_id"]) == ("rewind", 2)
     assert (undone["tokens_before"], undone["tokens_after"]) == (110, 440)
-    assert place.run("undo").out == "Undone: the rewind to #6.\n"
+    assert place.run("undo").out == "Undid the rewind to #6.\n"
     assert place.files(session)["context.jsonl"] == whole
     ran = place.run("undo")
     assert (ran.code, ran.complaint) == (1, "There is nothing to undo.")
     place.run("redo")
-    assert place.run("redo").out == "Done again: the rewind to #2.\n"
+    assert place.run("redo").out == "Redid the rewind to #2.\n"
     assert place.files(session)["context.jsonl"] == short
     ran = place.run("redo")
     assert (ran.code, ran.complaint) == (1, "There is nothing to redo.")
@@ -107,8 +107,8 @@ def test_jump(place: Place) -> None:
     assert everything["checkpoint_id"] is None
     assert place.files(session) == {"context.jsonl": whole, "context_1.jsonl": whole}
     ran = place.run("jump", "1")
-    assert (ran.code, ran.complaint) == (1, "The conversation is there already.")
-    assert "Undone: the jump" in place.run("undo").out
+    assert (ran.code, ran.complaint) == (1, "The conversation is already at this point.")
+    assert "Undid the switch" in place.run("undo").out
     assert place.files(session)["context.jsonl"] == live
     told(place, session)
 
@@ -422,7 +422,7 @@ def test_a_conflict_says_the_same_before_and_after(place: Place) -> None:
     seen = place.run("rewind", 2, "--files", "restore", "--dry-run", "--json").json["files"]
     done = place.run("rewind", 2, "--files", "restore", "--json")
     assert done.code == 3
-    named = {"path": "b.txt", "change": "conflict", "reason": "also changed outside"}
+    named = {"path": "b.txt", "change": "conflict", "reason": "also changed by others"}
     assert named in seen
     assert named in json.loads(done.out)["files"]
 
@@ -436,7 +436,7 @@ def test_files_only(place: Place) -> None:
     assert "b.txt" in ran.out
     assert not (place.work / "b.txt").exists()
     assert place.files(session) == before
-    assert "Undone: the restored files" in place.run("undo").out
+    assert "Undid the restore of files" in place.run("undo").out
     check_written(place)
 
 

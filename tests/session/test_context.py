@@ -244,7 +244,7 @@ async def test_what_was_estimated_of_a_line_that_was_cut_is_counted_anew(session
 
 
 async def test_unknown_checkpoints_are_refused_and_nothing_changes(context: Context) -> None:
-    with pytest.raises(UnknownCheckpoint, match="none at all"):
+    with pytest.raises(UnknownCheckpoint, match="no checkpoint"):
         await context.revert_to(0, reason="rewind")
     await turn(context, "a", "b", 1)
     before = sorted(path.name for path in context.folder.iterdir())

@@ -202,7 +202,7 @@ async def test_pruned_lines_cannot_be_brought_back_and_say_so(session: Session) 
         prune(session, [1, 2])
     assert prune(session) == size
     assert not stored_world_lines(session.dir)
-    with pytest.raises(NothingToUndo, match="gone"):
+    with pytest.raises(NothingToUndo, match="was deleted"):
         await undo(context)
     done = await context.revert_to(1, reason="rewind")
     # Its number is never given again.

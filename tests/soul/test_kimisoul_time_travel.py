@@ -53,7 +53,7 @@ async def test_a_letter_by_hand(tmp_path: Path) -> None:
         await on.soul.resume()
         last = on.sent()[-1][1]
         assert last.startswith("first\n\notherwise\n\n" + DMAIL_START)
-        assert "written by the user" in last
+        assert "The user wrote this one by hand" in last
         assert "Look in src first." in last
         on.session.record.path.unlink()
         rebuild_history = [r.event for r in session_history(on.session)]
@@ -177,7 +177,7 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
         after = on.file()
         lines = len(await on.soul.lines.all())
         assert await on.soul.travel.undo() == (
-            "Undone: what was sent to now. 1 step since then stays as world line 2."
+            "Undid the copied messages. 1 step since then stays as world line 2."
         )
         assert on.file() == before
         told = on.ear.of(ev.ContextReverted)[-1]

@@ -63,7 +63,9 @@ class Cell(NamedTuple):
 
 
 EMPTY = Cell()
-AT_ITS_END = Cell(Line((Span(f"{' ' * MARGIN}It ends at the fork.", "quiet"),)))
+AT_ITS_END = Cell(
+    Line((Span(f"{' ' * MARGIN}This branch ends here, where the two part.", "quiet"),))
+)
 
 
 class ComparisonRows:
@@ -227,7 +229,7 @@ class FileTable:
         self._middle = (width - 1) // 2 - 2
         if not self._roomy:
             said = [self._now(one) for one in files.files]
-            widest = max([len("now"), *(spans_width(words) for words in said)])
+            widest = max([len("current"), *(spans_width(words) for words in said)])
             self._middle = self._end - widest - COLUMN_GAP
 
     def head(self) -> list[Span]:
@@ -235,7 +237,9 @@ class FileTable:
         title: list[Span] = [Span("  Files", "quiet")]
         if self._files.reason or not self._files.files:
             return title
-        return self._row(title, [Span(f"world line {self._line}", "quiet")], [Span("now", "quiet")])
+        return self._row(
+            title, [Span(f"world line {self._line}", "quiet")], [Span("current", "quiet")]
+        )
 
     def rows(self, unfolded: frozenset[int]) -> list[tuple[list[Span], int]]:
         """Return the rows, each with the index of its file (-1: a row of a diff, or a sentence).
@@ -252,7 +256,9 @@ class FileTable:
             if index in unfolded:
                 rows += [(spans, -1) for spans in self._diffs(one)]
         if not rows:
-            rows.append((self._sentence("Neither changed a file since they parted."), -1))
+            rows.append(
+                (self._sentence("Neither branch has changed a file since they parted."), -1)
+            )
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 
     def _file(self, one: DivergedFile) -> list[Span]:
@@ -273,24 +279,24 @@ class FileTable:
     def _now(self, one: DivergedFile) -> list[Span]:
         if not one.alike:
             return self._side(one.now)
-        return [Span(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
+        return [Span(f"as on world line {self._line}" if self._roomy else "as left", "quiet")]
 
     def _side(self, side: SideChange) -> list[Span]:
         """Return the change of a file on one side, in a few words."""
         if side.outcome == "same":
-            since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
+            since = f"same as at #{self._fork}" if self._fork >= 0 else "unchanged"
             return [Span(since if self._roomy else "same", "quiet")]
         fate = "" if side.outcome == "changed" else f"{side.outcome}  "
         if side.authors == "others":
-            return [Span(f"{side.outcome} outside", "warn")]
-        spans: list[Span] = [Span("also outside  ", "warn")] if side.authors == "both" else []
+            return [Span(f"{side.outcome} by others", "warn")]
+        spans: list[Span] = [Span("also by others  ", "warn")] if side.authors == "both" else []
         if fate:
             spans.append(Span(fate, "quiet"))
         return [*spans, *self._counts(side)]
 
     def _counts(self, side: SideChange) -> list[Span]:
         if side.diff is None:
-            return [Span("not a text", "quiet")]
+            return [Span("not text", "quiet")]
         spans = change_counts(side.diff.added, side.diff.removed, self._glyphs, blank="error")
         if spans:
             return spans
@@ -298,9 +304,9 @@ class FileTable:
 
     def _diffs(self, one: DivergedFile) -> Iterator[list[Span]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
-        sides = [(f"World line {self._line}", one.left), ("Now", one.now)]
+        sides = [(f"World line {self._line}", one.left), ("Current", one.now)]
         if one.alike:
-            sides = [("On both", one.left)]
+            sides = [("Both", one.left)]
         for name, side in sides:
             if side.outcome != "same":
                 yield [Span(" " * (MARGIN + 2), "quiet"), Span(f"{name}{since}", "quiet")]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 OPEN_DELAY_S = 0.05
-READ_ONLY = "replay, read only"
+READ_ONLY = "replay, read-only"
 AT_ONCE = frozenset({"escape", "q", "ctrl+c"})
 """Keys that act before the session has been read."""
 
@@ -150,7 +150,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         for fault in replay.faults:
             report_of(self)(fault)
         if not recording.end:
-            self._tell("Nothing of this session was recorded.")
+            self._tell("This session has no recording.")
         self._update_footer()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -260,7 +260,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def _write_over(self, text: str) -> None:
         if self._write is None:
-            self._tell("Nothing was done: a replay is read only.")
+            self._tell("A replay is read-only. Press c to continue from here in a new session.")
             return
         self._write(text)
         self.dismiss(None)
@@ -309,10 +309,10 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     async def _fork(self, recorded: RecordedSession, player: Player) -> Launch | None:
         head = player.head
         if head is None:
-            self._tell("Nothing has happened yet at this moment.")
+            self._tell("There is nothing to continue from at this moment. Move forward first.")
             return None
         if not isinstance(self._launch.choice, ModelChoice) and not self._launch.demo:
-            self._tell("No model is set up yet: start kimi-tui once to choose one.")
+            self._tell("No model is set up yet. Start kimi-tui once to choose one.")
             return None
         from kimi_tui.tui.replay.source import forked
 

@@ -416,7 +416,7 @@ class Transcript(ScrollView, can_focus=True):
         """Return the width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self._load_image is not None and self.is_attached else None
-        fold = key_of("chat.fold", self.keys)
+        fold = key_of("chat.fold", self._keys)
         return LayoutRoom(
             self.pane_width,
             rows < LOW_ROWS,
@@ -1402,7 +1402,7 @@ class Transcript(ScrollView, can_focus=True):
 
         found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
         if found is None:
-            self.post_message(self.NothingCopied("There is no code to copy here."))
+            self.post_message(self.NothingCopied("There is no code block to copy here."))
             return
         key, pieces = found
         last_key, last = self._taken_code
@@ -1410,7 +1410,7 @@ class Transcript(ScrollView, can_focus=True):
         if number > len(pieces):
             from kimi_tui.tui.formatting import counted
 
-            words = f"The last answer with code has {counted(len(pieces), 'piece')} of it."
+            words = f"The last answer with code has {counted(len(pieces), 'code block')}."
             self.post_message(self.NothingCopied(words))
             return
         if number:

@@ -77,7 +77,7 @@ def test_a_side_without_a_message_says_why_it_is_blank() -> None:
     (row,) = texts(one)
     assert row[0].startswith("× Shell ls")
     assert row[0].endswith("#7")
-    assert row[1] == "It ends at the fork."
+    assert row[1] == "This branch ends here, where the two part."
 
 
 def test_a_folded_call_has_its_title_and_an_unfolded_one_the_rows_of_the_chat() -> None:
@@ -240,18 +240,18 @@ def test_each_side_of_the_files_has_a_column() -> None:
         ["new.py", "same as at #3", "new  +14"],
     ]
     ends = [
-        "same as at #3", "new  +14", "changed outside", "also outside  +2", "as on world line 2",
+        "same as at #3", "new  +14", "changed by others", "also by others  +2", "as on world line 2",
         "permissions",
     ]  # fmt: skip
     for row, end in zip(words(rows), ends, strict=False):
         assert row.endswith(end)
         assert len(row) == 118
     assert "gone  −3 " in words(rows)[4]
-    assert "not a text" in words(rows)[5]
+    assert "not text" in words(rows)[5]
     assert words(rows)[-1].strip() == "A remark."
     head = "".join(span.text for span in table(FILES).head())
     assert head.index("world line 2") + 12 == words(rows)[0].index("−61") + 3 == 57
-    assert "as it was" in words(table(FILES, fork=-1).rows(frozenset()))[1]
+    assert "unchanged" in words(table(FILES, fork=-1).rows(frozenset()))[1]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -259,19 +259,19 @@ def test_a_narrow_table_says_less(width: int) -> None:
     rows = words(table(FILES, width).rows(frozenset()))
     assert all(len(row) == width - 2 for row in rows[:-1])
     assert rows[0].split()[1:] == ["+15", "−61", "same"]
-    assert "as there" in rows[4]
+    assert "as left" in rows[4]
 
 
 def test_a_diff_says_which_side_it_is_of() -> None:
     rows = words(table(FILES).rows(frozenset({0})))
     assert [row.strip() for row in rows[1:3]] == ["World line 2, since #3", "4 + x"]
     rows = words(table(FILES).rows(frozenset({4})))
-    assert [row.strip() for row in rows[5:7]] == ["On both, since #3", "4 + x"]
+    assert [row.strip() for row in rows[5:7]] == ["Both, since #3", "4 + x"]
     rows = words(table(FILES).rows(frozenset({5})))
     assert [row.strip() for row in rows[6:10]] == [
         "World line 2, since #3",
         "There is no diff to show.",
-        "Now, since #3",
+        "Current, since #3",
         "There is no diff to show.",
     ]
 
@@ -281,7 +281,7 @@ def test_where_there_are_no_files_a_sentence_says_so() -> None:
         "    It is unknown."
     ]
     (row,) = words(table(Divergence()).rows(frozenset()))
-    assert row.strip() == "Neither changed a file since they parted."
+    assert row.strip() == "Neither branch has changed a file since they parted."
     assert "now" not in str(table(Divergence()).head())
 
 

@@ -111,7 +111,7 @@ UNDONE = RewindPreview(
     files=FilesPreview(
         (
             FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),
-            FilePreview("notes.md", "conflict", "also changed outside", "restore", 2, 0),
+            FilePreview("notes.md", "conflict", "also changed by others", "restore", 2, 0),
             FilePreview("tests/csv/test_quotes.py", "delete", added=14, is_new=True),
         ),
         goes_along=True,
@@ -122,10 +122,10 @@ REVIEWED = ApprovalRequest(
     "r",
     "k",
     "SendDMail",
-    "Send this D-Mail to #11?",
+    "Rewind to #11 and leave the agent this note (a D-Mail)?",
     "Do not split the fields by hand: the reader of the standard library takes quotes.\n\n"
     "Its tests are in tests/csv.",
-    where="goes back from #15; the files stay; it can be undone",
+    where="now at #15; the files stay; /undo reverses it",
     kind="dmail",
 )
 

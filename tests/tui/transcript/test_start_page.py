@@ -81,7 +81,7 @@ def test_what_a_key_does_wraps_where_it_has_no_room(plays: bool, keys: dict[str,
 
 def test_the_hints_of_the_demo_take_a_row_each_in_the_smallest_usual_terminal() -> None:
     rows = _texts(60, 14, demo_hints({}, plays=False))
-    assert rows[-2].endswith("Ctrl+T   goes back to any step, in real sessions too")
+    assert rows[-2].endswith("Ctrl+T   opens the timeline, to rewind to any step")
 
 
 def test_the_keys_are_those_of_the_configuration() -> None:
