@@ -17,7 +17,7 @@ from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import PromptRead, Usage
 from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
-from kimi_tui.session.context import Context, Reverted
+from kimi_tui.session.context import Context, KnownTokens, Reverted
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
@@ -139,7 +139,6 @@ class Conversation:
         self.marks = marks
         self.limits = limits
         self.meter = TokenMeter(context, self.system, self.toolset.specs)
-        context.published_tokens = self._published_tokens
         self.memory = ToolMemory(self.card_of)
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
@@ -257,12 +256,10 @@ class Conversation:
         kind = kind_of(kinds_behind(line.index, point), point.id)
         return WorldLineTokens(line, self.meter.scale).at(point, kind)
 
-    def _published_tokens(self, point: Checkpoint | None) -> int | None:
-        """Return the tokens before a checkpoint, or (None) of the whole context: see `Context.published_tokens`."""
-        if point is None:
-            return self.meter.used
-        known = self.figures.get(point.uid)
-        return None if known is None else known.tokens
+    def known_tokens(self, point: Checkpoint | None = None) -> KnownTokens:
+        """Return the figures that were published, for the journal of an operation that goes back to before a checkpoint."""
+        known = None if point is None else self.figures.get(point.uid)
+        return KnownTokens(self.meter.used, None if known is None else known.tokens)
 
     def reachable(self, checkpoint_id: int) -> Checkpoint:
         """Return the checkpoint, unless it holds the summary of everything: going back before that would leave nothing.
@@ -273,7 +270,7 @@ class Conversation:
         point = self.context.index.checkpoint(checkpoint_id)
         if point is self.context.checkpoints[0] and self.begins_with_summary:
             raise UnknownCheckpoint(
-                f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."
+                f"#{point.id} is the summary of a compaction. Undo the compaction first (/undo)."
             )
         return point
 
