@@ -230,7 +230,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         await answered(one, "y")
         await one.idle()
         # The keys return to the line.
-        await one.sees("Now   ● the agent is done, 2 steps")
+        await one.sees("Current   ● the agent is done, 2 steps")
         assert isinstance(one.app.focused, WorldLineTranscript)
         assert "j jump back" in one.text()
         n_asked = len(server.requests)
