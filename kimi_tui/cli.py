@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kimi_tui import FAILED, INTERRUPTED, USAGE
+from kimi_tui.program import FAILED, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -244,10 +244,10 @@ def _command_like(word: str) -> str:
 
 
 def _say_version() -> int:
-    from kimi_tui import __version__
+    from kimi_tui.program import VERSION
 
     try:
-        print(f"kimi-tui {__version__}", flush=True)
+        print(f"kimi-tui {VERSION}", flush=True)
     except OSError as error:
         # The remaining output must not fail again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -345,6 +345,6 @@ def test_a_folder_that_is_gone_is_said_in_a_line(
     gone.rmdir()
     assert main(arguments) == 2
     said = capsys.readouterr().err
-    assert said.startswith("kimi-tui: The current folder does not exist any more. ")
+    assert said.startswith("kimi-tui: The current folder no longer exists. ")
     assert "cd" in said
     assert said.count("\n") == 1

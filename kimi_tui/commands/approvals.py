@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from kimi_tui import DONE, USAGE
 from kimi_tui.commands.console import CommandLineParser, complain, print_json, say
+from kimi_tui.program import DONE, USAGE
 from kimi_tui.tools.command_groups import judge
 
 _LONGEST_LINE = 64 * 1024

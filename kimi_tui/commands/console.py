@@ -10,8 +10,8 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from typing import NoReturn
 
-from kimi_tui import USAGE
 from kimi_tui.foreign_text import one_line
+from kimi_tui.program import USAGE
 
 _MAX_DIGITS = 9
 _LEAST_WIDTH = 16

@@ -86,8 +86,8 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 def _failed(error: Exception) -> int:
     """Print the error; return the exit code."""
-    from kimi_tui import FAILED, LOCKED, USAGE
     from kimi_tui.commands.console import complain
+    from kimi_tui.program import FAILED, LOCKED, USAGE
     from kimi_tui.session.errors import (
         SessionError,
         SessionLocked,
@@ -134,10 +134,10 @@ def _is_folder_gone() -> bool:
 
 
 def _unexpected(error: Exception) -> int:
-    from kimi_tui import FAILED
     from kimi_tui.app_paths import log_file, short
     from kimi_tui.commands.console import complain
     from kimi_tui.logging_setup import log_crash
+    from kimi_tui.program import FAILED
 
     path = log_file()
     log_crash(path, error)

@@ -19,13 +19,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import Literal, NamedTuple
 
-from kimi_tui import DONE, FAILED
 from kimi_tui.app_paths import config_file, data_dir, hints_file, no_home_notice, short
 from kimi_tui.commands.console import CommandLineParser, print_json
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch, Options, launch_of
+from kimi_tui.program import DONE, FAILED
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tui.desktop import (
     FEW,

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from kimi_tui import __version__
 from kimi_tui.app_paths import config_file, home_dir, kimi_cli_config_file, log_file
 from kimi_tui.base_url import host_of, is_loopback
 from kimi_tui.config.checks import PROVIDER_TYPES
@@ -33,6 +32,7 @@ from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.logging_setup import redacted
+from kimi_tui.program import VERSION
 from kimi_tui.tools.credentials import find_keys, is_key, redact_keys
 
 LEFT_OUT = "(removed)"
@@ -342,7 +342,7 @@ def _address(url: str) -> str:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    yield "kimi-tui", __version__
+    yield "kimi-tui", VERSION
     yield "Python", f"{platform.python_version()} ({platform.python_implementation()})"
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):

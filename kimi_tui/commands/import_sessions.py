@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from kimi_tui import DONE, FAILED, USAGE
 from kimi_tui.app_paths import data_dir, expanded, kimi_cli_share_dir, short
 from kimi_tui.commands.console import CommandLineParser, complain, print_json, print_table, say
+from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.kimi_cli_import import (

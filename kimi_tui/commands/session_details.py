@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kimi_tui import DONE
 from kimi_tui.app_paths import config_file, short
 from kimi_tui.commands.console import print_json, print_pairs, print_table, say
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.foreign_text import clean_source
+from kimi_tui.program import DONE
 from kimi_tui.session.errors import SessionLocked
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import DiskUse, disk_use, opened, read_only_copy

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kimi_tui import DONE, FAILED
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.commands.console import (
     CommandLineParser,
@@ -26,6 +25,7 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
+from kimi_tui.program import DONE, FAILED
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kimi_tui import CONFLICTS, DONE, FAILED, USAGE
 from kimi_tui.app_paths import log_file
 from kimi_tui.commands.console import (
     CommandLineParser,
@@ -27,6 +26,7 @@ from kimi_tui.commands.console import (
 )
 from kimi_tui.commands.sessions import chosen_session
 from kimi_tui.logging_setup import start_logging
+from kimi_tui.program import CONFLICTS, DONE, FAILED, USAGE
 from kimi_tui.soul.rewind_values import (
     END,
     FileOutcome,

@@ -30,7 +30,6 @@ from h11 import SEND_BODY, Data, EndOfMessage
 from h11._readers import READERS, ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 
-from kimi_tui import __version__
 from kimi_tui.base_url import is_loopback
 from kimi_tui.llm.errors import (
     AnswerOverdueError,
@@ -43,8 +42,9 @@ from kimi_tui.llm.errors import (
 from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_certificates
 from kimi_tui.llm.provider import NO_HEADERS, check_origin
 from kimi_tui.llm.waiting import WaitedTooLong
+from kimi_tui.program import VERSION
 
-USER_AGENT = f"kimi-tui/{__version__}"
+USER_AGENT = f"kimi-tui/{VERSION}"
 MAX_ERROR_BYTES = 256 * 1024
 CONNECT_S = 10.0
 # The library adds other headers from the environment, some of them undocumented.

@@ -164,7 +164,7 @@ async def test_a_model_that_sees_nothing_gets_none_and_nothing_is_stored(tmp_pat
         on.soul.say("that is @big.png")
         on.server.release()
         await turn
-        assert "not text, and you do not see images" in str(on.sent(1))
+        assert "not text, and you cannot see images" in str(on.sent(1))
         assert on.ear.of(ev.FilesAttached)[-1].files == (
             "big.png not attached: this model cannot see images",
         )

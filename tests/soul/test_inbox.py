@@ -215,7 +215,7 @@ async def test_a_disk_that_refuses_is_told_of_until_it_takes_it(tmp_path: Path) 
         await on.server.at_gate.wait()
         on.soul.say("steer")
         notice = await next_event(heard, ev.Notice)
-        assert notice.text.startswith("What waits to be said cannot be kept: ")
+        assert notice.text.startswith("Your queued messages cannot be saved: ")
         assert on.soul.inbox.unkept == ["steer"]
         (in_the_way / "x").unlink()
         in_the_way.rmdir()

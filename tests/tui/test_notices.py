@@ -108,7 +108,7 @@ async def test_several_notices_of_a_start_are_one_list(home: Path, size: tuple[i
     ):
         shown = await one.sees("keys.word0")
         assert "keys.word4" in shown
-        await one.sees("4 more; /notices lists all of them")
+        await one.sees("4 more. /notices lists all")
         await one.ready()
         await one.say("/notices")
         await one.until(lambda: isinstance(one.app.screen, TextScreen))

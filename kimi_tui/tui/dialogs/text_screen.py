@@ -214,7 +214,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
             size = both_sizes(summary.before, summary.after, to, estimated=summary.estimated)
             size = f"  {size} tokens"
         head = Content.assemble(
-            ("The model sees this summary in place of the older messages", "bold $ink-strong"),
+            ("This summary replaces the older messages", "bold $ink-strong"),
             (size, "$ink-quiet"),
         )
         text = VerticalScroll(TextRows(partial(_drawn, clean(summary.text), glyphs)))

@@ -198,7 +198,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         for _ in range(2):
             await one.say("/thinking ON")
             await one.sees("kimi-test thinks. /thinking can set on or off.")
-            await one.sees("It holds in this folder from now on.")
+            await one.sees("It applies to this folder from now on.")
         server.release()
         await one.sees("First.")
         await one.idle()
@@ -317,8 +317,8 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         loaded = {"name": "kimi-test", "context_length": 4_096}
         server.route("GET", "/api/ps", reply({"models": [loaded]}))
         async with desk(home, server.base_url, window=None, dialect=None) as one:
-            await one.sees("kimi-test has a window of 4,096 tokens")
-            await one.sees("F4 or /window makes one with 32,768 at Ollama")
+            await one.sees("kimi-test has a context window of 4,096 tokens")
+            await one.sees("F4 or /window makes a model with 32,768 at Ollama")
             await one.until(
                 lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096
             )

@@ -169,7 +169,7 @@ async def test_a_session_that_is_open_elsewhere_can_be_forked(
         await one.pilot.press("f")
         shown = await one.sees("The second answer.")
         assert "The first answer." in shown
-        assert "This is a fork; the session it was made from is as it was." in shown
+        assert "This is a fork (a copy of the session). The original session is unchanged." in shown
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.session.dir.parent == original.parent
@@ -385,7 +385,7 @@ async def test_a_disk_that_takes_no_session_leaves_the_program_and_the_text(home
         async with desk(home, server.base_url) as one:
             await one.pilot.press(*"precious")
             await one.sees("Could not open the session: ")
-            assert "Enter tries it again." in one.text()
+            assert "Enter tries again." in one.text()
             for _ in range(2):
                 await one.pilot.press("enter")
                 await one.until(lambda: one.screen.prompt.area.text == "precious")

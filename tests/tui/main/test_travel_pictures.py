@@ -30,12 +30,7 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.world_line_reader import (
-    ComparedFile,
-    DivergedFiles,
-    FileSide,
-    WorldLineComparison,
-)
+from kimi_tui.soul.world_line_reader import WorldLineComparison
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
@@ -44,6 +39,7 @@ from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, co
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, MarksChanged
+from kimi_tui.workspace.diff import DivergedFile, Divergence, LineDiff, SideChange
 
 SIZES = [(120, 40), (80, 24)]
 
@@ -227,16 +223,18 @@ async def test_a_comparison(tmp_path: Path, size: tuple[int, int], picture: Pict
     live.step()
     live.tool("Shell", {"command": command}, "1 failed", error=True)
     rows = (DiffLine(" ", 41, "if ch == QUOTE:"), DiffLine("-", 42, "    return"))
-    same = FileSide("same")
-    files = DivergedFiles(
+    same = SideChange("same")
+    files = Divergence(
         (
-            ComparedFile(
+            DivergedFile(
                 "src/csv/tokenizer.py",
-                FileSide("changed", "agent", 15, 61, rows),
-                FileSide("changed", "agent", 3, 1, rows),
+                SideChange("changed", "agent", LineDiff(15, 61, rows)),
+                SideChange("changed", "agent", LineDiff(3, 1, rows)),
             ),
-            ComparedFile("tests/csv/test_quotes.py", same, FileSide("new", "agent", 14)),
-            ComparedFile("README.md", same, FileSide("changed", "others", 1, 1)),
+            DivergedFile(
+                "tests/csv/test_quotes.py", same, SideChange("new", "agent", LineDiff(14, 0, ()))
+            ),
+            DivergedFile("README.md", same, SideChange("changed", "others", LineDiff(1, 1, ()))),
         )
     )
     page = CompareScreen(

@@ -185,7 +185,7 @@ async def test_what_cannot_come_back_is_named_before_and_after(home: Path) -> No
         await one.idle()
         await one.say("/rewind 0")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        shown = await one.sees("gone, and not a regular file")
+        shown = await one.sees("deleted; not a regular file")
         assert "empty folder" in shown
         await one.pilot.press("f")
         await one.sees("1 kept (pipe)")

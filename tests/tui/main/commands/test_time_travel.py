@@ -204,7 +204,9 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
         shown = await one.sees("World line 1  Tell me of pears")
         await one.sees("The pear is green.")
         assert "The plum is blue." not in chat(one)
-        await one.sees("Reading world line 1 (Tell me of pears). Esc returns to now.")
+        await one.sees(
+            "Reading world line 1 (Tell me of pears). Esc returns to the current conversation."
+        )
         assert "created by your rewind to #2" in shown
         assert isinstance(one.app.focused, WorldLineTranscript)
         # Later events come after it.
@@ -228,7 +230,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         await answered(one, "y")
         await one.idle()
         # The keys return to the line.
-        await one.sees("Now   ● the agent is done, 2 steps")
+        await one.sees("Current   ● the agent is done, 2 steps")
         assert isinstance(one.app.focused, WorldLineTranscript)
         assert "j jump back" in one.text()
         n_asked = len(server.requests)
@@ -327,7 +329,7 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         await one.say("/worldline 1")
         await one.sees("Reading world line 1")
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert one.screen.bench.reading == 1
         await one.pilot.press("ctrl+d")
         await one.until(lambda: one.app.return_code == 0)
@@ -827,7 +829,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
             lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.accepts_keys
         )
         await soul.travel.redo()
-        await one.sees("The conversation is another one now.")
+        await one.sees("The conversation has changed since you chose.")
         assert one.app.screen is one.screen
         # A D-Mail that is being written to it: the words are not lost.
         await one.say("/dmail 1")
