@@ -344,7 +344,8 @@ async def sandbox(main: MainParts, argument: str) -> None:
 
 
 def _granted(words: str) -> str:
-    return words.removeprefix("Yes, and ").removesuffix(" in this session")
+    what = words.removeprefix("Yes, and ").removeprefix("allow ")
+    return what.removesuffix(" in this session").removesuffix(" for this session")
 
 
 # --- turns and operations
