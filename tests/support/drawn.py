@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from textual._compositor import Compositor
 from textual._context import visible_screen_stack
@@ -16,6 +17,7 @@ from textual.message_pump import MessagePump
 from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 
 from kimi_tui.tui.textual_patches.compositor import RowCompositor
 
@@ -174,9 +176,42 @@ def ask_the_busy() -> None:
     Pilot._wait_for_screen = waited
 
 
+def count_changes() -> None:
+    """Count what changes a screen, so that `text_of` reads a screen again only after a change.
+
+    A test that waits for words looks fifty times a second; where many wait, that was a good part of their work.
+    """
+    set_dirty, lay_out = Widget._set_dirty, Screen._refresh_layout
+    _changes.append(0)
+
+    @functools.wraps(set_dirty)
+    def dirtied(self: Widget, *regions: Region) -> None:
+        _changes[0] += 1
+        set_dirty(self, *regions)
+
+    @functools.wraps(lay_out)
+    def laid_out(self: Screen[Any], *arguments: Any, **named: Any) -> None:
+        lay_out(self, *arguments, **named)
+        _changes[0] += 1
+
+    Widget._set_dirty = dirtied
+    Screen._refresh_layout = laid_out
+
+
+_changes: list[int] = []
+"""The number of changes of all screens in this process; empty where nobody counts them."""
+_read: WeakKeyDictionary[App[Any], tuple[tuple[object, ...], str]] = WeakKeyDictionary()
+"""The text that was read of each app, with what it was read of."""
+
+
 def text_of(app: App[Any]) -> str:
     """Return the text that the user sees on the screen of an app, a line for each row."""
-    return "\n".join("".join(strip.text for strip in row).rstrip() for row in strips_of(app))
+    of = (*_changes, app.size, *map(id, app.screen_stack))
+    before, text = _read.get(app, ((), ""))
+    if not _changes or before != of:
+        text = "\n".join("".join(strip.text for strip in row).rstrip() for row in strips_of(app))
+        _read[app] = of, text
+    return text
 
 
 def strips_of(app: App[Any]) -> list[list[Strip]]:

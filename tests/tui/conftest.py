@@ -18,6 +18,7 @@ parsed_css.style_what_is_asked_for()
 drawn.wait_for_it()
 drawn.ask_the_busy()
 drawn.draw_what_is_looked_at()
+drawn.count_changes()
 Watchdog(held_up.append, with_garbage=False).install()
 
 
