@@ -1,5 +1,5 @@
-"""The parts that an agent may have or lack, and its approval modes, by name: for the engine that has them and the screen that
-offers them.
+"""The parts that an agent may have or lack, and its approval modes, by name and in words: for the engine that has them and the
+screen that offers them.
 
 This module is separate from `soul.soul`, because widgets that are drawn before a session is open also name parts and modes, and
 must not load the engine.
@@ -11,10 +11,31 @@ from typing import Literal, get_args
 
 Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 """The approval modes; each asks for less than the one before. In plan mode nothing may be changed at all."""
+MODE_TITLES: dict[Mode, str] = {
+    "plan": "plan",
+    "ask": "ask",
+    "edits": "accept edits",
+    "sandboxed": "sandboxed",
+    "all": "allow all",
+}
+"""The titles of the modes, the same on every screen. Their values in settings and on the command line are the keys."""
+NO_SANDBOX = "no sandbox"
+"""The words after a mode in which commands run without asking and without a sandbox."""
+
+_UNASKED: dict[Mode, str] = {
+    "plan": "the agent reads and plans. It changes nothing until you approve a plan.",
+    "ask": "the agent asks before it edits a file or runs a command.",
+    "edits": "the agent edits files in this folder without asking. It asks before it runs a command.",
+    "sandboxed": "the agent edits files in this folder and runs sandboxed commands without asking.",
+    "all": "the agent does everything without asking, except what leaves this folder or the sandbox.",
+}
+_UNCONFINED = (
+    "the agent runs commands outside any sandbox and edits files in this folder without asking."
+)
 PartName = Literal["travel", "lines", "marks", "tasks", "dmails"]
 """Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user."""
 PARTS: frozenset[PartName] = frozenset(get_args(PartName))
-_WORDS: dict[PartName, str] = {
+_PART_WORDS: dict[PartName, str] = {
     "travel": "time travel",
     "lines": "world lines",
     "marks": "bookmarks and pins",
@@ -23,9 +44,20 @@ _WORDS: dict[PartName, str] = {
 }
 
 
+def unasked_words(mode: Mode, *, sandbox: bool) -> str:
+    """Return what the agent may do without asking, after the mode's title: `Mode ask: the agent asks before ...`.
+
+    Args:
+        mode: the mode.
+        sandbox: whether there is a sandbox for commands.
+    """
+    words = _UNASKED[mode] if sandbox or mode != "all" else _UNCONFINED
+    return f"Mode {MODE_TITLES[mode]}: {words}"
+
+
 def missing_words(part: PartName) -> str:
     """Return the sentence that says that an agent lacks a part."""
-    return f"This agent has no {_WORDS[part]}."
+    return f"This agent has no {_PART_WORDS[part]}."
 
 
 def parts_of(soul: object) -> frozenset[PartName]:

@@ -15,6 +15,10 @@ CHIP = re.compile(
 )
 _CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
 """Matches the part of a chip at the end of an older title."""
+_LINE_MARK = re.compile(r"^(?:#{1,6} |> ?|[-*+] (?:\[[ xX]\] )?)")
+_LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{1,400}\)")
+_OPENING = re.compile(r"(?<![\w*])\*{1,3}(?=[\w\"'“(]|$)")
+_CLOSING = re.compile(r"(?<=[\w.!?:;,\"'”)])\*{1,3}(?!\w)|^\*{1,3}(?!\w)")
 
 
 def counted(count: int, noun: str) -> str:
@@ -48,6 +52,21 @@ def titled(text: str, names: Sequence[str] = ()) -> str:
     if words.strip():
         return "\n".join(" ".join(line.split()) for line in words.split("\n")).strip("\n")
     return _image_title(names or chips)
+
+
+def unmarked(text: str) -> str:
+    """Return Markdown as one line of plain words, for a label: without marks of headings, lists, emphasis, code and links.
+
+    Code fences are left out. The text is the model's, and may be the beginning of a longer one.
+    """
+    lines = [line.strip() for line in text.split("\n")]
+    shown = [_LINE_MARK.sub("", line) for line in lines if not line.startswith(("```", "~~~"))]
+    parts = " ".join(filter(None, shown)).split("`")
+    # The parts with odd numbers are code, in which asterisks are no marks.
+    for at in range(0, len(parts), 2):
+        words, n_opened = _OPENING.subn("", _LINK.sub(r"\1", parts[at]))
+        parts[at] = _CLOSING.sub("", words) if n_opened or at else words
+    return "".join(parts)
 
 
 def _image_title(names: Sequence[str]) -> str:

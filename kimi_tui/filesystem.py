@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import sys
 import time
@@ -57,7 +58,7 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _NO_LINK = "it is a symbolic link, not a file of its own"
-_OTHER_NAME = "it has another name in another folder, and is not written to"
+_OTHER_NAME = "it has a hard link in another folder, so it is not written"
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 Identity = tuple[int, int]
@@ -521,7 +522,7 @@ class Storage:
         """
         temporary = temporary_of(path)
         if shared:
-            temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+            temporary = path.with_name(new_temporary_name(path.name))
         try:
             self.write_file(temporary, data, new=shared)
             self.replace(temporary, path)
@@ -542,6 +543,10 @@ def temporary_of(path: Path) -> Path:
 _WALKED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE_CHUNK_BYTES = 1 << 20
+_TEMPORARY_ENDS = (".tmp", ".restore")
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp|\.[0-9a-f]{24}\.restore", re.DOTALL)
+# A character takes at most four bytes in a name, and a name has at most 255.
+_MOST_NAME_CHARS = 50
 _ACCESS_LIST = "system.posix_acl_access"
 
 
@@ -577,7 +582,7 @@ def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False)
 
 def _entered(part: str, folder: int, *, create: bool) -> int:
     if part in ("", ".", "..") or "/" in part:
-        raise OSError(errno.EINVAL, "it is no name of a folder")
+        raise OSError(errno.EINVAL, "it is not the name of a folder")
     try:
         return os.open(part, _WALKED | os.O_NOFOLLOW, dir_fd=folder)
     except FileNotFoundError:
@@ -586,6 +591,21 @@ def _entered(part: str, folder: int, *, create: bool) -> int:
     with contextlib.suppress(FileExistsError):
         os.mkdir(part, dir_fd=folder)
     return os.open(part, _WALKED | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def new_temporary_name(name: str) -> str:
+    """Return a new name under which the contents of a file of this name are written before they are published."""
+    return f".{name[:_MOST_NAME_CHARS]}.{os.urandom(6).hex()}.tmp"
+
+
+def restoring_name(blob: str) -> str:
+    """Return the name under which contents with this hash are restored, so that the next restore removes what a kill has left."""
+    return f".{blob[:24]}.restore"
+
+
+def is_temporary_name(name: str) -> bool:
+    """Return whether a file of this name is one that this program writes and has not published: it belongs to nobody's work."""
+    return name.endswith(_TEMPORARY_ENDS) and _TEMPORARY.fullmatch(name) is not None
 
 
 def create_file(

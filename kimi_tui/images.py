@@ -303,7 +303,7 @@ def _encoded(picture: Picture, kind: str, name: str) -> tuple[str, bytes]:
         if len(jpeg) <= MAX_BYTES:
             return MEDIA_TYPES["JPEG"], jpeg
     raise ImageRefused(
-        f"{name} is too large to be sent, also as a small JPEG.", brief="too large to be sent"
+        f"{name} is too large to send, even shrunk to a small JPEG.", brief="too large to be sent"
     )
 
 

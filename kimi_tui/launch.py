@@ -26,11 +26,12 @@ from kimi_tui.config.settings import Config, ConfigError
 
 if TYPE_CHECKING:
     from kimi_tui.demo import Demo
+    from kimi_tui.headless.options import HeadlessOptions
     from kimi_tui.soul.approval import Mode
 
 NEWEST = "newest"
 """The value of `Launch.resume` for the newest session of the folder."""
-FORKED = "This is a fork; the session it was made from is as it was."
+FORKED = "This is a fork (a copy of the session). The original session is unchanged."
 """The notice in a fork of a whole session."""
 
 
@@ -53,6 +54,8 @@ class Options(NamedTuple):
     speed: float = 1.0
     replay: bool = False
     message: str = ""
+    mode: "Mode | None" = None
+    headless: "HeadlessOptions | None" = None
 
 
 class GivenValue(NamedTuple):
@@ -70,7 +73,8 @@ class Launch(NamedTuple):
     replayed instead of resumed. `work_dir_given` says that the command line named the work folder. With `picks` the user first chooses from the list of sessions. `prompt` is the initial text of
     the prompt. With `sandbox` commands run in a sandbox, where there is one. With `offers_files` the user is asked whether to
     restore files that differ from the end of the conversation. `given` are the settings that override the configuration file,
-    by their keys.
+    by their keys. `kept_in` is the folder of the sessions if it is not the usual one. With `bare` the agent is not given the
+    notes of projects and of the user. `max_tokens` (input and output) and `max_cost` are the budget of this run; 0 for any.
     """
 
     work_dir: Path
@@ -92,6 +96,10 @@ class Launch(NamedTuple):
     offers_files: bool = False
     given: Mapping[str, GivenValue] = MappingProxyType({})
     work_dir_given: bool = False
+    kept_in: Path | None = None
+    bare: bool = False
+    max_tokens: int = 0
+    max_cost: float = 0.0
 
 
 def launch_of(options: Options) -> Launch:
@@ -157,6 +165,8 @@ def _given(
         found["mode"] = GivenValue("all", "--yolo")
     elif options.plan:
         found["mode"] = GivenValue("plan", "--plan")
+    elif options.mode:
+        found["mode"] = GivenValue(options.mode, "--mode")
     if options.no_sandbox:
         found["sandbox.enabled"] = GivenValue("off", "--no-sandbox")
     if options.thinking is not None:
@@ -178,7 +188,7 @@ def _lost_model(
         return ""
     if not isinstance(choice, ModelChoice) or os.environ.get("KIMI_MODEL_NAME"):
         return ""
-    return f"{here.model[:80]}, which this folder uses, is no longer in the configuration: {choice.model} is used."
+    return f"{here.model[:80]}, which this folder uses, is no longer in the configuration. {choice.model} is used instead."
 
 
 def _mode(options: Options, config: Config) -> "Mode":
@@ -187,6 +197,8 @@ def _mode(options: Options, config: Config) -> "Mode":
         return "all"
     if options.plan:
         return "plan"
+    if options.mode:
+        return options.mode
     return "ask" if options.demo else cast("Mode", config.mode or "sandboxed")
 
 
@@ -197,7 +209,7 @@ def _config(path: Path) -> Config:
     return read_config(kimi_cli_config_file())
 
 
-FOLDER_GONE = "The current folder does not exist any more."
+FOLDER_GONE = "The current folder no longer exists."
 
 
 def _work_dir(given: str | None) -> Path:
@@ -207,9 +219,9 @@ def _work_dir(given: str | None) -> Path:
     except FileNotFoundError as error:
         if not given:
             raise ConfigError(
-                f"{FOLDER_GONE} Change to another one with cd, or name one with --work-dir."
+                f"{FOLDER_GONE} Change to another folder with cd, or name one with --work-dir."
             ) from error
-        raise ConfigError(f"--work-dir: there is no folder {given}") from error
+        raise ConfigError(f'--work-dir: there is no folder "{given}"') from error
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"--work-dir: {given or '.'} cannot be opened: {error}") from error
     if not resolved.is_dir():

@@ -160,7 +160,7 @@ class Card:
         short: the tool's name on the screen; empty to use its full name.
         keys: the arguments that may be the target of a call, of which the first present one is used; empty for `LIKELY_KEYS`.
         kind: the form of the target.
-        form: the pattern in which the target is written, with `{}` in its place: `job {}`.
+        form: the pattern in which the target is written, with `{}` in its place: `task {}`.
         shows: the content below the first row.
         text: the name of the argument that is shown as a text.
     """
@@ -187,8 +187,8 @@ PLAIN = Card()
 """The card of an unknown tool."""
 KNOWN: Mapping[str, Card] = {
     "Shell": Card("Shell", ("command",), shows="command"),
-    "TaskOutput": Card("Output", ("id",), "number", "job {}"),
-    "TaskStop": Card("Stop", ("id",), "number", "job {}"),
+    "TaskOutput": Card("Output", ("id",), "number", "task {}"),
+    "TaskStop": Card("Stop", ("id",), "number", "task {}"),
     "ReadFile": Card("Read", ("path",), "path"),
     "WriteFile": Card("Write", ("path",), "path", shows="diff"),
     "StrReplaceFile": Card("Edit", ("path",), "path", shows="diff"),

@@ -60,6 +60,7 @@ TESTS = {
     "soul/assembly.py": "soul/test_kimisoul*.py soul/test_sandboxed.py",
     "soul/conversation.py": "soul/test_conversation*.py soul/test_kimisoul*.py",
     "soul/errors.py": "soul/test_headless.py soul/test_operations.py soul/test_compaction.py",
+    "soul/folder_snapshots.py": "soul/test_file_history.py",
     "soul/history.py": "soul/test_history*.py soul/test_rebuilt_history.py",
     "soul/kimisoul.py": "soul/test_kimisoul*.py soul/test_headless.py soul/test_operations.py",
     "soul/loop.py": "soul/test_loop*.py soul/test_kimisoul_turns.py soul/test_odd_streams.py soul/test_waits.py",

@@ -110,8 +110,8 @@ def test_a_command_that_is_misspelt_or_misplaced_is_named(
 
 
 def test_without_a_terminal_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["replay"]):
-        assert main(arguments) == 1
+    for arguments, code in (([], 2), (["replay"], 1), (["--demo"], 1)):
+        assert main(arguments) == code
         assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -158,7 +158,7 @@ def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
         kept.write_text(text)
         (words,) = launch_of(Options()).notices
         assert words.startswith("The model that was chosen for this folder cannot be read (")
-        assert "it is damaged); /model chooses it again." in words
+        assert "the file is damaged). Choose it again with /model." in words
     kept.unlink()
     os.mkfifo(kept)
     assert "not a regular file" in launch_of(Options()).notices[0]
@@ -300,9 +300,10 @@ def test_closed_streams_end_in_one_line(closed: str, tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
     assert "went wrong" not in ended.stderr
     assert ended.stderr.count("\n") <= 1
-    assert ended.returncode == 1
+    # Without a terminal it is a run without a screen, for which there is no model.
+    assert ended.returncode == 2
     if "2>&-" not in closed:
-        assert "needs a terminal" in ended.stderr
+        assert "no model is configured" in ended.stderr
 
 
 def test_as_a_module_it_imports_nothing_from_the_folder_it_starts_in(tmp_path: Path) -> None:
@@ -344,6 +345,6 @@ def test_a_folder_that_is_gone_is_said_in_a_line(
     gone.rmdir()
     assert main(arguments) == 2
     said = capsys.readouterr().err
-    assert said.startswith("kimi-tui: The current folder does not exist any more. ")
+    assert said.startswith("kimi-tui: The current folder no longer exists. ")
     assert "cd" in said
     assert said.count("\n") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -26,12 +27,23 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_the_guide_has_the_keys_and_commands_of_the_program() -> None:
-    spec = spec_from_file_location("make_guide", ROOT / "docs" / "make_guide.py")
+def _script(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     made = module_from_spec(spec)
     spec.loader.exec_module(made)
+    return made
+
+
+def test_the_list_of_texts_is_that_of_the_program() -> None:
+    page = _script("make_strings").page()
+    stored = (ROOT / "docs" / "strings.md").read_text("utf-8")
+    assert stored == page, "make it anew: python docs/make_strings.py"
+
+
+def test_the_guide_has_the_keys_and_commands_of_the_program() -> None:
+    made = _script("make_guide")
     pages = [page.read_text("utf-8") for page in GUIDE]
     assert [made.filled(page) for page in pages] == pages, "make it anew: python docs/make_guide.py"
     # Every place that the help knows has its keys on some page, and every picture is used.

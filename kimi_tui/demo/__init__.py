@@ -97,7 +97,7 @@ class Demo:
         """
         if clean and remove_project(self.folder, self.work_dir, self.data_dir, self.made_at):
             return ""
-        return f"The demo's folder stays, with what was done in it: {self.folder}"
+        return f"The demo's folder is kept, because files in it were changed: {self.folder}"
 
 
 def prepare(speed: float = 1.0) -> Demo:

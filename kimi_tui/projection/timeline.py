@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
-from kimi_tui.display_names import titled
+from kimi_tui.display_names import titled, unmarked
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.session_lines import NO_CHANGE, LinesChange, SessionLines
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
@@ -95,7 +95,7 @@ class StepTracker:
         said, self._said = self._said, ""
         if head is None or not said or head.words or head.calls:
             return None
-        head.words = one_line(said)[:LABEL_LIMIT]
+        head.words = one_line(unmarked(said))[:LABEL_LIMIT]
         return head
 
     def undelivered(self, head: CheckpointNode | None) -> CheckpointNode | None:

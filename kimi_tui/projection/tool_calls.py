@@ -103,18 +103,18 @@ def todo_summary(done: int, count: int) -> str:
 
 
 def changed_words(block: ToolBlock) -> str:
-    """Return `3 files changed, can be brought back`; empty if no file changed. After a compaction restoring is not mentioned."""
+    """Return `3 files changed, can be restored`; empty if no file changed. After a compaction restoring is not mentioned."""
     if not block.n_changed:
         return ""
     files = "1 file" if block.n_changed == 1 else f"{block.n_changed:,} files"
     if block.is_past:
         return f"{files} changed"
     if block.n_lost == 0:
-        return f"{files} changed, can be brought back"
+        return f"{files} changed, can be restored"
     if block.n_lost >= block.n_changed:
-        return f"{files} changed, not to be brought back"
+        return f"{files} changed, cannot be restored"
     named = f" ({some_of(block.lost, NAMED_LOST, block.n_lost)})" if block.lost else ""
-    return f"{files} changed, {block.n_lost:,} of them{named} not to be brought back"
+    return f"{files} changed, {block.n_lost:,} of them{named} cannot be restored"
 
 
 NAMED = 8

@@ -73,7 +73,7 @@ from kimi_tui.wire.events import (
     toll_words,
 )
 
-_BACK = "brought back"
+_BACK = "restored"
 _NAMED = 3
 _PATH_CHARS = 4_096
 """The largest number of characters of a path; a damaged record may have longer ones."""
@@ -81,12 +81,12 @@ _PATH_CHARS = 4_096
 TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
     "model": "Model call failed",
-    "tools": "This model calls no tools",
+    "tools": "This model does not support tools",
 }
 WAYS_ON: dict[FailureKind, str] = {
     "": "",
-    "model": "Nothing was lost: Enter tries again.",
-    "tools": "Nothing was lost: /tools off goes on without them.",
+    "model": "Nothing was lost. Press Enter to try again.",
+    "tools": "Nothing was lost. /tools off continues without tools.",
 }
 _MESSAGES = (UserBlock, ThoughtBlock, AgentBlock, ToolBlock, DMailBlock, CompactionBlock)
 
@@ -898,7 +898,7 @@ class TranscriptModel:
             line_name=one_line(event.left.line_name),
         )
         if said := toll_words(left, event.from_line):
-            change = both(change, self._mark("line", f"Undone: {said}", at))
+            change = both(change, self._mark("line", f"Undo: {said}", at))
         if change.first is not None:
             self._steps = StepTokens()
             self._calls.forget()
@@ -906,10 +906,10 @@ class TranscriptModel:
 
 
 def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[str]) -> str:
-    """Return `2 files brought back, 1 deleted (made.txt)`: files that were deleted or left unchanged are named."""
+    """Return `2 files restored, 1 deleted (made.txt)`: files that were deleted or left unchanged are named."""
     found = [
         f"{len(paths):,} {became}{_names_in_brackets(paths) if became != _BACK else ''}"
-        for paths, became in ((restored, _BACK), (deleted, "deleted"), (left, "left alone"))
+        for paths, became in ((restored, _BACK), (deleted, "deleted"), (left, "kept"))
         if paths
     ]
     if not found:

@@ -270,7 +270,7 @@ class ContextFile:
             fd = self.storage.open(self.path, _APPEND)
             if self._identity not in (None, identity_of(self.storage.fstat(fd))):
                 self.storage.close(fd)
-                raise OSError(errno.ESTALE, "another file stands in its place")
+                raise OSError(errno.ESTALE, "another file has replaced it")
             self._fd = fd
             self._writable = True
         return self._fd

@@ -123,8 +123,10 @@ class ContextIndex:
             if point.id == checkpoint_id:
                 return point
         last = self.n_checkpoints - 1
-        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "none at all"
-        raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
+        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "no checkpoint"
+        raise UnknownCheckpoint(
+            f"There is no checkpoint #{checkpoint_id}; this world line has {there}."
+        )
 
     def usage_before(self, offset: int) -> tuple[int, int] | None:
         """Return the last usage before an offset: its tokens and the number of messages before it."""
@@ -301,7 +303,7 @@ class ContextIndex:
     def _add_usage(self, line: RawLine, record: Mapping[str, Any]) -> None:
         tokens = count_of(record.get("token_count"))
         if tokens is None:
-            self._skip(line, "a usage without a number")
+            self._skip(line, "a token count without a number")
             return
         self._usage_starts.append(line.offset)
         self._usage_tokens.append(tokens)

@@ -12,16 +12,16 @@ from kimi_tui.app_paths import short
 from kimi_tui.filesystem import NotARegularFile
 
 _ADVICE = {
-    errno.ENOSPC: "Free some space; what is missing is written as soon as there is room.",
-    errno.EDQUOT: "Your quota is used up; what is missing is written as soon as there is room.",
-    errno.EROFS: "The disk is read-only; what is missing is written once it can be written again.",
-    errno.EACCES: "Check who may write there; what is missing is written once it can be.",
-    errno.EPERM: "Check who may write there; what is missing is written once it can be.",
-    errno.ENOENT: "The session's folder is gone; it is made anew as soon as that can be done.",
-    errno.EIO: "The disk reports errors. Copy what matters to you elsewhere.",
-    errno.EFBIG: "Move it away, or cut what does not belong there.",
+    errno.ENOSPC: "Free some disk space; the unsaved part is written then.",
+    errno.EDQUOT: "Your disk quota is used up; free some space, and the unsaved part is written then.",
+    errno.EROFS: "The disk is read-only; the unsaved part is written when it is writable again.",
+    errno.EACCES: "Check the permissions of that folder; the unsaved part is written when it is writable.",
+    errno.EPERM: "Check the permissions of that folder; the unsaved part is written when it is writable.",
+    errno.ENOENT: "The session's folder was deleted; it is created again when possible.",
+    errno.EIO: "The disk reports errors. Copy your important files to another disk.",
+    errno.EFBIG: "The file is too large. Move it away, or shorten it.",
 }
-_ODD_FILE = "Put the file itself in its place, or move away what stands there."
+_ODD_FILE = "Replace it with a regular file, or move it away."
 
 
 class SessionError(Exception):
@@ -54,7 +54,7 @@ class StorageTrouble(SessionError, OSError):
         reason = error.strerror or str(error) or type(error).__name__
         if isinstance(error.filename, str | Path):
             reason = f"{reason} ({short(Path(error.filename))})"
-        advice = _ADVICE.get(error.errno or 0, "What is missing is written as soon as that works.")
+        advice = _ADVICE.get(error.errno or 0, "The unsaved part is written as soon as that works.")
         if isinstance(error, NotARegularFile):
             advice = _ODD_FILE
         return cls(f"Could not {doing}: {reason}.", number=error.errno, advice=advice)
@@ -68,20 +68,20 @@ class SessionLocked(SessionError):
     """
 
     def __init__(self, holder: str) -> None:
-        super().__init__(f"This session is open in {holder}. Fork it to go on with a copy.")
+        super().__init__(f"This session is open in {holder}. Fork it to continue in a copy.")
 
 
 class SessionNotFound(SessionError, LookupError):
     """No session has that name."""
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else "No such session."
+        return str(self.args[0]) if self.args else "There is no such session."
 
 
 class _Unknown(SessionError, KeyError):
     def __str__(self) -> str:
         # A KeyError would show its text in quotes.
-        return str(self.args[0]) if self.args else "Unknown."
+        return str(self.args[0]) if self.args else "There is no such checkpoint or world line."
 
 
 class UnknownCheckpoint(_Unknown):

@@ -33,7 +33,7 @@ from kimi_tui.session.jsonl import encode, parse
 IMAGES_NAME = "images"
 MAX_SENT_BYTES = 80_000_000
 """Bytes of all images in one request. Providers accept 32 to 100 MB, and a hand-made session may name one image any number of times."""
-_LEFT_OUT = TextPart(text="[an older image, left out: there are too many for one request]")
+_LEFT_OUT = TextPart(text="[an older image, left out because a request has a limit of images]")
 _UNREADABLE = "[an image that cannot be read]"
 _NAME_CHARS = 200
 _SUFFIXES = {media_type: kind.lower() for kind, media_type in MEDIA_TYPES.items()}

@@ -109,7 +109,7 @@ def parse(data: bytes) -> dict[str, Any] | str | None:
         # Bytes that were never written are zeros after a power cut; a good record may follow them.
         stripped = data.removeprefix(_BOM).strip(b"\0 \t\r\n")
         if not stripped:
-            return None if not data.strip() else "zero bytes only"
+            return None if not data.strip() else "only NUL bytes"
         try:
             value = json.loads(stripped.decode("utf-8", errors="replace"), strict=False)
         except RecursionError:

@@ -174,8 +174,12 @@ def folder_list_error(share: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     if not isinstance(record, dict):
-        return record or "it is empty"
-    return "" if isinstance(record.get("work_dirs", []), list) else "it holds no list of folders"
+        return record or f"{FOLDER_LIST_NAME} is empty"
+    return (
+        ""
+        if isinstance(record.get("work_dirs", []), list)
+        else f"{FOLDER_LIST_NAME} has no list of folders"
+    )
 
 
 def _work_dirs(share: Path) -> dict[str, str]:

@@ -54,8 +54,8 @@ class SessionLock:
             return ""
         if self._refusal:
             what = "disk is read-only" if self._refusal == errno.EROFS else "folder is not writable"
-            return f"The {what}; nothing can be saved in {short(self._path.parent)}"
-        return "This disk cannot lock files: do not open this session in two places at once."
+            return f"The {what}, so nothing can be saved in {short(self._path.parent)}"
+        return "This disk does not support file locks. Do not open this session in two programs at once."
 
     def acquire(self) -> None:
         """Take the lock without waiting.
@@ -123,7 +123,7 @@ class SessionLock:
         with contextlib.suppress(OSError):
             os.close(old)
         self._warned = False
-        return "The session's lock file was deleted; it was made again."
+        return "The session's lock file was deleted; it was created again."
 
     def _is_named(self, fd: int) -> bool:
         held = os.fstat(fd)

@@ -140,7 +140,9 @@ def _restore_missing_live(storage: Storage, folder: Path, remark: Callable[[str]
         else:
             storage.replace(temporary, live_path(folder))
         storage.sync_folder(folder)
-        remark(f"The live line was missing; the conversation goes on from world line {newest}.")
+        remark(
+            f"The file of the current world line was missing; the conversation continues from world line {newest}."
+        )
 
 
 def _drop_second_names(storage: Storage, folder: Path) -> None:
@@ -307,7 +309,7 @@ class PrefetchedPrefix:
         self._wanted, self._stop = wanted, threading.Event()
         # Copies run one after the other, as they write to the same name.
         self._task = asyncio.create_task(
-            self._after(self._task, partial(work, self._stop)), name="copy ahead"
+            self._after(self._task, partial(work, self._stop)), name="copy the conversation"
         )
 
     async def _after(

@@ -75,7 +75,7 @@ class SessionStore:
                 return self.at(some[0], work_dir)
         if len(found) > 1 and name:
             raise SessionNotFound(
-                f"{len(found)} sessions begin with {name!r}; give more of the id."
+                f"{len(found)} sessions begin with {name!r}; type more of the id."
             )
         raise SessionNotFound(f"There is no session {name!r}.")
 
@@ -119,7 +119,7 @@ class SessionStore:
                     os.close(open_regular(folder / LIVE_NAME))
                 except OSError as error:
                     what = error.strerror
-                    found.append(f"{folder / LIVE_NAME}: {what}; this session is passed over.")
+                    found.append(f"{folder / LIVE_NAME}: {what}; this session is skipped.")
         return found
 
     def at(self, folder: Path, work_dir: Path | None = None) -> Session:
@@ -201,7 +201,7 @@ class SessionStore:
             StorageTrouble: The session could not be moved, or its new work folder could not be noted.
         """
         target = self.bucket(work_dir) / session.id
-        with _taking_away(session, "move the session to its folder's new name"):
+        with _taking_away(session, "move the session to the new name of its work folder"):
             self.storage.make_folder(target.parent)
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))

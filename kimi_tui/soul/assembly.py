@@ -22,13 +22,15 @@ from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
-from kimi_tui.soul.file_history import FileHistory, snapshot_scope
+from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.folder_snapshots import FolderSnapshots, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
 from kimi_tui.soul.system_prompt import build_system_prompt
+from kimi_tui.soul.tasks import in_daemon_thread
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
@@ -54,6 +56,10 @@ async def open_soul(
     prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
     inbox: Inbox | None = None,
+    folder: FolderSnapshots | None = None,
+    agent: str = "",
+    reads_notes: bool = True,
+    waits_for_sandbox: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -74,6 +80,10 @@ async def open_soul(
         prices: prices by model.
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
+        folder: for an agent beside another one, in whose work folder it works too: the snapshots of that one (`KimiSoul.folder`).
+        agent: the name of such an agent; empty for one that works alone.
+        reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
+        waits_for_sandbox: whether to wait until the sandbox was tried; otherwise the first call of a tool does.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -102,6 +112,7 @@ async def open_soul(
                 date.today(),  # noqa: DTZ011 - the user's own day is meant
                 dmail=tools.get(DMAIL_TOOL) is not None,
                 no_keys=asks_for_keys,
+                notes=reads_notes,
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
@@ -119,8 +130,10 @@ async def open_soul(
         newest = max((record.seq for record in ends), default=0)
         wire = Wire(first_seq=newest + 1)
         _publish_disk_troubles(context, wire)
-        around = await asyncio.to_thread(snapshot_scope, session, environ)
-        files = FileHistory(session, wire, file_limits or Limits(), around)
+        if folder is None:
+            around = await asyncio.to_thread(snapshot_scope, session, environ)
+            folder = FolderSnapshots(session, file_limits or Limits(), around)
+        files = FileHistory(session, wire, folder, agent)
         conversation = Conversation(
             context,
             wire,
@@ -135,9 +148,15 @@ async def open_soul(
             environ,
         )
         await conversation.resume(stored, shown)
-        search_sandbox, no_sandbox = await confining
+        search_sandbox, no_sandbox = None, "The sandbox is still being tried."
+        if waits_for_sandbox:
+            search_sandbox, no_sandbox = await confining
         commands_sandbox = None if no_sandbox else search_sandbox
-        if mode == "sandboxed" and not (commands_sandbox and commands_sandbox.is_whole):
+        if (
+            waits_for_sandbox
+            and mode == "sandboxed"
+            and not (commands_sandbox and commands_sandbox.is_whole)
+        ):
             mode = "ask"
         soul = KimiSoul(
             session,
@@ -152,10 +171,12 @@ async def open_soul(
             history=history,
             seeing=seeing,
             inbox=inbox,
+            reads_notes=reads_notes,
         )
-        files.reads_only = lambda: soul.mode == "plan"
+        if not waits_for_sandbox:
+            soul.use_sandbox_of(confining)
         if follow_files:
-            files.start()
+            soul.follow_files()
         return soul
     except BaseException:
         confining.cancel()
@@ -171,9 +192,9 @@ async def _sandbox(
         return None, "This session has no sandbox."
     found = None
     try:
-        found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
+        found = await in_daemon_thread(lambda: find_sandbox(settings, environ, work_dir))
         # In a folder where no sandbox is possible the mode would promise protection that does not exist.
-        await asyncio.to_thread(found.policy_for, work_dir)
+        await in_daemon_thread(lambda: found.policy_for(work_dir))
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
     return found, ""
@@ -185,7 +206,9 @@ def _publish_disk_troubles(context: Context, wire: Wire) -> None:
     def on_trouble(trouble: StorageTrouble | None) -> None:
         if trouble is None:
             wire.publish(
-                Notice("info", "The conversation is saved again.", topic=DISK_TOPIC, solved=True)
+                Notice(
+                    "info", "The conversation is being saved again.", topic=DISK_TOPIC, solved=True
+                )
             )
         else:
             wire.publish(Notice("error", trouble.message, trouble.advice, topic=DISK_TOPIC))

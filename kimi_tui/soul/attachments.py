@@ -89,18 +89,27 @@ class Attachments:
             raise ModelCannotSee(model.name, self._seeing)
         await self._store(images)
 
-    async def user_message(self, text: str, images: Sequence[Image] = ()) -> Message:
+    async def user_message(
+        self, text: str, images: Sequence[Image] = (), piped: str = ""
+    ) -> Message:
         """Return the user message of a text and images, with the files and images attached that the text names.
+
+        Args:
+            text: the user's words.
+            images: the pasted images.
+            piped: the text of standard input, which becomes a part of its own and is not searched for names of files.
 
         Raises:
             StorageTrouble: the disk refused an image.
         """
         words = user_words(text)
-        if not images and "@" not in text:
+        if not images and "@" not in text and not piped:
             return words
         await self._store(images)
         versions = FileVersions(self._conversation.memory.versions)
         attached = await self._named_in(text, versions, sees=self._conversation.model.sees)
+        if piped:
+            attached.insert(0, await asyncio.to_thread(self._piped, piped))
         if not (images or attached):
             return words
         named = [await self._kept(one) if isinstance(one, Image) else one for one in attached]
@@ -110,6 +119,17 @@ class Attachments:
         content += map(image_part, images)
         content += [part for part in named if isinstance(part, ImagePart)]
         return with_versions(words.model_copy(update={"content": content}), versions.noted)
+
+    def _piped(self, text: str) -> TextPart:
+        """Return the part of a message for the text of standard input."""
+        n_lines = len(text.splitlines())
+        label = f"standard input, {n_lines:,} line{'s' if n_lines != 1 else ''}"
+        if keys := find_keys(text):
+            label = with_count(label, keys)
+            if self._runtime.asks_for_keys:
+                text, label = redact_keys(text, keys), f"{label}, left out"
+        text = text.replace("</stdin", "<\\/stdin")
+        return TextPart(text=prompt("piped", TEXT=text), attached=label)
 
     async def _store(self, images: Sequence[Image]) -> None:
         for image in images:
@@ -283,4 +303,8 @@ class _Refusal:
     """An approver that refuses every question: a file that would need approval is not read."""
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        raise ToolRejected("it may hold secrets" if ask.protected else "it may be a file elsewhere")
+        raise ToolRejected(
+            "it may contain secrets"
+            if ask.protected
+            else "it may be a hard link to a file elsewhere"
+        )

@@ -186,7 +186,7 @@ class SimpleCompaction:
         if plan is None:
             raise NothingToCompact(
                 "There is nothing to compact yet.",
-                advice="Compacting replaces older messages; the newest ones always stay.",
+                advice="Compaction replaces older messages with a summary; there are only new ones.",
             )
         return plan
 
@@ -227,7 +227,7 @@ class SimpleCompaction:
         if not summary:
             raise CompactionFailed(
                 "The model wrote no summary.",
-                advice="The conversation is as it was. Try /compact again.",
+                advice="The conversation is unchanged. Try /compact again.",
             )
         return Compacted(
             summary,
@@ -264,14 +264,14 @@ def compaction_named(name: str) -> Compaction:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         names = ", ".join(sorted(COMPACTIONS))
-        raise UnknownCompaction(name, f"there is {names}, or package.module:Class of your own")
+        raise UnknownCompaction(name, f"use {names}, or package.module:Class for your own")
     try:
         made: object = getattr(import_module(module), attribute)()
     except Exception as error:
         log.warning("the compaction %s cannot be used", name, exc_info=error)
         raise UnknownCompaction(name, f"{type(error).__name__}: {error}") from error
     if not (callable(getattr(made, "plan", None)) and callable(getattr(made, "compact", None))):
-        raise UnknownCompaction(name, "it has no plan and compact as a Compaction has")
+        raise UnknownCompaction(name, "the class lacks the methods plan and compact")
     return cast("Compaction", made)
 
 
@@ -502,7 +502,7 @@ class Compactor:
             self._check_worth(part, provider.info.window if automatic else 0)
             await self._apply(compacted.summary, part, span, before)
         except asyncio.CancelledError:
-            self._failed(before, "Stopped. The conversation is as it was.")
+            self._failed(before, "Compaction stopped. The conversation is unchanged.")
             raise
         except (LLMError, SoulError, StorageTrouble) as error:
             if self._applied:
@@ -515,11 +515,9 @@ class Compactor:
                 raise
             # A strategy of the user's own may raise any exception.
             log.exception("a compaction failed")
-            message = (
-                f"The conversation was not compacted: {type(error).__name__} in the compaction."
-            )
+            message = f"The conversation was not compacted: {type(error).__name__} in the compaction code."
             self._failed(before, message)
-            raise CompactionFailed(message, advice="The log file says more.") from error
+            raise CompactionFailed(message, advice="See the log file.") from error
 
     def _replacement(
         self,
@@ -572,7 +570,7 @@ class Compactor:
         # The program's introduction before every summary does not count in the comparison.
         if after - _LEAD_TOKENS >= before:
             raise CompactionFailed(
-                "The summary takes as many tokens as what it stands for, so nothing would be freed.",
+                "The summary is as long as the messages that it would replace, so compaction frees nothing.",
                 advice=advice_when_full(self._conversation),
             )
         if (
@@ -581,7 +579,7 @@ class Compactor:
             and after > _WORTH_IT * before
         ):
             raise CompactionFailed(
-                f"The conversation takes {figures_when_full(self._conversation, window)}, and a summary of what is older frees next to nothing.",
+                f"The conversation takes {figures_when_full(self._conversation, window)}, and a summary of the older messages frees almost nothing.",
                 advice=advice_when_full(self._conversation),
             )
 
@@ -604,7 +602,7 @@ class Compactor:
         old, stay, pinned = self._part(messages, span)
         plan = plan_with(messages, old, stay, pinned)
         if plan is None:
-            raise NothingToCompact("There is nothing to compact in this part.")
+            raise NothingToCompact("There is nothing to compact in this part of the conversation.")
         return plan
 
     def _fitting(
@@ -791,10 +789,16 @@ class Compactor:
         # The pins are written first: a pin on a uid that no checkpoint has is harmless, but a lost one is not.
         await self._marks.pin_all(rest.moved_pins(self._marks.pins))
         if start is None:
-            reverted = await context.clear(reason="compaction", text=summary, then=then)
+            reverted = await context.clear(
+                reason="compaction", text=summary, then=then, tokens=conversation.known_tokens()
+            )
         else:
             reverted = await context.revert_to(
-                start.id, reason="compaction", text=summary, then=then
+                start.id,
+                reason="compaction",
+                text=summary,
+                then=then,
+                tokens=conversation.known_tokens(start),
             )
         stays = 0 if start is None else start.message_index
         self._applied = True
@@ -815,7 +819,7 @@ class Compactor:
         place = await asyncio.to_thread(_newest_summary, conversation.context.messages)
         point = next((p for p in reversed(context.checkpoints) if p.message_index <= place), None)
         if place < 0 or point is None:
-            raise NothingToCompact("There is no summary on this line.")
+            raise NothingToCompact("The current world line has no summary.")
         new = summary_message(text)
         was, now = (
             conversation.meter.scale.corrected(message_tokens(message))
@@ -835,6 +839,7 @@ class Compactor:
             text=text,
             then=anew.additions,
             files=JournalEntry(op="compaction", reason=EDITED),
+            tokens=conversation.known_tokens(point),
         )
         first, *rest = anew.renamed
         await self._publish(reverted, point.message_index, text, before, first, rest)

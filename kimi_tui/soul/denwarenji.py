@@ -82,7 +82,7 @@ class DenwaRenji:
         """
         checkpoint_id = mail.checkpoint_id
         if not mail.message.strip():
-            raise ValueError("The D-Mail is empty. Write down what your past self must know.")
+            raise ValueError("The D-Mail is empty. Write what your past self must know.")
         if checkpoint_id < 0:
             raise ValueError("checkpoint_id must be 0 or more.")
         if checkpoint_id >= targets.stop:
@@ -92,7 +92,7 @@ class DenwaRenji:
             )
         if checkpoint_id < targets.start:
             raise ValueError(
-                f"Checkpoint {checkpoint_id} holds the summary of the compacted conversation and cannot be undone by "
+                f"Checkpoint {checkpoint_id} is the summary of the compacted conversation and cannot be undone by "
                 f"a D-Mail. Choose {targets.start} or a later one."
             )
         queued = any(other.checkpoint_id == checkpoint_id for other in self._pending)
@@ -103,12 +103,12 @@ class DenwaRenji:
                     Notice(
                         "warning",
                         f"The agent keeps sending D-Mails to #{checkpoint_id}; it was told to stop.",
-                        "Stop it with Esc if it does not get on.",
+                        "Press Esc to stop it if it continues.",
                     )
                 )
             raise ValueError(
                 f"{self._limit} D-Mails have gone to checkpoint {checkpoint_id} in this turn already. Stop sending "
-                "them there: go on with what you know, or tell the user what is in the way."
+                "them there: continue with what you know, or tell the user what is in the way."
             )
         self._pending.append(mail)
 

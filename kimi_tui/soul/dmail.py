@@ -80,9 +80,9 @@ _MAX_SHOWN_CHARS = 1_200
 _DRAFT_TRIES = 3
 _SMALLER_DRAFT = 0.6
 _MAX_CARRIED_TOKENS = 20_000
-_VERBS = {"restore": "bring back", "create": "create again", "delete": "delete"}
+_VERBS = {"restore": "restore", "create": "create again", "delete": "delete"}
 _TO_RESTORE = Asks(unasked=frozenset({"all"}), is_change=True, stops=False)
-_ASKED_FOR = "You asked for the files of that time."
+_ASKED_FOR = "You asked to restore the files of that time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,7 @@ class DMailDelivery:
                 text=dmail.text,
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
                 files=entry,
+                tokens=conversation.known_tokens(point),
             )
         await conversation.refresh(reverted.messages_kept, figure, reverted.messages_kept)
         conversation.publish_reverted(
@@ -296,14 +297,14 @@ class DMailDelivery:
         context = conversation.context
         newest = context.n_checkpoints - 1
         said = MessageKind.SAID in context.index.kinds(point.message_index)
-        files = "what you said and the files stay" if said else "the files stay"
+        files = "your messages and the files stay" if said else "the files stay"
         if back.restore_files:
-            files = "then you are asked about the files"
+            files = "you are asked about the files next"
         ask = ApprovalQuestion(
             asks=Asks("dmail"),
-            question=f"Send this D-Mail to #{back.checkpoint_id}?",
+            question=f"Rewind to #{back.checkpoint_id} and leave the agent this note (a D-Mail)?",
             detail="\n\n".join(message.strip() for message in back.messages),
-            where=f"goes back from #{newest}; {files}; it can be undone",
+            where=f"now at #{newest}; {files}; /undo reverses it",
             # A user who wants to review D-Mails wants it in every mode.
             protected=True,
             checkpoint_id=back.checkpoint_id,
@@ -323,20 +324,20 @@ class DMailDelivery:
         await self._conversation.files.settled()
         plan = await self._conversation.files.plan(point)
         if plan.reason:
-            return DMailRestore(f"{_ASKED_FOR} They were not brought back: {plan.reason}")
+            return DMailRestore(f"{_ASKED_FOR} They were not restored: {plan.reason}")
         plan = _without_foreign_changes(plan)
         wanted = [one for one in plan.changes if one.change in _VERBS]
         if not wanted:
-            return DMailRestore(_with_conflicts("Nothing had to be brought back.", plan))
+            return DMailRestore(_with_conflicts("No file had to be restored.", plan))
         ask = await self._question(point, plan, wanted)
         try:
             await self._approval.ask(ask, key="", tool=SendDMail.name)
         except ToolRejected as no:
             why = f": {no.feedback}" if no.feedback else "."
-            return DMailRestore(f"{_ASKED_FOR} The user said no{why} They were not brought back.")
+            return DMailRestore(f"{_ASKED_FOR} The user said no{why} They were not restored.")
         except ToolProblem as problem:
             # In plan mode the user is not asked.
-            return DMailRestore(f"{_ASKED_FOR} They were not brought back. {problem}")
+            return DMailRestore(f"{_ASKED_FOR} They were not restored. {problem}")
         try:
             prepared = await self._conversation.files.prepare(plan)
         except OSError as error:
@@ -348,12 +349,12 @@ class DMailDelivery:
     ) -> ApprovalQuestion:
         is_protected = await asyncio.to_thread(self._any_protected, wanted)
         lines = [f"{_VERBS[one.change]}  {one.path}" for one in wanted]
-        lines += [f"leave alone, also changed outside  {path}" for path in _conflicts(plan)]
+        lines += [f"keep, also changed by others  {path}" for path in _conflicts(plan)]
         return ApprovalQuestion(
             asks=_TO_RESTORE,
-            question=f"Bring back the files of #{point.id}?",
+            question=f"Restore the files of checkpoint #{point.id}?",
             detail="\n".join(lines),
-            where="a D-Mail of the agent asks for it; it can be undone",
+            where="the agent's D-Mail asks for this; /undo reverses it",
             edits=await self._conversation.files.edits_of(plan),
             protected=is_protected,
         )
@@ -374,14 +375,14 @@ class DMailDelivery:
 def restore_with(plan: RestorePlan, prepared: PreparedRestore | None) -> DMailRestore:
     """Return the restore prepared by this plan, with the sentences about it for the D-Mail."""
     if prepared is None or not prepared.intent.changes:
-        return DMailRestore(_with_conflicts("Nothing was brought back.", plan))
+        return DMailRestore(_with_conflicts("No file was restored.", plan))
     changes = prepared.intent.changes
     back = [f"`{one.path}`" for one in changes if one.then is not None]
     gone = [f"`{one.path}`" for one in changes if one.then is None]
-    note = "The files are those of that time again."
-    note += f" Brought back: {some_of(back, _MAX_FILES)}." if back else ""
+    note = "The files are as they were at that time."
+    note += f" Restored: {some_of(back, _MAX_FILES)}." if back else ""
     if gone:
-        note += f" Deleted, because they were not there then: {some_of(gone, _MAX_FILES)}."
+        note += f" Deleted, because they did not exist then: {some_of(gone, _MAX_FILES)}."
     return DMailRestore(_with_conflicts(note, plan, prepared), prepared)
 
 
@@ -405,7 +406,7 @@ def _with_conflicts(note: str, plan: RestorePlan, prepared: PreparedRestore | No
     stale = prepared.stale if prepared else ()
     left = [f"`{path}`" for path in (*_conflicts(plan), *stale) if path not in back]
     if left:
-        note += f" Left alone, because someone else changed them too: {some_of(left, _MAX_FILES)}."
+        note += f" Kept, because someone else changed them too: {some_of(left, _MAX_FILES)}."
     return note
 
 
@@ -545,10 +546,10 @@ def _facts(
     if files_note:
         lines.append(f"- {files_note}")
     if any(is_user_words(message) for message in carried):
-        lines.append("- What the user said since then stands before this message.")
+        lines.append("- What the user said since then comes before this message.")
     if not all(is_user_words(message) for message in carried):
         lines.append(
-            "- What the user pinned stands before this message too, as it was: it has been done already."
+            "- What the user pinned comes before this message too, unchanged: it has been done already."
         )
     if shown:
         text = shortened("\n".join(shown), _MAX_SHOWN_CHARS)
@@ -565,7 +566,9 @@ class EmptyDMail(SoulError):
     """The D-Mail has no text."""
 
     def __init__(self) -> None:
-        super().__init__("The D-Mail is empty.", advice="Write what the agent should know there.")
+        super().__init__(
+            "The D-Mail is empty.", advice="Write what the agent should know at that checkpoint."
+        )
 
 
 class DMailOff(SoulError):
@@ -651,7 +654,8 @@ class UserDMails:
         source, text, images = await asyncio.to_thread(self._message, world_line, uid, number)
         whole = "\n\n".join(part for part in (note.strip(), text) if part)
         conversation, before = self.conversation, self.conversation.meter.used
-        async with journaled_append(conversation.context, "dmail", whole):
+        known = conversation.known_tokens()
+        async with journaled_append(conversation.context, "dmail", whole, known):
             point = await self._append(source, whole, images)
         conversation.publish_line_changed("dmail", 0, 0, point.uid)
         return RewindOutcome(point.id, 0, before, conversation.meter.used, "")
@@ -693,7 +697,7 @@ class UserDMails:
         part = segments(line, place, place + 1)[0]
         if not 0 <= number < len(part.messages):
             raise UnknownCheckpoint(
-                f"#{part.point.id} of world line {world_line} has no such message."
+                f"There is no such message at checkpoint #{part.point.id} of world line {world_line}."
             )
         message = part.messages[number]
         return (

@@ -1,7 +1,7 @@
-"""The file history of a session: decides when the work folder is scanned and who changed a file, and restores files with an operation.
+"""The files of one agent's conversation: tells what its tools changed, and restores files with an operation.
 
-`workspace.tracker` scans, stores and restores. Its work runs in one thread, in order of the calls, so that each change
-belongs to the interval between two scans. Changes, restores and errors are published on the wire.
+The snapshots that this needs are those of the work folder (`folder_snapshots`), which every agent of a session shares.
+Changes, restores and errors are published on the agent's wire.
 
 An operation on the conversation restores files in three steps: preview, journal entry, carrying it out. The order makes it
 safe: first the rescue snapshot and the intent are written to the disk, then the journal names both snapshots together with
@@ -14,28 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import queue
-import threading
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Mapping,
-    Sequence,
-)
-from concurrent.futures import Executor, Future
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.display_names import some_of
-from kimi_tui.session.journal import Journal, JournalEntry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
+from kimi_tui.soul.folder_snapshots import ChangingTool, FirstScan, FolderSnapshots
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
@@ -50,29 +38,22 @@ from kimi_tui.workspace.restore import (
     Restored,
     RestorePlan,
 )
-from kimi_tui.workspace.snapshots import By, Limits, ScanExtent, Snapshot
-from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
+from kimi_tui.workspace.snapshots import By, ScanExtent
+from kimi_tui.workspace.tracker import Tracker
 
 P = ParamSpec("P")
-T = TypeVar("T")
 Found = TypeVar("Found", RestorePlan, Divergence)
 
 log = logging.getLogger(__name__)
 
-FILES_NAME = "files"
-"""The folder of the snapshots within a session's folder."""
-_MOST_NEIGHBOURS = 3
 _NAMED_LOST = 3
 """The largest number of files that are named because they cannot be restored."""
 _PATIENCE_S = 10.0
 # After this many seconds a user may have noticed the wait.
 _LONG_S = 2.0
-# These are the seconds for which the end waits for a running scan, and again after it was told to stop: a scan of a dead
-# network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
-_END_PATIENCE_S = 2.0
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
-_BY_A_JOB = "it changed while a command ran in the background"
+_BY_A_JOB = "a background task may have changed it"
 _BY_OTHERS = {
     CHANGED_OUTSIDE: "someone else changed it",
     CHANGED_BESIDE_JOB: _BY_A_JOB,
@@ -80,66 +61,35 @@ _BY_OTHERS = {
 }
 _WRITTEN_SINCE = "written since then"
 _NO_TEXT_SHOWN = "(not shown)\n"
-_NOT_READY = "The first look at the files has not ended yet; a notice tells when it has."
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ChangingTool:
-    """A running tool that changes files. `paths` are all files that it can change, None if they are unknown (a command);
-    `author` is the agent that runs it.
-    """
-
-    paths: frozenset[str] | None
-    author: str = ""
 
 
 class FileHistory:
-    """Snapshots of the work folder over one session: takes them, says who changed a file, and restores files with an operation.
+    """The changes of files of one agent: has them scanned, tells of them, and restores files with an operation.
 
     Args:
-        session: the open session, whose folder holds the snapshots.
+        session: the open session of the agent, whose journal names the restores.
         wire: where changes and errors are published.
-        limits: the limits of the snapshots.
-        around: the scope of the snapshots, from `snapshot_scope`.
-        author: the agent whose tools change files unless a call says otherwise; empty for the session's own. Other agents of
-            the session share this history: with separate histories, each would take the other's changes for somebody else's.
+        folder: the snapshots of the work folder, shared with the session's other agents.
+        agent: the agent; empty for the session's own, whose end is that of the snapshots.
 
     Attributes:
         work_dir: the work folder.
-        reads_only: returns whether changes are forbidden now (plan mode); an interrupted restore is not finished then.
+        folder: the snapshots.
     """
 
     def __init__(
-        self,
-        session: Session,
-        wire: Wire,
-        limits: Limits,
-        around: SnapshotScope,
-        author: str = "",
+        self, session: Session, wire: Wire, folder: FolderSnapshots, agent: str = ""
     ) -> None:
-        self._author = author
-        # This is set when a running scan is not needed any more.
-        self._cancelled = threading.Event()
-        self.reads_only: Callable[[], bool] = lambda: False
-        folder = session.dir / FILES_NAME
-        self.work_dir = session.work_dir
+        self.folder = folder
+        self.work_dir = folder.work_dir
+        self._agent = agent
         self._context = session.context
-        self._tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
-        self._journal = self._context.journal
-        self._pool = _OneThread()
-        self._first_scan: asyncio.Future[_FirstScan] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._journal = session.context.journal
+        self._tracker = folder.tracker
         self._marks: set[asyncio.Future[None]] = set()
-        self._under_way: list[ChangingTool] = []
-        self._n_jobs = 0
-        # These are the running tools, and ended ones that no scan has covered yet.
-        self._unseen: list[ChangingTool] = []
         self._wire = wire
         self._events = _FileEvents(wire)
-        self._trouble = ""
         self._began = 0.0
-        self._was_missed = False
-        self._is_open = True
         # These are the shown plan of a restore, with its checkpoint, and the reason for each file of the last plan.
         self._shown: tuple[str, bool, RestorePlan] | None = None
         self._reasons: dict[str, str] = {}
@@ -149,65 +99,39 @@ class FileHistory:
     @property
     def reason(self) -> str:
         """A sentence for the user that says why files cannot be restored; empty if they can."""
-        if self._tracker.refusal or self._is_ready:
-            return self._tracker.refusal
-        return self._trouble or _NOT_READY
-
-    @property
-    def _is_ready(self) -> bool:
-        first = self._first_scan
-        return (
-            first is not None
-            and first.done()
-            and not first.cancelled()
-            and first.exception() is None
-            and first.result().ended
-        )
+        return self.folder.reason
 
     # -- scanning ---------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the first scan in the background, and finish a restore that was interrupted in an earlier process."""
-        if self._tracker.refusal or self._first_scan is not None:
-            return
-        loop = asyncio.get_running_loop()
-        self._began = loop.time()
-        self._first_scan = loop.run_in_executor(
-            self._pool, _run_first_scan, self._tracker, self._journal, self.reads_only
-        )
-        self._start_task(self._report_first_scan(self._first_scan))
+    def start(self, reads_only: Callable[[], bool]) -> None:
+        """Start the first scan in the background, and finish a restore that was interrupted in an earlier process.
 
-    async def ready(self) -> None:
-        """Wait for the first scan; start it if necessary."""
-        self.start()
-        if self._first_scan is not None:
-            await asyncio.wait([self._first_scan])
+        Args:
+            reads_only: returns whether changes are forbidden now (plan mode); such a restore is not finished then.
+        """
+        if (first := self.folder.start(reads_only)) is not None:
+            self._began = asyncio.get_running_loop().time()
+            self._start_task(self._report_first_scan(first))
 
     def mark(self, uid: str) -> None:
         """Note that a checkpoint was made, so that it can be restored."""
-        if self._is_on:
-            loop = asyncio.get_running_loop()
-            marked = loop.run_in_executor(self._pool, self._tracker.mark, uid)
+        if self.folder.is_on:
+            marked = self.folder.submit(self._tracker.mark, uid)
             self._marks.add(marked)
             marked.add_done_callback(self._marked)
 
-    async def before_change(
-        self, paths: Sequence[str] | None, author: str | None = None
-    ) -> ChangingTool:
+    async def before_change(self, paths: Sequence[str] | None) -> ChangingTool:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
             paths: the files that it will change, relative to the work folder; None if they are unknown (a command).
-            author: the agent that runs it; None for this history's own.
 
         Returns:
             the running tool, to be passed to `after_change`.
         """
-        who = self._author if author is None else author
-        change = ChangingTool(None if paths is None else frozenset(paths), who)
+        change = ChangingTool(None if paths is None else frozenset(paths), self._agent)
         await self._scan_before(change)
-        self._under_way.append(change)
-        self._unseen.append(change)
+        self.folder.begin(change)
         return change
 
     def after_change(self, change: ChangingTool, uid: str, key: str) -> None:
@@ -218,26 +142,21 @@ class FileHistory:
             uid: the checkpoint of the step.
             key: the key of the tool call.
         """
-        self._under_way.remove(change)
-        if self._is_on and self._first_scan is not None:
+        self.folder.end(change)
+        if self.folder.is_on and self.folder.first_scan is not None:
             self._start_task(self._scan_after(change, uid, key))
         else:
-            self._unseen.remove(change)
+            self.folder.covered(change)
 
     def follow_jobs(self, running: int) -> None:
         """Set the number of commands that run in the background: changes between tools may then be the agent's."""
-        ended, self._n_jobs = running < self._n_jobs, running
-        if ended and self._is_on and self._first_scan is not None:
+        ended = self.folder.follow_jobs(self._agent, running)
+        if ended and self.folder.is_on and self.folder.first_scan is not None:
             self._start_task(self._scan("job"))
-
-    @property
-    def _others(self) -> By:
-        return "job" if self._n_jobs else "other"
 
     async def settled(self) -> None:
         """Wait until the changes of tools have been scanned. It does not wait for the first scan."""
-        if self._tasks and self._is_ready:
-            await asyncio.wait(list(self._tasks))
+        await self.folder.settled()
 
     # -- restoring with an operation -------------------------------------------------------------------
 
@@ -282,7 +201,7 @@ class FileHistory:
     async def _described(self, plan: RestorePlan) -> FilesPreview:
         if plan.reason:
             return FilesPreview(reason=plan.reason)
-        compared = await self._run(
+        compared = await self.folder.run(
             self._tracker.texts.compared_all, plan.changes[:_MOST_FILES_COMPARED], _MOST_ROWS
         )
         files: list[FilePreview] = []
@@ -335,8 +254,8 @@ class FileHistory:
         return await self._plan(point, after=after)
 
     async def _plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
-        by: By = "agent" if self._under_way else self._others
-        touched = _touched(self._under_way)
+        by: By = "agent" if self.folder.under_way else self.folder.others
+        touched = self.folder.touched
         was = point.was or ""
         return await self._found_by(
             RestorePlan, self._tracker.plan, point.uid, was, by, touched, after=after
@@ -362,7 +281,7 @@ class FileHistory:
         )
         if plan.reason:
             return None
-        return await self._run(self._tracker.prepare, plan, chosen)
+        return await self.folder.run(self._tracker.prepare, plan, chosen)
 
     @asynccontextmanager
     async def journaled(
@@ -382,7 +301,7 @@ class FileHistory:
         try:
             yield entry if intent.changes else None
         except BaseException:
-            await self._run(self._tracker.abandon)
+            await self.folder.run(self._tracker.abandon)
             raise
 
     async def carry_out(
@@ -400,7 +319,7 @@ class FileHistory:
             return lost
         created = prepared.intent.created
         try:
-            outcome = await self._run(self._tracker.carry_out, prepared)
+            outcome = await self.folder.run(self._tracker.carry_out, prepared)
         except OSError as error:
             log.warning("a restore could not be recorded", exc_info=error)
             failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
@@ -457,7 +376,7 @@ class FileHistory:
     async def edits_of(self, plan: RestorePlan) -> tuple[FileEdit, ...]:
         """Return the changes of a plan as edits that the user can look at before a yes."""
         changes = [one for one in plan.changes if one.change in ("restore", "create", "delete")]
-        return await self._run(_edits, self._tracker, changes)
+        return await self.folder.run(_edits, self._tracker, changes)
 
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
         """Return the files that two world lines changed since their fork; see `workspace.divergence`."""
@@ -465,120 +384,87 @@ class FileHistory:
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""
-        await self.ready()
+        if self.folder.first_scan is not None:
+            await asyncio.wait([self.folder.first_scan])
         return self._tracker.extent
 
     async def aclose(self) -> None:
-        """End the thread and release the files; work that does not end within a few seconds is not awaited."""
-        self._is_open = False
-        if not self._is_ready:
-            self._cancelled.set()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        end = asyncio.get_running_loop().run_in_executor(self._pool, _nothing)
-        for _ in range(2):
-            # The time limit must not cancel this task: it is the last in the queue, and its end shows that all earlier work
-            # is done.
-            await asyncio.wait([end], timeout=_END_PATIENCE_S)
-            self._cancelled.set()
-        if not end.done():
-            log.warning("the files are still being looked at; the end does not wait for that")
-            end.cancel()
-        self._pool.shutdown(wait=False)
+        """End the snapshots, for every agent, if this is the session's own; else wait until this agent's changes are known."""
+        await (self.settled() if self._agent else self.folder.aclose())
 
     # -- implementation --------------------------------------------------------------------------
-
-    @property
-    def _is_on(self) -> bool:
-        return self._is_open and not self._tracker.refusal
-
-    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
     async def _found_by(
         self, kind: type[Found], work: Callable[P, Found], *args: P.args, **kwargs: P.kwargs
     ) -> Found:
         """Return the result of `work`; if it fails, a result of that kind with the reason."""
         if self.reason:
-            self._was_missed = True
+            self.folder.was_missed = True
             return kind(reason=self.reason)
         try:
-            return await self._run(work, *args, **kwargs)
+            return await self.folder.run(work, *args, **kwargs)
         except OSError as error:
-            return kind(reason=f"The files cannot be looked at: {error.strerror or error}.")
+            return kind(reason=f"The files cannot be read: {error.strerror or error}.")
 
     async def _scan_before(self, change: ChangingTool) -> None:
-        paths = change.paths
-        if self._tracker.refusal:
-            self._events.refused(self._tracker.refusal)
-        if not self._is_on or self._first_scan is None:
+        folder, paths = self.folder, change.paths
+        if folder.refusal:
+            self._events.refused(folder.refusal)
+        if not folder.is_on or folder.first_scan is None:
             return
-        if not self._first_scan.done():
+        if not folder.first_scan.done():
             if paths is not None:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self._tracker.back_up, paths)
                 return
-            done, _ = await asyncio.wait([self._first_scan], timeout=_PATIENCE_S)
+            done, _ = await asyncio.wait([folder.first_scan], timeout=_PATIENCE_S)
             if not done:
                 self._tracker.command_ran()
                 return
-        if any(one.author != change.author for one in self._under_way):
+        if any(one.agent != change.agent for one in folder.under_way):
             # A scan now would take the changes of the other agent's tool for someone else's; the scan at that tool's end tells them.
             return
-        if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
-            await self._scan(self._others)
+        if folder.is_ready and not (paths is not None and await self._is_as_seen(paths)):
+            await self._scan(folder.others)
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
         """Return whether the files that will be overwritten are as the last scan saw them; other changes are separated afterwards."""
         with contextlib.suppress(OSError):
-            return await self._run(self._tracker.is_as_seen, paths)
+            return await self.folder.run(self._tracker.is_as_seen, paths)
         return False
 
     async def _scan_after(self, change: ChangingTool, uid: str, key: str) -> None:
         try:
-            await self._scan("agent", uid, key, change.author)
+            await self._scan("agent", uid, key)
         finally:
-            self._unseen.remove(change)
+            self.folder.covered(change)
 
-    async def _scan(self, by: By, uid: str = "", key: str = "", author: str = "") -> None:
+    async def _scan(self, by: By, uid: str = "", key: str = "") -> None:
         """Scan, and publish the agent's changes. An error of the disk is published, never raised, so that work continues."""
         try:
-            snapshot, figures = await self._run(self._scan_and_count, by, author)
+            found = await self.folder.take(by, self._agent if by == "agent" else "")
         except OSError as error:
             # An error that kept the first scan from ending is published with its result.
-            if self._is_ready:
+            if self.folder.is_ready:
                 self._events.trouble(error)
             return
         self._events.full(self._tracker.full)
-        if snapshot is not None and by == "agent":
-            added, removed, lost = figures
-            paths, named = tuple(sorted(snapshot.changed)), tuple(lost[:_NAMED_LOST])
-            self._wire.publish(FilesChanged(uid, paths, added, removed, len(lost), key, named))
+        if found.snapshot is not None and by == "agent":
+            paths, named = tuple(sorted(found.snapshot.changed)), tuple(found.lost[:_NAMED_LOST])
+            self._wire.publish(
+                FilesChanged(uid, paths, found.added, found.removed, len(found.lost), key, named)
+            )
 
-    def _scan_and_count(
-        self, by: By, author: str = ""
-    ) -> tuple[Snapshot | None, tuple[int, int, list[str]]]:
-        """Scan in the thread of the files: the tools that are running when the scan begins count, not those when it was requested."""
-        tracker = self._tracker
-        if by != "agent":
-            return tracker.take_snapshot(by), (0, 0, [])
-        snapshot = tracker.take_snapshot(
-            by, _touched(self._unseen), others=self._others, author=author
-        )
-        return snapshot, (0, 0, []) if snapshot is None else tracker.figures(snapshot)
-
-    async def _report_first_scan(self, first: asyncio.Future[_FirstScan]) -> None:
+    async def _report_first_scan(self, first: asyncio.Future[FirstScan]) -> None:
         try:
             found = await asyncio.shield(first)
         except OSError as error:
-            self._trouble = f"The files cannot be looked at: {error.strerror or error}."
+            self.folder.trouble = f"The files cannot be read: {error.strerror or error}."
             self._events.trouble(error)
             return
         # If no operation had to do without the scan, its end need not be reported.
         took_s = asyncio.get_running_loop().time() - self._began
-        if found.ended and (self._was_missed or took_s > _LONG_S):
+        if found.ended and (self.folder.was_missed or took_s > _LONG_S):
             self._events.ready()
         self._events.full(self._tracker.full)
         if found.outcome is not None:
@@ -597,27 +483,12 @@ class FileHistory:
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="files")
-        self._tasks.add(task)
+        self.folder.keep(task)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._events.fault(error)
-
-
-def _touched(changes: Iterable[ChangingTool]) -> frozenset[str] | None:
-    """Return the files that these tools can have changed; None if they are unknown."""
-    paths: set[str] = set()
-    for change in tuple(changes):
-        if change.paths is None:
-            return None
-        paths |= change.paths
-    return frozenset(paths)
-
-
-def _nothing() -> None:
-    """Do nothing: the end of this call in the thread shows that all earlier work has been done."""
 
 
 def _edits(tracker: Tracker, changes: Sequence[FileChange]) -> tuple[FileEdit, ...]:
@@ -628,46 +499,6 @@ def _edits(tracker: Tracker, changes: Sequence[FileChange]) -> tuple[FileEdit, .
         after = "" if one.then is None else _NO_TEXT_SHOWN if then is None else then
         edits.append(FileEdit(one.path, before, after))
     return tuple(edits)
-
-
-@dataclass(frozen=True, slots=True)
-class _FirstScan:
-    """The result of the first scan. `outcome` is that of a restore that was interrupted in an earlier process; `left` are the
-    files of one that was not carried out, and `why` is the reason.
-    """
-
-    ended: bool
-    outcome: Restored | None = None
-    left: tuple[str, ...] = ()
-    why: str = ""
-
-
-_NOT_OURS = "others can write to this session's folder, or it came from elsewhere"
-_IN_PLAN = "nothing is changed in plan mode"
-
-
-def _run_first_scan(
-    tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]
-) -> _FirstScan:
-    """Scan everything, then finish an interrupted restore; one that the journal does not name had changed nothing.
-
-    Raises:
-        OSError: the work folder cannot be read, or the disk refused.
-    """
-    if not tracker.first_scan():
-        return _FirstScan(ended=False)
-    prepared = tracker.unfinished_restore()
-    if prepared is None:
-        return _FirstScan(ended=True)
-    after = prepared.intent.after
-    if all(entry.snapshot_after != after for entry in journal.entries):
-        tracker.abandon()
-        return _FirstScan(ended=True)
-    why = "" if tracker.is_ours_alone(prepared.intent) else _NOT_OURS
-    if why := why or (_IN_PLAN if reads_only() else ""):
-        tracker.abandon()
-        return _FirstScan(ended=True, left=prepared.intent.paths, why=why)
-    return _FirstScan(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
 
 
 class _FileEvents:
@@ -698,10 +529,8 @@ class _FileEvents:
     def finished(self, outcome: Restored) -> None:
         """Publish that a restore that was interrupted in an earlier process has been carried out."""
         self.restored(outcome, (), "")
-        became = "the others are now" if outcome.failures else "they are now"
-        self._wire.publish(
-            Notice("info", f"Files were being brought back when the program ended; {became}.")
-        )
+        became = "the other files are restored now" if outcome.failures else "they are restored now"
+        self._wire.publish(Notice("info", f"The program ended while it restored files; {became}."))
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
         """Publish that an interrupted restore stays unfinished."""
@@ -709,20 +538,20 @@ class _FileEvents:
         self._wire.publish(
             Notice(
                 "warning",
-                f"Files were to be brought back, but {why}: {names}.",
-                "They are as they were. A rewind brings files back once you have seen what it does.",
+                f"The program ended before it restored files, and {why}: {names}.",
+                "These files are unchanged. To restore them, rewind and check the preview.",
             )
         )
 
     def ready(self) -> None:
         """Publish that the first scan has ended, for which the user may have waited."""
         self._wire.publish(
-            Notice("info", "The first look at the files has ended: a rewind can bring them back.")
+            Notice("info", "The first file snapshot is finished: a rewind can restore files now.")
         )
 
     def refused(self, why: str) -> None:
         """Publish that no files are kept here at all."""
-        self._publish_once(Notice("info", why, "A rewind leaves them alone."))
+        self._publish_once(Notice("info", why, "A rewind does not change them."))
 
     def full(self, why: str) -> None:
         """Publish that the last scan could not keep everything; `why` is empty if it could."""
@@ -730,8 +559,8 @@ class _FileEvents:
             self._publish_once(
                 Notice(
                     "warning",
-                    f"Not all files can be brought back later. {why}",
-                    "A .gitignore that leaves out what is generated makes room.",
+                    f"A rewind cannot restore all files. {why}",
+                    "Add generated files to .gitignore to leave them out of the snapshots.",
                 )
             )
 
@@ -741,7 +570,7 @@ class _FileEvents:
         self._publish_once(
             Notice(
                 "warning",
-                f"The files cannot be kept for a rewind: {error.strerror or error}.",
+                f"The files cannot be saved for a rewind: {error.strerror or error}.",
                 "The conversation is not affected.",
             )
         )
@@ -752,8 +581,8 @@ class _FileEvents:
         self._publish_once(
             Notice(
                 "error",
-                f"The files could not be looked at: {type(error).__name__} in the program.",
-                "A rewind may not bring all of them back. The log file says more.",
+                f"The file snapshot failed: {type(error).__name__} in the program.",
+                "A rewind may be unable to restore some files. See the log file.",
             )
         )
 
@@ -766,90 +595,4 @@ class _FileEvents:
 def _failures_notice(outcome: Restored) -> Notice:
     """Return the notice about files that could not be restored, with the reasons."""
     names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
-    return Notice(
-        "warning", f"Not brought back: {some_of(names, 3)}.", "These files are as they were."
-    )
-
-
-def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:
-    """Return the folders and limits around a session's snapshots. It lists folders, so call it in a thread."""
-    bucket = session.dir.parent
-    sessions = bucket.parent
-    others = [
-        folder / FILES_NAME / STORE_NAME
-        for some in _folders(sessions)
-        for folder in _folders(some)
-        if folder != session.dir
-    ]
-    near = [store for store in others if store.parent.parent.parent == bucket and store.is_dir()]
-    near.sort(key=_age, reverse=True)
-    return SnapshotScope(
-        neighbours=near[:_MOST_NEIGHBOURS],
-        others=others,
-        own=(str(sessions), str(sessions.parent / "logs")),
-        homes=(environ.get("HOME", ""),),
-        seal_key=sessions.parent / "restore.key",
-        is_moved=session.state.moved_from != "",
-    )
-
-
-def _folders(folder: Path) -> list[Path]:
-    with contextlib.suppress(OSError), os.scandir(folder) as listing:
-        return [Path(item.path) for item in listing if item.is_dir(follow_symlinks=False)]
-    return []
-
-
-def _age(folder: Path) -> float:
-    try:
-        return folder.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-class _OneThread(Executor):
-    """Runs calls one after another in a thread for which the end of the program does not wait.
-
-    The interpreter joins the standard executor's threads without a time limit when it ends, even after a `shutdown` that does
-    not wait.
-    """
-
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._is_open = True
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run `fn` after all earlier calls.
-
-        Raises:
-            RuntimeError: the executor has been shut down.
-        """
-        if not self._is_open:
-            raise RuntimeError("nothing can be submitted after the shutdown")
-        future: Future[T] = Future()
-
-        def work() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        self._work.put(work)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="files", daemon=True)
-            self._thread.start()
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no more calls; the thread ends when the accepted ones have been done."""
-        del cancel_futures
-        self._is_open = False
-        self._work.put(None)
-        if wait and self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
+    return Notice("warning", f"Not restored: {some_of(names, 3)}.", "These files are unchanged.")

@@ -30,16 +30,19 @@ from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import (
+    BudgetSpent,
     EmptySummary,
+    MaxStepsReached,
     NothingToCompact,
     RunCancelled,
     SoulError,
     TurnFailed,
 )
-from kimi_tui.soul.file_history import FILES_NAME
+from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.history import History, history_until
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.loop import AgentLoop, TurnOutcome
+from kimi_tui.soul.model_slot import Spent
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
 from kimi_tui.soul.project_notes import notes_in
@@ -89,7 +92,7 @@ TurnResult = Literal["done", "rejected"]
 """The end of a turn without an error: the agent was done, or the user refused what it asked for."""
 TURN_ERRORS = (LLMError, SoulError, StorageTrouble)
 """The other errors that a turn ends with. Its end event tells each of them, so a caller that listens has nothing to do."""
-WAIT_ON = "Wait on"
+WAIT_ON = "Keep waiting"
 ASK_AGAIN = "Send the request again"
 """The answers to the question about an overdue answer of the model."""
 # Seconds in which stopped tools may end the processes that they started.
@@ -119,6 +122,7 @@ class KimiSoul:
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
+        reads_notes: whether the agent is given the notes of the folders that it works in.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -146,6 +150,7 @@ class KimiSoul:
         asks_for_keys: bool,
         seeing: Sequence[str],
         inbox: Inbox | None = None,
+        reads_notes: bool = True,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -183,10 +188,10 @@ class KimiSoul:
             asks_for_keys,
             self._jobs,
             session.state.moved_from,
+            reads_notes,
         )
-        if sandbox is not None:
-            loop = asyncio.get_running_loop()
-            sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))
+        self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
+        self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = AgentLoop(
@@ -251,6 +256,35 @@ class KimiSoul:
         """The things that the sandbox of this machine cannot confine; None if there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
 
+    def _watch_git(self) -> None:
+        if (sandbox := self._sandbox) is not None:
+            loop = asyncio.get_running_loop()
+            sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))
+
+    def use_sandbox_of(self, finding: asyncio.Task[tuple[Sandbox | None, str]]) -> None:
+        """Use the sandbox that a task finds, for an engine that was made without one; calls of tools wait for it.
+
+        Args:
+            finding: returns the sandbox of search programs, and why commands have none (empty if it is theirs, too).
+        """
+        self._finding = finding
+        self._tools.ready = self.sandbox_ready
+
+    async def sandbox_ready(self) -> None:
+        """Wait until it is known whether there is a sandbox. Without one that holds the mode `sandboxed` becomes `ask`."""
+        if (finding := self._finding) is None:
+            return
+        found, no_sandbox = await asyncio.shield(finding)
+        if self._finding is not finding:
+            return  # Another caller waited, too.
+        self._finding = None
+        self.search_sandbox, self.no_sandbox = found, no_sandbox
+        self._sandbox = None if no_sandbox else found
+        self._tools.sandbox, self._tools.search_sandbox = self._sandbox, found
+        self._watch_git()
+        if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
+            self._approval.set_mode("ask")
+
     async def sandbox_state(self) -> SandboxState:
         """Return what holds for the next command in the sandbox.
 
@@ -278,6 +312,11 @@ class KimiSoul:
         return self._conversation.ledger.total_cost()
 
     @property
+    def spent(self) -> Spent:
+        """The tokens and the money that this run of the program has used."""
+        return self._conversation.spent
+
+    @property
     def running(self) -> bool:
         """Whether a turn or an operation is under way."""
         return self._alone.running
@@ -301,8 +340,18 @@ class KimiSoul:
         """The names of the tools that requests carry."""
         return self._conversation.toolset.names
 
+    @property
+    def folder(self) -> FolderSnapshots:
+        """The snapshots of the work folder, which an agent beside this one shares."""
+        return self._conversation.files.folder
+
+    def follow_files(self) -> None:
+        """Begin to scan the working files, if they are not scanned yet."""
+        self._conversation.files.start(lambda: self.mode == "plan")
+
     async def files_ready(self) -> FolderFacts:
         """Wait until the working files have been scanned for the first time; return the facts about the folder."""
+        self.follow_files()
         extent = await self._conversation.files.extent()
         sent = self._conversation.context.system_prompt or ""
         notes = tuple(one.path for one in notes_in(sent))
@@ -387,7 +436,12 @@ class KimiSoul:
     # -- turns -----------------------------------------------------------------------------------
 
     async def run(
-        self, user_input: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
+        self,
+        user_input: str,
+        images: Sequence[Image] = (),
+        *,
+        begins: Callable[[], object] = bool,
+        piped: str = "",
     ) -> TurnResult:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
@@ -397,6 +451,7 @@ class KimiSoul:
             user_input: the user's message; files and images that it names with `@` are read and attached.
             images: the images that were pasted into it, in order.
             begins: called when the images are stored; messages sent after that come after this one.
+            piped: a text that came with the message by standard input; a part of its own, not searched for names of files.
 
         Returns:
             `done`, or `rejected` if the user refused what the agent asked for.
@@ -409,6 +464,7 @@ class KimiSoul:
             LLMNotSupported: the model cannot take something; `missing` names the capabilities.
             LLMError: the model could not be asked.
             MaxStepsReached: the turn used up its steps.
+            BudgetSpent: the tokens or the money of this run of the program are used up.
             RunCancelled: the turn was stopped.
             SoulError: anything else that ended it.
         """
@@ -419,7 +475,7 @@ class KimiSoul:
         begins()
         # Messages that the user sends from now on come after this one.
         return await self._alone.run(
-            self._turn(user_input, images, self.inbox.steers), stoppable=True
+            self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
         )
 
     async def resume(self) -> TurnResult:
@@ -518,7 +574,7 @@ class KimiSoul:
             pass
         except Exception:
             log.exception("a command that had waited failed")
-            self.wire.publish(Notice("warning", "That failed, and the log file says why."))
+            self.wire.publish(Notice("warning", "This failed, and the log file says why."))
         finally:
             self._is_carrying_out = False
 
@@ -554,6 +610,8 @@ class KimiSoul:
         Raises:
             NoSandbox: there is no sandbox that holds; the text says why.
         """
+        if mode == "sandboxed":
+            await self.sandbox_ready()
         if mode == "sandboxed" and self._sandbox is None:
             raise NoSandbox(self.no_sandbox)
         self._approval.set_mode(mode)
@@ -582,20 +640,18 @@ class KimiSoul:
         """Publish at once what running commands changed in files that the user's own git and other programs run."""
         if news.undone:
             named = _first_of(news.undone)
-            text = (
-                f"A sandboxed command made {named}, by which your own git could run other programs."
-            )
-            advice = f"It was undone at once; what was moved away is in {ASIDE} in that repository."
+            text = f"A sandboxed command created {named}, which could make your own git run other programs."
+            advice = f"This was undone at once. The files are now in {ASIDE} in that repository."
             if news.is_ended:
-                advice = "It did so again and again, so the sandboxed commands were ended."
+                advice = "It did this repeatedly, so all sandboxed commands were stopped."
             self.wire.publish(Notice("warning", text, advice))
         if news.made and self._jobs.running:
             # The card of a command that the agent waits for shows the same news.
             self.wire.publish(
                 Notice(
                     "warning",
-                    f"A background task changed what can run later: {_first_of(news.made)}.",
-                    "Look at it before you use git or an editor there.",
+                    f"A background task changed files that can be run later: {_first_of(news.made)}.",
+                    "Check them before you use git or an editor there.",
                 )
             )
 
@@ -807,6 +863,8 @@ class KimiSoul:
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
+        if self._finding is not None:
+            self._finding.cancel()
         await self._orphans.wait(_ORPHANS_S)
         await conversation.files.aclose()
         if not conversation.context.messages and not conversation.context.journal.entries:
@@ -815,7 +873,7 @@ class KimiSoul:
                 await asyncio.to_thread(shutil.rmtree, session.dir / name, True)
         await self._recorder.aclose()
         try:
-            await session.aclose()
+            await session.aclose(conversation.meter.used)
             if self._sandbox is not None:
                 await asyncio.to_thread(self._sandbox.remove_temporary)
         finally:
@@ -825,11 +883,15 @@ class KimiSoul:
     # -- a turn, from the first word to the last save --------------------------------------------
 
     async def _turn(
-        self, text: str, images: Sequence[Image] = (), older: Sequence[Said] = ()
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        older: Sequence[Said] = (),
+        piped: str = "",
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
-        end = await self._run_and_save(self._loop.run(text, images, older))
+        end = await self._run_and_save(self._loop.run(text, images, older, piped))
         # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
         while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
@@ -865,7 +927,10 @@ class KimiSoul:
         """
         options = [WAIT_ON] if overdue.near else [WAIT_ON, ASK_AGAIN]
         said = await self._approval.pause(
-            f"{overdue.text} Keep waiting for the answer?", options, no_offer="Stop the turn"
+            f"{overdue.text} Keep waiting for the answer?",
+            options,
+            no_offer="Stop the turn",
+            topic="overdue",
         )
         if said is None:
             await self.interrupt()
@@ -951,6 +1016,8 @@ def _with_facts(
 def _failure_kind(error: Exception) -> FailureKind:
     if isinstance(error, ToolsNotSupported):
         return "tools"
+    if isinstance(error, MaxStepsReached | BudgetSpent):
+        return "steps" if isinstance(error, MaxStepsReached) else "budget"
     return "model" if isinstance(error, LLMError) and not isinstance(error, LLMNotSet) else ""
 
 

@@ -26,6 +26,36 @@ NOT_SET = "No model is set."
 NOT_SET_ADVICE = "Choose one with /model, or start with --model and --base-url."
 
 
+class Budget(NamedTuple):
+    """The most that one run of the program may use: tokens of all calls, input and output, and money; 0 for any amount."""
+
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class Spent(NamedTuple):
+    """The use of one run of the program: tokens of all calls (`cached` is part of `input`), and money by the configured prices."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    cost: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, input and output."""
+        return self.input + self.output
+
+    def since(self, before: Spent) -> Spent:
+        """Return what was used since an earlier figure."""
+        return Spent(
+            self.input - before.input,
+            self.cached - before.cached,
+            self.output - before.output,
+            self.cost - before.cost,
+        )
+
+
 class LoopLimits(NamedTuple):
     """The limits of a turn, and the point at which the context is compacted: from the configuration, and fixed ones.
 
@@ -37,6 +67,7 @@ class LoopLimits(NamedTuple):
     dmail: DMailConfig = DMailConfig()
     dmails_to_one_checkpoint: int = 5
     tool_timeout_s: float = 660.0
+    budget: Budget = Budget()
 
     def reserve(self, window: int) -> int:
         """Return the tokens that are kept free in a window of this size."""

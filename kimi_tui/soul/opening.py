@@ -18,7 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kimi_tui import FAILED, LOCKED, USAGE
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
@@ -27,6 +26,7 @@ from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
+from kimi_tui.program import FAILED, LOCKED, USAGE
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
@@ -127,6 +127,7 @@ async def open_session(
     wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
     inbox: Inbox | None = None,
+    waits_for_sandbox: bool = True,
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -136,6 +137,8 @@ async def open_session(
         wants_fork: asks whether to continue in a fork of a session that another process has open; cancelled if that process closes it.
         warm_up: called in a thread with the events of a stored session's end, before `found` is: it imports what shows them.
         inbox: the queue of messages from before the session is open; None for a new one.
+        waits_for_sandbox: whether to wait until the sandbox was tried. Otherwise `Opened.no_sandbox` is empty, and
+            `no_sandbox_words` has it after `KimiSoul.sandbox_ready`.
 
     Raises:
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
@@ -160,7 +163,7 @@ async def open_session(
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.soul.assembly import open_soul
-        from kimi_tui.soul.model_slot import LoopLimits
+        from kimi_tui.soul.model_slot import Budget, LoopLimits
         from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
@@ -171,13 +174,21 @@ async def open_session(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=LoopLimits() if stage.demo else LoopLimits(config.loop_control, config.dmail),
+            limits=LoopLimits()
+            if stage.demo
+            else LoopLimits(
+                config.loop_control,
+                config.dmail,
+                budget=Budget(launch.max_tokens, launch.max_cost),
+            ),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
             asks_for_keys=config.secrets.send == "ask",
             prices=config.prices,
             seeing=_seeing(config),
             inbox=inbox,
+            reads_notes=not launch.bare,
+            waits_for_sandbox=waits_for_sandbox,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -208,7 +219,7 @@ async def open_session(
             *filter(None, [risk]),
             *session.remarks,
         ),
-        no_sandbox=_no_sandbox(launch, soul),
+        no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
 
 
@@ -283,7 +294,7 @@ async def _stage(launch: Launch) -> _Stage:
 
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
         return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)
-    return _Stage(data_dir(), launch.work_dir)
+    return _Stage(launch.kept_in or data_dir(), launch.work_dir)
 
 
 async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
@@ -348,12 +359,12 @@ def _seeing(config: Config) -> tuple[str, ...]:
     )
 
 
-def _no_sandbox(launch: Launch, soul: KimiSoul) -> str:
+def no_sandbox_words(launch: Launch, soul: KimiSoul) -> str:
     """Return why commands ask where they would have run in a sandbox; empty if the user switched that off."""
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
         return ""
     if gaps := soul.sandbox_gaps:
-        return f"The sandbox does not hold here: {'; '.join(gaps)}."
+        return f"The sandbox is incomplete on this machine: {'; '.join(gaps)}."
     return soul.no_sandbox
 
 
@@ -381,7 +392,7 @@ async def _only_model(choice: ModelChoice) -> str:
     if len(found.models) == 1:
         return found.models[0].id
     if not found.models:
-        kind = "models that chat" if found.others else "models"
+        kind = "chat models" if found.others else "models"
         words = f"{shown_url(choice.base_url)} lists no {kind}; name one with --model"
         raise NoModelNamed(words, USAGE, listed=True)
     some = ", ".join(model.id for model in found.models[:5])
@@ -423,8 +434,8 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
     if former:
         newest = former[0].sessions[0].name[:8]
         words += (
-            f" If it was {short(Path(former[0].path))} before, which does not exist any more, "
-            f"kimi-tui --session {newest} goes on with the newest session of that."
+            f" If this folder was {short(Path(former[0].path))} before (it no longer exists), "
+            f"kimi-tui --session {newest} continues its newest session."
         )
     return None, [words]
 
@@ -448,8 +459,8 @@ def _named_session(
         former = FormerFolder(path, (found.dir,), is_same=False)
     if former is None:
         raise SessionNotFound(
-            f"{short(found.work_dir)}, the folder of session {found.id[:8]}, does not exist any more. "
-            f"Name the one it is now: kimi-tui --session {found.id[:8]} --work-dir FOLDER."
+            f"{short(found.work_dir)}, the folder of session {found.id[:8]}, no longer exists. "
+            f"If the folder was moved, name it: kimi-tui --session {found.id[:8]} --work-dir FOLDER."
         )
     moved = take_along(store, former, work_dir)
     chosen = next((one for one in moved if one.id == found.id), None)

@@ -47,9 +47,9 @@ _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
     "compaction": "the compaction",
-    "clear": "the clearing",
-    "jump": "the jump",
-    "files": "the restored files",
+    "clear": "/clear",
+    "jump": "the switch",
+    "files": "the restore of files",
 }
 
 
@@ -58,7 +58,7 @@ class NotForked(SoulError):
 
     def __init__(self, trouble: StorageTrouble) -> None:
         super().__init__(
-            f"{trouble} There is no fork, but the files of that time are back: /undo takes that back."
+            f"{trouble} The session was not forked, but its files were restored; /undo reverses that."
         )
 
 
@@ -137,7 +137,9 @@ class Operations:
         figure = conversation.figure_before(point)
         prompt, images = await self._prompt_at(target)
         async with conversation.files.journaled(prepared, "rewind") as entry:
-            reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
+            reverted = await conversation.context.revert_to(
+                point.id, reason="rewind", files=entry, tokens=conversation.known_tokens(point)
+            )
         await self._refresh(reverted, figure)
         conversation.publish_reverted(reverted, prompt=prompt)
         outcomes = await conversation.files.carry_out(prepared, reverted.entry.uid)
@@ -152,10 +154,16 @@ class Operations:
         checkpoint_id = None if target.is_end else target.id
         # The message is read before anything changes, so that an unreadable one stops the whole operation.
         prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
-        figure = None if checkpoint_id is None else await self._figure_at(target)
+        point, figure = (
+            (None, None) if checkpoint_id is None else await self._point_with_figure(target)
+        )
         async with conversation.files.journaled(prepared, "jump") as entry:
             reverted = await session_operations.jump(
-                conversation.context, world_line, checkpoint_id, files=entry
+                conversation.context,
+                world_line,
+                checkpoint_id,
+                files=entry,
+                tokens=conversation.known_tokens(point),
             )
         await self._refresh(reverted, figure)
         # The line changes before the files do, so that the files' events belong to the new line.
@@ -170,13 +178,15 @@ class Operations:
         conversation = self.conversation
         if not conversation.context.messages:
             raise NothingToClear
-        reverted = await conversation.context.clear(reason="clear")
+        reverted = await conversation.context.clear(
+            reason="clear", tokens=conversation.known_tokens()
+        )
         await self._refresh(reverted)
         # The numbers belong to other checkpoints now.
         conversation.denwa.forget_deliveries()
         conversation.publish_reverted(reverted)
         conversation.publish_line_changed("clear", reverted.world_line, 0, reverted.entry.uid)
-        return "Cleared: the agent begins anew, and remembers nothing of what was said."
+        return "Cleared. The agent no longer sees the conversation so far."
 
     def span(self, start: Target | None, until: Target | None) -> CompactionSpan:
         """Return the part of the live world line between two of its checkpoints.
@@ -186,11 +196,11 @@ class Operations:
         """
         for target in (start, until):
             if target is not None and target.world_line:
-                raise UnknownCheckpoint("Only a part of the live line can be compacted.")
+                raise UnknownCheckpoint("Only the current world line can be compacted.")
         first = None if start is None else self.conversation.reachable(start.id)
         end = None if until is None else self.conversation.reachable(until.id)
         if first is not None and end is not None and end.offset <= first.offset:
-            raise UnknownCheckpoint(f"#{end.id} does not come after #{first.id}.")
+            raise UnknownCheckpoint(f"#{end.id} is not after #{first.id}.")
         return CompactionSpan(first, end)
 
     async def undo(self, line_name: str) -> str:
@@ -202,7 +212,9 @@ class Operations:
         points = await self._points_of(wanted)
         prepared = await conversation.files.prepare_back(wanted)
         async with conversation.files.journaled(prepared, "undo") as entry:
-            undone = await session_operations.undo(context, files=entry)
+            undone = await session_operations.undo(
+                context, files=entry, tokens=conversation.known_tokens()
+            )
         left = LeftBehind(toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
         said = ""
         if undone.reverted is not None:
@@ -218,7 +230,7 @@ class Operations:
             self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
         said = f" {said}." if said else ""
-        return f"Undone: {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
+        return f"Undid {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
 
     async def redo(self) -> str:
         """Carry out `KimiSoul.redo`."""
@@ -232,12 +244,14 @@ class Operations:
         points = await self._points_of(undoing)
         prepared = await self.conversation.files.prepare_back(undoing)
         async with self.conversation.files.journaled(prepared, "redo") as entry:
-            redone = await session_operations.redo(context, files=entry)
+            redone = await session_operations.redo(
+                context, files=entry, tokens=self.conversation.known_tokens()
+            )
         if redone.reverted is not None:
             await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
-        return f"Done again: {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
+        return f"Redid {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
 
     async def fork(
         self,
@@ -344,11 +358,11 @@ class Operations:
         index = await asyncio.to_thread(self.session.world_lines.index, left.n)
         return index.checkpoints
 
-    async def _figure_at(self, target: Target) -> TokenFigure:
-        """Return the tokens before a checkpoint of another world line."""
+    async def _point_with_figure(self, target: Target) -> tuple[Checkpoint, TokenFigure]:
+        """Return a checkpoint of another world line, and the tokens before it."""
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
-        return await asyncio.to_thread(self.conversation.figure_before, point, line)
+        return point, await asyncio.to_thread(self.conversation.figure_before, point, line)
 
     async def _refresh(self, reverted: Reverted, figure: TokenFigure | None = None) -> None:
         """Recompute everything that depends on the context; `figure` is that of the whole context."""
@@ -386,9 +400,9 @@ def _held(left: JournalEntry) -> TokenFigure | None:
 def _operation_name(entry: JournalEntry) -> str:
     name = _NAMES.get(entry.op, "the last change")
     if entry.op == "compaction" and entry.reason == EDITED:
-        return "the change of the summary"
+        return "the edit of the summary"
     if entry.grows_line:
-        return "what was sent to now"
+        return "the copied messages"
     if entry.op in ("rewind", "dmail", "jump") and entry.checkpoint_id >= 0:
         return f"{name} to #{entry.checkpoint_id}"
     return name
@@ -398,7 +412,7 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     """Describe the outcome of the files in a sentence that begins with a blank; empty if there were none."""
     back = sum(1 for one in files if not one.reason)
     alone = [one.path for one in files if one.reason]
-    said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
+    said = f" {back} {'file' if back == 1 else 'files'} changed with it." if back else ""
     if alone:
-        said += f" Left alone: {some_of(alone, 3)}."
+        said += f" Kept: {some_of(alone, 3)}."
     return said

@@ -68,7 +68,7 @@ def repair_record(session: Session) -> str:
             storage.unlink(temporary)
         return ""
     return (
-        "An earlier version had recorded the history of this imported session twice; that is repaired. "
+        "An earlier version recorded the history of this imported session twice. This is repaired. "
         f"The old record is kept as {DOUBLED_NAME}."
     )
 

@@ -278,7 +278,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
             return tuple(self[n] for n in range(*index.indices(len(self))))
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
-            raise IndexError("there is no such row")
+            raise IndexError("there is no such message")
         # The newest row is first in the list, and last in the context.
         place = len(self) - 1 - place
         number = bisect_right(self._rows, place)

@@ -1,4 +1,4 @@
-"""The values of a rewind: `Target`, `RewindPreview`, `RewindOutcome`, and the changes of files.
+"""The values of a rewind: `Target`, `Prospect`, `RewindPreview`, `RewindOutcome`, and the changes of files.
 
 They are plain values for the screens, without imports of the engine; `rewind_preview` computes the preview, `operations`
 carries out a rewind.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
     from kimi_tui.tool_cards import Card, DiffLine, ImageBlock
     from kimi_tui.wire.events import LineChanged
+    from kimi_tui.workspace.restore import FileFate
 
 
 END = -1
@@ -38,13 +39,21 @@ class Target:
         return self.id == END
 
 
+class Prospect(NamedTuple):
+    """The state that a rewind, jump or D-Mail would lead to, shown in chat and gauge before it is done.
+
+    `used` is the number of tokens that would be in the window; None if that is the present number, or unknown. With
+    `words_stay` the user's messages and pinned messages stay, as after a D-Mail. A target with the id -1 drops nothing.
+    """
+
+    target: Target
+    used: int | None = None
+    estimated: bool = False
+    words_stay: bool = False
+
+
 FilesChoice = Literal["keep", "restore", "only"]
 """Whether a rewind keeps the files, restores them too, or restores only the files and keeps the conversation."""
-
-FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
-"""The effect of a restore on one file: it gets its old contents, is created again, is deleted, or stays unchanged: as a
-`conflict` because somebody else changed it too, or as a `skip` because no snapshot has it.
-"""
 
 
 @dataclass(frozen=True, slots=True)

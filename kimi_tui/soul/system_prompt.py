@@ -60,6 +60,7 @@ def build_system_prompt(
     *,
     dmail: bool = True,
     no_keys: bool = False,
+    notes: bool = True,
 ) -> str:
     """Return the system prompt for a session in this folder. It reads files and runs git, so call it in a thread.
 
@@ -69,6 +70,7 @@ def build_system_prompt(
         today: the date to name.
         dmail: whether the agent may send D-Mails.
         no_keys: whether texts that look like keys are removed from the project's notes, names of files and git's output.
+        notes: whether the project's and the user's notes are quoted.
     """
     listing, repository = _listing(work_dir), repository_facts(work_dir, environ)
     if no_keys:
@@ -82,7 +84,7 @@ def build_system_prompt(
         DATE=today.isoformat(),
         LISTING=listing,
         REPOSITORY=repository,
-        AGENTS_MD=quoted(notes_for(work_dir, environ, no_keys=no_keys)),
+        AGENTS_MD=quoted(notes_for(work_dir, environ, no_keys=no_keys) if notes else []),
         TOOLS=prompt("system_tools"),
         DMAIL=prompt("system_dmail") + "\n\n" if dmail else "",
     )

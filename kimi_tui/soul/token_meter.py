@@ -199,8 +199,12 @@ class TokenMeter:
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
-        more = self._sums.total(counted) + self._fixed - self._figure_fixed
-        return max(1, tokens + self.scale.corrected(more))
+        if self._figure_fixed != self._fixed:
+            # The estimates of what the figure covers, with the prompt and tools of then and of now, have the proportion of it.
+            texts = self._sums.total(0, counted)
+            then, now = self._figure_fixed + texts, self._fixed + texts
+            tokens = round(tokens * now / then) if then > 0 else tokens
+        return max(1, tokens + self.scale.corrected(self._sums.total(counted)))
 
     @property
     def fixed(self) -> int:
@@ -365,7 +369,7 @@ _fixed_tokens = lru_cache(maxsize=8)(text_tokens)
 # -- the parts of the window, for the user
 
 _OF_PROGRAM = {
-    "marker": "checkpoint marks",
+    "marker": "checkpoint markers",
     "dmail": "D-Mails",
     "compaction": "summaries",
     "reminder": "reminders",
@@ -374,7 +378,7 @@ _OF_PROGRAM = {
 }
 _ORDER = (
     *("your messages", "answers", "thoughts", "tool results", "attachments"),
-    *("D-Mails", "summaries", "reminders", "checkpoint marks"),
+    *("D-Mails", "summaries", "reminders", "checkpoint markers"),
 )
 
 

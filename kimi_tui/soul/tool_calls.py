@@ -11,10 +11,10 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner
@@ -24,7 +24,7 @@ from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import shortened
-from kimi_tui.soul.file_history import ChangingTool
+from kimi_tui.soul.folder_snapshots import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
 from kimi_tui.soul.request_form import CHARS_A_TOKEN
 from kimi_tui.soul.tasks import TimeSlices, clear_in_slices
@@ -80,12 +80,17 @@ class CallResult:
     noted: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+async def _at_once() -> None:
+    """Whatever calls need is there."""
+
+
+@dataclass(slots=True)
 class ToolRuntime:
     """The parts that all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
 
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
-    goes to the model. `moved_from` is the path that the work folder had before; empty if it has had one path only.
+    goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
+    `reads_notes` the notes of folders are not read.
     """
 
     conversation: Conversation
@@ -97,6 +102,8 @@ class ToolRuntime:
     asks_for_keys: bool
     jobs: Jobs
     moved_from: str = ""
+    reads_notes: bool = True
+    ready: Callable[[], Coroutine[Any, Any, None]] = _at_once
 
 
 class ToolBatch:
@@ -124,6 +131,7 @@ class ToolBatch:
         Raises:
             asyncio.CancelledError: cancelled; call `stop` then, which gives a result to every call.
         """
+        await self._runtime.ready()
         slices = TimeSlices()
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)
@@ -313,7 +321,7 @@ class _RunningCall:
             for image in outcome.images:
                 await asyncio.to_thread(self._conversation.images.put, image)
         except OSError as error:
-            return failure(f"The image was read and cannot be shown. {error}", brief="not stored")
+            return failure(f"The image was read but cannot be shown. {error}", brief="not stored")
         return outcome
 
     async def _with_keys_marked(self, outcome: ToolOutcome) -> ToolOutcome:
@@ -340,7 +348,7 @@ class _RunningCall:
                     *key_lines(output, in_output),
                 ]
             ),
-            where="no leaves them out, and sends the rest",
+            where='"No" leaves them out and sends the rest',
             session_key="send keys",
             session_offer="Yes, and all others in this session",
         )
@@ -429,7 +437,7 @@ def _within(outcome: ToolOutcome, most_chars: int | None) -> ToolOutcome:
     output = within_room(outcome.output, most_chars)
     if output == outcome.output:
         return outcome
-    told = "The output was shortened for the small window: ask for less at once."
+    told = "The output was shortened to fit your small context: ask for less in one call."
     return replace(
         outcome,
         output=output,

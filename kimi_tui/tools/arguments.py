@@ -36,7 +36,7 @@ def parsed(arguments: str | None) -> dict[str, object]:
             else "nested too deeply or not readable"
         )
         raise ToolProblem(
-            f"The arguments are not valid JSON ({where}). Nothing was run: send the call again with a whole, "
+            f"The arguments are not valid JSON ({where}). Nothing was run: send the call again with one complete, "
             "valid JSON object.",
             brief="bad JSON",
         ) from error
@@ -101,7 +101,7 @@ def explained(error: ValidationError, properties: Iterable[object]) -> list[str]
 
 def bad_arguments(tool: str, problems: Sequence[str]) -> ToolProblem:
     """Return the problem of a call of this tool with wrong arguments."""
-    said = f"The arguments of {tool} are wrong; nothing was run. "
+    said = f"The arguments of {tool} are not valid; nothing was run. "
     return ToolProblem(said + " ".join(problems), brief="bad arguments")
 
 
@@ -111,7 +111,9 @@ def _problem(detail: ErrorDetails, known: list[str]) -> str:
         return f"`{field}` is required."
     if detail["type"] == "extra_forbidden":
         near = nearest_words(field, known, limit=1)
-        hint = f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(known)}."
+        hint = (
+            f"; did you mean `{near[0]}`?" if near else f"; the parameters are {', '.join(known)}."
+        )
         return f"`{field}` is not a parameter{hint}"
     expected = detail["msg"].removeprefix("Value error, ")
     expected = expected.replace("Input should be", "should be")

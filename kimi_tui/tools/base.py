@@ -93,6 +93,7 @@ class ApprovalQuestion:
         changeable: whether a yes may come with another command, which runs instead of `detail`.
         words_offer: the label of the answer with the user's own text, for a pause; empty if it is not offered.
         no_offer: the label of the no, for a pause.
+        topic: what a pause is about; empty for every other question.
     """
 
     asks: Asks
@@ -110,6 +111,7 @@ class ApprovalQuestion:
     changeable: bool = False
     words_offer: str = ""
     no_offer: str = ""
+    topic: Literal["", "circles", "overdue", "written calls", "window"] = ""
 
 
 class Approver(Protocol):
@@ -236,7 +238,7 @@ class Tool(ABC, Generic[Params]):
 
     def spec(self) -> ToolSpec:
         """Return name, description and parameters as they are sent to the model."""
-        # The top level's description is the docstring of the class, which is not meant for the model.
+        # A server's tool may describe itself once more here.
         schema = {key: value for key, value in self.schema.items() if key != "description"}
         return ToolSpec(self.name, self.description, plain_schema(schema))
 
@@ -259,9 +261,7 @@ class TypedTool(Tool[Model]):
     """A tool whose parameters are a pydantic model."""
 
     params: type[Model]
-    """The model of the parameters. Its field descriptions, and the docstrings of nested models, are part of the JSON schema
-    that the model gets.
-    """
+    """The model of the parameters. Its field descriptions are part of the JSON schema that the model gets."""
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -337,10 +337,10 @@ class SchemaTool(Tool[dict[str, Any]]):
             return None
         return ApprovalQuestion(
             TO_RUN,
-            f"Call {short_name(self.name, self.card)}?",
+            f"Run the tool {short_name(self.name, self.card)}?",
             json.dumps(params, ensure_ascii=False, indent=2),
             session_key=self._allowed_by,
-            session_offer="Yes, and every call of it in this session",
+            session_offer="Yes, and allow this tool for this session",
         )
 
 
@@ -355,6 +355,10 @@ _WORDS = frozenset(
         "maxLength",
     }
 )
+
+
+_OBVIOUS = (("additionalProperties", False), ("default", ""), ("default", 0), ("minLength", 1))
+"""Parts of schemas that are not sent; 0 stands for False, too."""
 
 
 def _bare(schema: Any) -> Any:
@@ -374,4 +378,24 @@ def _bare(schema: Any) -> Any:
 @cache
 def _schema_of(params: type[BaseModel]) -> dict[str, Any]:
     # The schemas are cached: making those of all tools takes 5 ms at every opening of a session.
-    return params.model_json_schema()
+    schema = params.model_json_schema()
+    # Their descriptions are the docstrings of the classes, which are not meant for the model.
+    for one in (schema, *schema.get("$defs", {}).values()):
+        one.pop("description", None)
+    return _without_the_obvious(schema)
+
+
+def _without_the_obvious(schema: Any) -> Any:
+    """Return a part of a schema without what a model takes for granted, as every request carries it: that there are no
+    other parameters, that an optional one is empty, zero or off, and that a text has a character.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    table = cast("Mapping[str, Any]", schema)
+    return {
+        key: {name: _without_the_obvious(one) for name, one in value.items()}
+        if key in ("properties", "$defs")
+        else _without_the_obvious(value)
+        for key, value in table.items()
+        if (key, value) not in _OBVIOUS
+    }

@@ -104,7 +104,7 @@ def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
     try:
         words = simple_words(command, find_shfmt(environ, work_dir))
         if visible(one := command.replace("\t", " ")) != one:
-            raise NotSimple("it has characters that could be taken for others")
+            raise NotSimple("it has characters that look like others")
     except NotSimple as no:
         return Verdict("unclear", str(no))
     form = _form_of(words)
@@ -121,6 +121,23 @@ def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
         return Verdict("unknown", f"{visible(named)[:60]}: {said}" if named else said)
     except (_Doubt, ToolProblem, ValueError) as doubt:
         return Verdict("unknown", str(doubt))
+
+
+def never_because(program: str) -> str:
+    """Return why no permission beyond a single yes may cover commands of this program, whatever version its name ends with;
+    empty for any other program.
+    """
+    plain = program.rstrip("0123456789.").rstrip("-")
+    return _never().get(program) or _never().get(plain) or ""
+
+
+def program_of(name: str, work_dir: Path, environ: Mapping[str, str]) -> str:
+    """Return why the program that a shell would run under this name cannot be trusted; empty if it can. It looks at files."""
+    try:
+        _program(name, work_dir, environ)
+    except (_Doubt, OSError) as doubt:
+        return str(doubt)
+    return ""
 
 
 class _Doubt(Exception):
@@ -162,7 +179,7 @@ class _Form:
                 if value is None:
                     value = next(waiting, None)
                     if value is None or value.startswith("-"):
-                        raise _Doubt(f"{word} has no value")
+                        raise _Doubt(f"the option {word} needs a value")
                 if value:
                     yield value, True
 
@@ -187,14 +204,14 @@ class _Form:
                 return value
         else:
             return self._cluster(option)
-        raise _Doubt(f"{name} is not on the list of its harmless options")
+        raise _Doubt(f"the option {name} is not on the list of harmless options")
 
     def _cluster(self, option: str) -> str | None:
         for at, letter in enumerate(option[1:], start=1):
             if f"-{letter}" in self.values:
                 return option[at + 1 :] or None
             if f"-{letter}" not in self.flags:
-                raise _Doubt(f"-{letter} is not on the list of its harmless options")
+                raise _Doubt(f"the option -{letter} is not on the list of harmless options")
         return ""
 
 
@@ -205,15 +222,15 @@ def _grouped(
     others = list(form.others(words[len(begin) :]))
     plain = [word for word, is_value in others if not is_value]
     if plain and form.words == "none":
-        raise _Doubt(f"{plain[0]} is more than the list has for it")
+        raise _Doubt(f"{plain[0]} is an argument that the list does not allow")
     links = links_around(locate(".", work_dir, environ)) if others else []
     for word, _ in others:
         if form.kind == "project" and word[0:1] in ("@", "+"):
-            raise _Doubt(f"{word} may name a file of options")
+            raise _Doubt(f"{word} may be a file to read options from")
         if words[0] == "git" and _SIGNATURE.search(word):
-            raise _Doubt(f"{word} may have signatures checked by another program")
+            raise _Doubt(f"{word} may make git run another program to check signatures")
         if words[0] == "go" and "@" in word:
-            raise _Doubt(f"{word} may be asked for on the network")
+            raise _Doubt(f"{word} may be looked up on the network")
         _check_word(word, work_dir, environ, links)
     if form.words in ("files", "pattern"):
         for word in plain[form.words == "pattern" :]:
@@ -221,7 +238,7 @@ def _grouped(
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 raise _Doubt(f"{word} is not an ordinary file")
             if _is_of_repository(locate(word, work_dir, environ)):
-                raise _Doubt(f"{word} belongs to a repository's own files, which may hold a token")
+                raise _Doubt(f"{word} is inside .git, which may contain a token")
     program, identity = _program(words[0], work_dir, environ)
     folder = work_dir.stat()
     extra: Mapping[str, str] = {}
@@ -229,14 +246,14 @@ def _grouped(
         _check_repository(program, work_dir, environ, contents=form.contents)
         extra = {**_GIT_ENVIRON, **own_git_settings(work_dir)}
     shown = " ".join(begin)
-    runs = "; it runs what this folder holds" if form.kind == "project" else ""
+    runs = "; they run code of this folder" if form.kind == "project" else ""
     return Verdict(
         form.kind,
-        "it runs what this folder holds" if runs else "it only reads, in this folder",
+        "it runs code of this folder" if runs else "it only reads in this folder",
         group=repr(
             ("command", *begin, os.path.realpath(work_dir), folder.st_dev, folder.st_ino, *identity)
         ),
-        offer=f"Yes, and every harmless {shown} in this folder in this session{runs}",
+        offer=f"Yes, and allow harmless {shown} commands in this folder for this session{runs}",
         argv=(program, *words[1:]),
         environ=extra,
     )
@@ -251,9 +268,9 @@ def _check_word(
             continue
         target = locate(piece, work_dir, environ)
         if not target.inside:
-            raise _Doubt(f"{piece} may lead out of the folder")
+            raise _Doubt(f"{piece} may lead outside the folder")
         if any(holds_secrets(target, environ, links, is_folder=one) for one in (False, True)):
-            raise _Doubt(f"{piece} may hold secrets")
+            raise _Doubt(f"{piece} may contain secrets")
 
 
 def _is_of_repository(target: ResolvedPath) -> bool:
@@ -270,14 +287,14 @@ def _program(
     """Return the program that a shell would run, and the facts that identify it."""
     for folder in child_environment(environ)["PATH"].split(os.pathsep):
         if not os.path.isabs(folder):
-            raise _Doubt("the path has a folder that depends on where one is")
+            raise _Doubt("PATH has a relative folder")
         if found := program_in(folder, name):
             break
     else:
-        raise _Doubt(f"there is no {name}")
+        raise _Doubt(f"the program {name} is not installed")
     if is_planted(found, environ, work_dir):
         raise _Doubt(
-            f"{visible(found)} is in a folder that commands in the sandbox can change, or could once"
+            f"{visible(found)} is in a folder that sandboxed commands can change, or could change before"
         )
     real = os.path.realpath(found)
     status = os.stat(real)
@@ -292,9 +309,9 @@ def _check_repository(
     """
     own = work_dir / ".git"
     if not stat.S_ISDIR(own.lstat().st_mode):
-        raise _Doubt("the repository is elsewhere")
+        raise _Doubt("the repository is outside this folder")
     if has_parts_elsewhere(str(own)) or os.path.lexists(own / "config.worktree"):
-        raise _Doubt("the repository has parts elsewhere")
+        raise _Doubt("parts of the repository are outside this folder")
     path = {"PATH": trusted_path(environ, work_dir)}
     environ = {**child_environment(environ), **path, **_GIT_ENVIRON, **own_git_settings(work_dir)}
     settings = _answer([git, "config", "--list", "--show-scope", "-z"], work_dir, environ)
@@ -302,15 +319,17 @@ def _check_repository(
     for scope, entry in zip(fields[::2], fields[1::2], strict=False):
         key = entry.partition("\n")[0]
         if scope in ("local", "worktree") and not _HARMLESS_SETTING.fullmatch(key):
-            raise _Doubt(f"the repository sets {visible(key)[:60]}")
+            raise _Doubt(
+                f"the settings of the repository have {visible(key)[:60]}, which is not on the list of harmless ones"
+            )
     for entry in _answer([git, "ls-files", "--stage", "-z"], work_dir, environ).split("\0"):
         facts, _, path = entry.partition("\t")
         if facts.startswith("160000"):
-            raise _Doubt("the repository has another one in it")
+            raise _Doubt("the repository contains another repository")
         if contents and path and secrets().rule_in(path.split("/")):
-            raise _Doubt(f"the repository holds {visible(path)[:60]}, which may be a secret")
+            raise _Doubt(f"the repository contains {visible(path)[:60]}, which may be a secret")
         if contents and path and _has_other_names(work_dir / path):
-            raise _Doubt(f"{visible(path)[:60]} has other names, which may be outside")
+            raise _Doubt(f"{visible(path)[:60]} has hard links, which may be outside this folder")
 
 
 def _has_other_names(path: Path) -> bool:
@@ -340,9 +359,9 @@ def _answer(argv: Sequence[str], work_dir: Path, environ: Mapping[str, str]) -> 
                 check=True,
             )
         except subprocess.SubprocessError as error:
-            raise _Doubt("the repository could not be looked at in time") from error
+            raise _Doubt("the repository could not be checked in time") from error
         if answer.tell() > _GIT_LIMIT_BYTES:
-            raise _Doubt("the repository is too large to be looked at")
+            raise _Doubt("the repository is too large to check")
         answer.seek(0)
         return answer.read().decode("utf-8", "surrogateescape")
 
@@ -415,9 +434,9 @@ def simple_words(command: str, shfmt: str | None) -> list[str]:
     """
     words = _recognised(command)
     if shfmt is None:
-        raise NotSimple("the program shfmt is missing, which has to agree")
+        raise NotSimple("the program shfmt, which checks how a shell reads it, is missing")
     if _parsed(command, shfmt) != words:
-        raise NotSimple("two readers of shell commands do not agree about it")
+        raise NotSimple("two parsers of shell commands read it differently")
     return words
 
 
@@ -432,12 +451,12 @@ def _recognised(command: str) -> list[str]:
     except UnicodeEncodeError:
         size = -1
     if not 0 <= size <= _LONGEST_BYTES:
-        raise NotSimple("it is too long, or no text")
+        raise NotSimple("it is too long or not text")
     if "\n" in command or "\r" in command:
         raise NotSimple("it has several lines")
     for char in command:
         if not " " <= char <= "~" and char != "\t" and category(char) in _ODD_KINDS:
-            raise NotSimple(f"it has a character that hides, U+{ord(char):04X}")
+            raise NotSimple(f"it has an invisible character, U+{ord(char):04X}")
     words: list[str] = []
     word: str | None = None
     at = 0
@@ -449,7 +468,7 @@ def _recognised(command: str) -> list[str]:
             continue
         found = _PIECE.match(command, at)
         if found is None:
-            raise NotSimple(f"{command[at]} may mean more than itself to a shell")
+            raise NotSimple(f"{command[at]} may have a special meaning in a shell")
         word = (word or "") + next(text for text in found.groups() if text is not None)
         at = found.end()
     words += [] if word is None else [word]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import stat
 import threading
 import time
@@ -20,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from kimi_tui.filesystem import create_file, publish, sync_folder
+from kimi_tui.filesystem import create_file, new_temporary_name, publish, sync_folder
 from kimi_tui.text_encoding import UTF8, encoding_of
 from kimi_tui.tools import text as texts
 from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
@@ -78,7 +77,7 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
     again = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
     if again.real != target.real:
         raise ToolProblem(
-            f"{path} leads somewhere else than when it was asked for. Nothing was written.",
+            f"{path} leads to another file now than when the user was asked. Nothing was written.",
             brief="path changed",
         )
     await _write_to_completion(target, data, content, env)
@@ -90,9 +89,9 @@ def _why_lost(target: ResolvedPath, content: Content | None, env: ToolEnv) -> st
     if content is None:
         return ""
     if _is_beyond_snapshots(content):
-        return "is too large to be brought back"
+        return "it is too large for a snapshot"
     if target.inside and is_secret_by_name(target, env.environ):
-        return "is in no snapshot, as it may be secret, and cannot be brought back"
+        return "files that may be secret are not in snapshots"
     return ""
 
 
@@ -131,7 +130,7 @@ def _check_known(target: ResolvedPath, content: Content | None, env: ToolEnv) ->
     if seen is not None and content is not None and content.version != seen:
         raise ToolProblem(
             f"{target.written} changed on disk since you last read it. Nothing was written: read it again, "
-            "then make the change against what it holds now.",
+            "then base the change on what it contains now.",
             brief="changed on disk",
         )
 
@@ -145,7 +144,8 @@ def _planned(
     data = texts.encode(after, _encoding_kept(content, after))
     if content is not None and data == content.data:
         raise ToolProblem(
-            f"{target.written} already holds exactly this; nothing was written.", brief="no change"
+            f"{target.written} already contains exactly this; nothing was written.",
+            brief="no change",
         )
     before = None if content is None else _shown_before(content)
     unseen = ""
@@ -165,7 +165,7 @@ def _encoding_kept(content: Content | None, after: str) -> str:
 def _shown_before(content: Content) -> str:
     size = texts.format_size(content.stat.st_size)
     if _is_beyond_snapshots(content):
-        return f"({size}, not shown; too large to be brought back)\n"
+        return f"({size}, not shown; too large for a snapshot, so it cannot be restored)\n"
     if content.stat.st_size > HASHED_LIMIT_BYTES:
         return f"({size}, not shown)\n"
     if kind := texts.binary_kind(content.data[: texts.PROBE_BYTES]):
@@ -187,7 +187,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
     name = target.real.name
     with parent_of(target, create=True) as folder:
         _check_unchanged(name, folder, target, expected)
-        temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        temporary = new_temporary_name(name)
         old = None if expected is None else expected.stat
         try:
             # A new file gets its mode from the umask, a replacement that of the old file.
@@ -242,12 +242,9 @@ class WriteFileParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(description="The file, from the work folder or absolute.")
-    content: str = Field(description="The text to write.")
-    mode: Literal["overwrite", "append"] = Field(
-        default="overwrite",
-        description="`overwrite` replaces the whole file, `append` adds to its end.",
-    )
+    path: str = Field(description="From the work folder, or absolute.")
+    content: str
+    mode: Literal["overwrite", "append"] = "overwrite"
 
 
 class WriteFile(TypedTool[WriteFileParams]):
@@ -284,7 +281,9 @@ def _check_written(*written: str) -> None:
         ToolProblem: the text has one.
     """
     if not all(map(texts.encodable, written)):
-        raise ToolProblem("The text has half of a surrogate pair, which no file can hold.")
+        raise ToolProblem(
+            "The text has half of a surrogate pair, which a file cannot contain. Leave it out."
+        )
 
 
 def _new_text(params: WriteFileParams, target: ResolvedPath, content: Content | None) -> str:
@@ -312,10 +311,8 @@ class Edit(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    old: str = Field(
-        description="The text to find, exactly as it is in the file, with its indentation. Must be unique."
-    )
-    new: str = Field(description="The text to put in its place; empty removes it.")
+    old: str
+    new: str = Field(description="Empty removes `old`.")
     replace_all: bool = Field(default=False, description="Replace every occurrence.")
 
 
@@ -324,11 +321,8 @@ class StrReplaceFileParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(description="The file, from the work folder or absolute.")
-    edit: list[Edit] = Field(
-        description="One or more edits, made in order, each on the result of the one before.",
-        min_length=1,
-    )
+    path: str = Field(description="From the work folder, or absolute.")
+    edit: list[Edit] = Field(min_length=1)
 
     @field_validator("edit", mode="before")
     @classmethod
@@ -357,7 +351,7 @@ class StrReplaceFile(TypedTool[StrReplaceFileParams]):
                 if stopped.is_set() or time.monotonic() > deadline:
                     raise ToolProblem(
                         f"{number - 1:,} of {len(params.edit):,} edits took {LIMIT_S:.0f} s. Nothing was written: "
-                        "make fewer at once, or change the file with Shell.",
+                        "make fewer edits in one call, or change the file with Shell.",
                         brief="out of time",
                     )
                 text, count = replaced(text, edit, which)
@@ -390,7 +384,8 @@ def _editable(target: ResolvedPath, content: Content | None) -> str:
     size = texts.format_size(content.stat.st_size)
     if content.stat.st_size > HASHED_LIMIT_BYTES:
         raise ToolProblem(
-            f"{target.written} has {size}, too large to edit here; use Shell.", brief="too large"
+            f"{target.written} has {size}, which is too large to edit here; use Shell.",
+            brief="too large",
         )
     if kind := texts.binary_kind(content.data):
         raise ToolProblem(
@@ -458,5 +453,5 @@ def _lines_of(text: str, old: str) -> list[int]:
 def _not_found(text: str, old: str) -> str:
     passage = texts.nearest_passage(texts.for_display(text), texts.for_display(old))
     if not passage:
-        return "`old` was not found in the file, nor anything like it. Read the file again."
-    return f"`old` was not found. The nearest passage in the file is:\n{passage}\nCopy the text exactly, with its blanks."
+        return "`old` was not found in the file, nor anything similar. Read the file again."
+    return f"`old` was not found. The nearest passage in the file is:\n{passage}\nCopy the text exactly, with its spaces."

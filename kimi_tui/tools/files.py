@@ -88,7 +88,7 @@ def _folder_problem(error: OSError, target: ResolvedPath, walked: Path) -> ToolP
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
         if walked.is_symlink():
             return ToolProblem(
-                f"{target.written}: {walked.name} became a link while the path was looked at. Nothing was done.",
+                f"{target.written}: {walked.name} was replaced by a link during this call. Nothing was done.",
                 brief="path changed",
             )
         return ToolProblem(

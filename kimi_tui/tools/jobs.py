@@ -129,7 +129,7 @@ class Jobs:
         """
         if len(self.running) >= MOST_RUNNING:
             raise ToolProblem(
-                f"{MOST_RUNNING} commands run in the background already: stop one with TaskStop, or wait for one.",
+                f"{MOST_RUNNING} background commands run already: stop one with TaskStop, or wait until one ends.",
                 brief="too many",
             )
 

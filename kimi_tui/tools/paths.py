@@ -100,7 +100,7 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     except OSError as error:
         # This is a link of the kernel, or a name that changes its meaning from one moment to the next.
         raise ToolProblem(
-            f"Where {path:.200} leads cannot be told: {error.strerror}.", brief="bad path"
+            f"The target of {path:.200} cannot be found: {error.strerror}.", brief="bad path"
         ) from error
     _refuse_kernel_files(path, real)
     if _within(Path(lexical), work_dir):
@@ -203,17 +203,17 @@ def protected_reason(
     for names in _names(target, environ):
         if rule := runs_later().rule_in(names):
             if rule == folded(names[-1]):
-                return "files like this run later or steer tools"
-            return f"what is in {rule} can run later or steer tools"
+                return "such files run later or configure tools"
+            return f"files in {rule} can run later or configure tools"
     links = links_around(target) if links is None else links
     if link := _guarded_link(target, runs_later(), links):
-        return f"{link} leads there, and files like that run later or steer tools"
+        return f"{link} is a link to it, and such files run later or configure tools"
     if link := _guarded_link(target, secrets(), links):
-        return f"{link} leads there, and files like that hold secrets"
+        return f"{link} is a link to it, and such files contain secrets"
     if _is_named_by_git(target, environ):
-        return "git's settings name it, and git may run it"
+        return "git's settings refer to it, so git may run it"
     if _is_in(target.real, target.root, _own_places(environ)):
-        return "it belongs to this program's own settings or sessions"
+        return "it is part of kimi-tui's own settings or sessions"
     return ""
 
 
@@ -385,7 +385,7 @@ def _within_work_folder(parts: list[str], root: Path) -> bool:
 
 
 _EDITS_KEY = "edits"
-_EDITS_OFFER = "Yes, and every edit in this folder in this session"
+_EDITS_OFFER = "Yes, and allow all edits here for this session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,14 +422,14 @@ async def ask_to_read(
     if search is not None:
         facts.append(search.reach)
     if n_links > 1:
-        facts.append(f"the file has {n_links} names, and the others may be elsewhere")
+        facts.append(f"the file has {n_links} hard links, so it may also be a file elsewhere")
     if secret:
-        facts.append("keys are kept in such places, and what is read goes to the model")
+        facts.append("such places contain keys, and what is read is sent to the model")
     holder = target.real if search else target.real.parent
     holder_shown = with_tilde(holder, target.home)
-    key, offer = f"read outside:{holder}", f"every ordinary file in {holder_shown}"
+    key, offer = f"read outside:{holder}", f"allow reading ordinary files in {holder_shown}"
     if search is not None:
-        key, offer = f"search outside:{holder}", f"every search in {holder_shown}"
+        key, offer = f"search outside:{holder}", f"allow searches in {holder_shown}"
     # A folder that contains the user's whole home is never offered as a whole.
     is_offered = not secret and not (search and Path(target.home or "/").is_relative_to(holder))
     if n_links > 1 and not target.inside:
@@ -442,7 +442,7 @@ async def ask_to_read(
             detail="\n".join([target.shown, *(search.lines if search else ())]),
             where="; ".join(facts),
             session_key=key if is_offered else "",
-            session_offer=f"Yes, and {offer} in this session" if is_offered else "",
+            session_offer=f"Yes, and {offer} for this session" if is_offered else "",
             protected=secret,
         )
     )
@@ -468,11 +468,11 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
     await env.approver.ask(
         ApprovalQuestion(
             asks=TO_GO_OUTSIDE,
-            question="Show what was found in these files?",
+            question="Show the matches in these files to the model?",
             detail="\n".join(linked),
-            where="each of them has several names, and the others may be elsewhere",
+            where="each has several hard links, so it may also be a file elsewhere",
             session_key=f"show linked:{target.real}" if target.inside else "",
-            session_offer=f"Yes, and such files of {place} in this session"
+            session_offer=f"Yes, and allow this for {place} in this session"
             if target.inside
             else "",
         )
@@ -513,14 +513,16 @@ async def ask_to_change(
     where += _link_note(target)
     reason = await asyncio.to_thread(protected_reason, target, env.environ)
     if not reason and _runs_other(target, edit.before, edit.after):
-        reason = "it changes what the package manager runs"
+        reason = "the edit changes what the package manager runs"
     if n_links > 1:
-        other = "the other one keeps" if n_links == 2 else "the others keep"
-        where += f"; the file has {n_links} names (hard links): this one gets the new text, {other} the old"
+        other = "the other keeps" if n_links == 2 else "the others keep"
+        where += (
+            f"; the file has {n_links} hard links: this path gets the new text, {other} the old"
+        )
     if reason:
         where += f"; {reason}"
     if lost:
-        where += f"; what it holds now {lost}"
+        where += f"; its present text cannot be restored: {lost}"
     if edit.unseen:
         where += f"; {edit.unseen}"
     ordinary = target.inside and not reason and n_links <= 1 and not lost and not edit.unseen
@@ -539,4 +541,4 @@ async def ask_to_change(
 
 
 def _link_note(target: ResolvedPath) -> str:
-    return f"; {target.written} is a link that leads there" if target.linked else ""
+    return f"; {target.written} is a link to it" if target.linked else ""

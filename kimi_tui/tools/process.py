@@ -825,7 +825,7 @@ class LiveText:
         self.waiting.clear()
         note = ""
         if self._skipped:
-            note = f"\n… {self._skipped:,} bytes passed …\n"
+            note = f"\n… {self._skipped:,} bytes skipped …\n"
             self._skipped = 0
             self._decoder.reset()
             data = data[data.find(b"\n") + 1 :].lstrip(bytes(range(0x80, 0xC0)))

@@ -44,15 +44,13 @@ class ReadFileParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(description="The file, from the work folder or absolute.")
+    path: str = Field(description="From the work folder, or absolute.")
     line_offset: int = Field(
         default=1,
-        description="The first line to read, counted from 1; negative counts from the end (-100: the last 100).",
+        description="The first line, from 1; negative counts from the end (-100: the last 100).",
         ge=-MAX_LINES,
     )
-    n_lines: int = Field(
-        default=MAX_LINES, description="How many lines to read.", ge=1, le=MAX_LINES
-    )
+    n_lines: int = Field(default=MAX_LINES, description="How many lines.", ge=1, le=MAX_LINES)
 
     @field_validator("line_offset")
     @classmethod
@@ -89,8 +87,8 @@ class ReadFile(TypedTool[ReadFileParams]):
                 if kind := binary_kind(start):
                     facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
                     if is_image(start):
-                        blind = f"{facts}, and you do not see images."
-                        return failure(blind, brief="this model sees no images")
+                        blind = f"{facts}, and you cannot see images."
+                        return failure(blind, brief="this model cannot see images")
                     return failure(f"{facts}.", brief="binary")
                 format_facts = await source.as_lines(params.path)
                 limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
@@ -121,7 +119,7 @@ async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) ->
     env.versions.saw(target.real, source.version)
     size = f"{image.width}x{image.height}"
     made = "" if image.data == data else f", of a file of {format_size(source.size)}"
-    facts = f"An image, {size}, {format_size(len(image.data))}{made}. It follows the results."
+    facts = f"An image, {size}, {format_size(len(image.data))}{made}. It comes after the results."
     return ToolOutcome(message=facts, brief=size, images=(image,))
 
 
@@ -283,7 +281,7 @@ def _outcome(
     if window.full:
         facts.append(f"Stopped at {_limit_words(window.limit_bytes)}.")
     if total is None or last < total:
-        facts.append(f"Go on with line_offset={last + 1}." if last + 1 else "")
+        facts.append(f"Continue with line_offset={last + 1}." if last + 1 else "")
     if any(line.cut for line in window.lines):
         facts.append(f"Lines over {LINE_CHARS} characters are cut (…).")
     if window.invalid:
@@ -302,7 +300,7 @@ def _outcome(
 def _limit_words(limit_bytes: int) -> str:
     if limit_bytes == WINDOW_BYTES:
         return f"{WINDOW_BYTES // 1024} KiB"
-    return f"{format_size(limit_bytes)}, which is what your context has room for"
+    return f"{format_size(limit_bytes)}, the most that fits your context"
 
 
 def _extent(first: int, last: int, total: int | None, whole: bool, size_bytes: int) -> str:

@@ -23,15 +23,11 @@ class SendDMailParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     message: str = Field(
-        description="What your past self should know: findings, decisions, what is done.",
+        description="What your past self should know.",
         min_length=1,
     )
-    checkpoint_id: int = Field(
-        description="The checkpoint to go back to, as a CHECKPOINT marker names it.", ge=0
-    )
-    restore_files: bool = Field(
-        default=False, description="Also bring the working files back to that checkpoint."
-    )
+    checkpoint_id: int = Field(description="The checkpoint to go back to.", ge=0)
+    restore_files: bool = False
 
 
 class SendDMail(TypedTool[SendDMailParams]):
@@ -54,9 +50,9 @@ class SendDMail(TypedTool[SendDMailParams]):
         # A revert removes this result with everything else. If the model reads it, there was no revert, or the user came back
         # here.
         return ToolOutcome(
-            message="The D-Mail was NOT sent, or the user took it back: you are reading this because the conversation "
-            "goes on from here without it. If another call of the same step was refused or failed, it was not sent: "
-            "go on, or send it again alone. Else the user took it back: do not send it again unasked.",
+            message="The conversation continues here without the D-Mail. Either it was NOT sent, because another call of "
+            "the same step was refused or failed: continue, or send it again alone. Or the user undid it: do not send "
+            "it again unless asked.",
             brief=f"to #{params.checkpoint_id}",
         )
 
@@ -69,8 +65,8 @@ class Todo(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    title: str = Field(description="What is to be done, in a few words.", min_length=1)
-    status: Literal["pending", "in_progress", "done"] = Field(description="How far it is.")
+    title: str = Field(min_length=1)
+    status: Literal["pending", "in_progress", "done"]
 
 
 class SetTodoListParams(BaseModel):
@@ -78,11 +74,7 @@ class SetTodoListParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    todos: list[Todo] | None = Field(
-        default=None,
-        description="The whole list, replacing the old one. Leave it out to be told the list.",
-        max_length=100,
-    )
+    todos: list[Todo] | None = Field(default=None, max_length=100)
 
 
 class SetTodoList(TypedTool[SetTodoListParams]):
@@ -118,7 +110,7 @@ def _count(items: tuple[TodoItem, ...]) -> str:
     return f"{done} of {len(items)} done."
 
 
-_UNANSWERED = "(left to you)"
+_UNANSWERED = "(the user leaves this to you)"
 
 
 class QuestionOption(BaseModel):
@@ -126,8 +118,8 @@ class QuestionOption(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    label: str = Field(description="The answer in a few words.", min_length=1, max_length=80)
-    description: str = Field(default="", description="What follows from it.", max_length=500)
+    label: str = Field(description="A few words.", min_length=1, max_length=80)
+    description: str = Field(default="", max_length=500)
 
 
 class UserQuestion(BaseModel):
@@ -135,13 +127,10 @@ class UserQuestion(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    question: str = Field(
-        description="The question, in one sentence.", min_length=1, max_length=1000
-    )
+    question: str = Field(description="One sentence.", min_length=1, max_length=1000)
     options: list[QuestionOption] = Field(min_length=2, max_length=6)
     multi_select: bool = Field(
         default=False,
-        description="Whether several of the options may be chosen.",
         validation_alias=AliasChoices("multi_select", "multiSelect", "multiple"),
     )
 
@@ -176,7 +165,7 @@ class AskUserQuestion(TypedTool[AskUserQuestionParams]):
         for number, asked in enumerate(params.questions, 1):
             described = [(one_line(one.label), one_line(one.description)) for one in asked.options]
             where = [f"question {number} of {len(params.questions)}"] * (len(params.questions) > 1)
-            where += ["several may be chosen"] * asked.multi_select
+            where += ["you can choose several"] * asked.multi_select
             answer = await env.approver.ask(
                 ApprovalQuestion(
                     asks=Asks("question"),
@@ -200,9 +189,9 @@ class AskUserQuestion(TypedTool[AskUserQuestionParams]):
 
 YES_AND = "Yes, and "
 MODE_AFTER: Mapping[str, Mode] = {
-    f"{YES_AND}run commands in the sandbox unasked": "sandboxed",
-    f"{YES_AND}edit files unasked": "edits",
-    f"{YES_AND}ask before each change": "ask",
+    f"{YES_AND}run sandboxed commands without asking": "sandboxed",
+    f"{YES_AND}accept edits": "edits",
+    f"{YES_AND}ask before every change": "ask",
 }
 """The answers that end plan mode, with the mode that follows; the first needs a sandbox."""
 
@@ -212,7 +201,7 @@ class ExitPlanModeParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    plan: str = Field(description="The plan, as Markdown.", min_length=1, max_length=100_000)
+    plan: str = Field(min_length=1, max_length=100_000)
 
 
 class ExitPlanMode(TypedTool[ExitPlanModeParams]):
@@ -241,6 +230,6 @@ class ExitPlanMode(TypedTool[ExitPlanModeParams]):
             return ToolOutcome(message="The user agreed to the plan: carry it out.", brief="agreed")
         return ToolOutcome(
             output=answer,
-            message="The user agreed, but changed the plan: carry it out as it stands here.",
+            message="The user agreed, but changed the plan: carry out this version.",
             brief="agreed, with changes",
         )

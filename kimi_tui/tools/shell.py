@@ -60,23 +60,24 @@ class ShellParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    command: str = Field(description="The command, for bash.", min_length=1)
+    command: str = Field(min_length=1)
     timeout: int = Field(
         default=DEFAULT_TIMEOUT_S,
-        description="Seconds after which it is stopped, unless it runs in the background.",
+        description="Seconds until it is stopped; no limit in the background.",
         ge=1,
         le=MAX_TIMEOUT_S,
     )
     background: bool = Field(
         default=False,
-        description="Let it run on while you do something else (a server, a long build); returns its id at once.",
+        description="Return at once while the command runs on.",
     )
     sandbox: Literal["on", "network", "off"] = Field(
         default="on",
-        description="What the command needs beyond the sandbox, where there is one: nothing, the network, or to run "
-        "outside it. The user is asked, so say why.",
+        description="`network`: in the sandbox, with the network; `off`: outside it. Both ask the user.",
     )
-    why: str = Field(default="", description="Why it needs that, in one sentence.", max_length=500)
+    why: str = Field(
+        default="", description="One sentence for the user: why it needs that.", max_length=500
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -102,13 +103,13 @@ class Shell(TypedTool[ShellParams]):
         _check(command)
         if params.sandbox != "on" and not params.why.strip():
             raise ToolProblem(
-                f'`sandbox` "{params.sandbox}" needs `why`: the user reads it and decides.',
+                f'`sandbox` "{params.sandbox}" needs `why`: the user decides by it.',
                 brief="no reason",
             )
         if params.background and env.jobs is not None:
             env.jobs.check_room()
         where = with_tilde(env.work_dir, home_of(env.environ))
-        how_long = "in the background" if params.background else f"for at most {params.timeout} s"
+        how_long = "in the background" if params.background else f"at most {params.timeout} s"
         changed = ""
         while True:
             env = env.renewed(env)
@@ -228,7 +229,7 @@ async def _to_its_end(
     home = home_of(env.environ)
     if not env.work_dir.is_dir():
         where = with_tilde(env.work_dir, home)
-        raise ToolProblem(f"The work folder {where} does not exist any more.", brief="no folder")
+        raise ToolProblem(f"The work folder {where} no longer exists.", brief="no folder")
     try:
         ended = await running.run()
     except OSError as error:
@@ -265,14 +266,12 @@ def _moved(job: Job, *, asked: bool) -> ToolOutcome:
     """Return the result of a call whose command continues in the background."""
     so_far = job.running.take_output()
     how = "It runs in the background" if asked else "The user moved it to the background"
-    cut = (
-        " The output so far was shortened: beginning and end are kept." if so_far.shortened else ""
-    )
+    cut = " The output so far was shortened to its beginning and end." if so_far.shortened else ""
     return ToolOutcome(
         output=so_far.text,
-        message=f"{how}, id {job.id}. TaskOutput reads what else it prints and waits for it, TaskStop ends it; "
-        f"you are told when it has ended, so there is no need to look again and again.{cut}",
-        brief=f"job {job.id}",
+        message=f"{how}, id {job.id}. TaskOutput reads its further output and can wait for it, TaskStop ends it. "
+        f"You are told when it has ended, so do not look again and again.{cut}",
+        brief=f"background task {job.id}",
     )
 
 
@@ -302,11 +301,11 @@ def _asked_for(params: ShellParams) -> str:
     why = one_line(params.why)
     match params.sandbox:
         case "off":
-            return f"OUTSIDE THE SANDBOX, may do whatever you may. Its reason: {why}"
+            return f"OUTSIDE THE SANDBOX, with all your permissions. The agent's reason: {why}"
         case "network":
-            return f"may change files and use the network. Its reason: {why}"
+            return f"can change files and use the network. The agent's reason: {why}"
         case _:
-            return "may change files"
+            return "can change files"
 
 
 async def _prepared(
@@ -338,7 +337,7 @@ async def _prepared(
                 ) from error
             else:
                 if network and not env.sandbox.settings.network:
-                    beyond = f"in the sandbox, but WITH THE NETWORK. Its reason: {why}"
+                    beyond = f"in the sandbox, but WITH THE NETWORK. The agent's reason: {why}"
                 return _Start(confined.argv, confined.environ, confined, beyond)
     start = _Start(argv, environ, beyond=beyond)
     if is_judged:
@@ -346,7 +345,9 @@ async def _prepared(
     if planted := await asyncio.to_thread(planted_in, command, environ, env.work_dir):
         home = home_of(env.environ)
         named = some_of([with_tilde(Path(one), home) for one in planted], _MOST_NAMED)
-        start = start._replace(warning=f"; runs {named}, which sandboxed commands could change")
+        start = start._replace(
+            warning=f"; runs {named}, which sandboxed commands could have changed"
+        )
     verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
     if env.reads_only and verdict.kind == "project":
         return start
@@ -379,22 +380,22 @@ def _of_sandbox(
     what += [f"reading {path}" for path in hidden.paths if path not in said]
     if what:
         facts.append(
-            f"{IN_THE_WAY} {', '.join(what)}. Where the task needs that, call again with `sandbox` "
-            "and `why`; do not look for a way round it."
+            f"{IN_THE_WAY} {', '.join(what)}. If the task needs this, call again with `sandbox` and "
+            "`why`; do not work around it."
         )
         # Only one is named, as the card shows the command beside it.
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
         is_secret = confined.policy.real(what[0].removeprefix("reading ")) in hidden.secret
-        short += ", where credentials are kept" if is_secret else ""
-        brief = f"{outcome.brief} · the sandbox refused {short}{more}"
+        short += " (credentials)" if is_secret else ""
+        brief = f"{outcome.brief} · the sandbox blocked {short}{more}"
     if hidden.setting:
         facts.append(
-            f"The user can show it to every command with `{hidden.setting}` in the section `[sandbox]` of the configuration."
+            f"The user can allow it for every command with `{hidden.setting}` in the section `[sandbox]` of config.toml."
         )
     if hidden.secret:
         named = some_of([with_tilde(Path(path), home) for path in hidden.secret], _MOST_NAMED)
-        facts.append(f"Credentials are kept in {named}: that is not for you to read.")
+        facts.append(f"{named} is a place for credentials: do not read it.")
     more_facts, more_brief = _noticed(confined, watched, watch)
     facts += more_facts
     brief += more_brief
@@ -404,9 +405,9 @@ def _of_sandbox(
             [with_tilde(Path(path.removeprefix(start)), home) for path in replaced], _MOST_NAMED
         )
         facts.append(
-            f"Replaced by another program while it ran, and open to it from then on: {named}. Tell the user so."
+            f"Another program replaced {named} while the command ran, so the command could read or write the new files. Tell the user."
         )
-        brief += f" · replaced meanwhile: {named}"
+        brief += f" · replaced by another program: {named}"
     if hidden.setting:
         brief += f" · {ALLOWED_BY}{hidden.setting}"
     return replace(outcome, message=" ".join(facts), brief=brief)
@@ -419,24 +420,24 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
     if watched.undone:
         named = some_of(watched.undone, _MOST_NAMED)
         facts.append(
-            f"Undone, because the user's own git could have run other programs by it: {named}. Tell the user so."
+            f"The program undid the changes of {named}: git could have run other programs because of them. Tell the user."
         )
-        brief += f" · undone: {named}"
+        brief += f" · undid changes of git: {named}"
     if watched.is_ended:
-        facts.append("The command was ended, because it did so again and again.")
+        facts.append("The command was stopped because it changed them again and again.")
     found = confined.policy.watch
     if changed := found.changed():
         watch.has_named(changed)
         named = some_of(changed, _MOST_NAMED)
-        facts.append(f"It changed what runs later: {named}. Tell the user so.")
-        brief += f" · runs later: {named}"
+        facts.append(f"The command changed files that run later: {named}. Tell the user.")
+        brief += f" · changed files that run later: {named}"
     if filled := sorted({*found.memory.unseen} - {*found.unseen}):
         named = some_of([os.path.relpath(path, found.work) for path in filled], _MOST_NAMED)
         facts.append(
-            f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
-            "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."
+            f"The command put more files into {named} than can be checked for secrets: sandboxed commands cannot read "
+            'that folder from now on. Remove it if it is not needed, with `sandbox` "off".'
         )
-        brief += f" · too many files: {named}"
+        brief += f" · too many files to check, hidden from now on: {named}"
     return facts, brief
 
 
@@ -464,7 +465,8 @@ def _check(command: str) -> None:
         raise ToolProblem("The command is empty.", brief="no command")
     if _UNFIT.search(command):
         raise ToolProblem(
-            "The command has characters that no command line can hold.", brief="bad command"
+            "The command has characters that a command line cannot contain (NUL, surrogates).",
+            brief="bad command",
         )
     if len(command.encode()) > _LONGEST_COMMAND:
         raise ToolProblem(
@@ -480,7 +482,7 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         code = 128 - code
     if ended.ending == "timeout":
         verdict, brief = (
-            f"Stopped after {timeout_s} s (its timeout){'; everything it started was ended' if ended.n_alive == 0 else ''}.",
+            f"Stopped after {timeout_s} s (its timeout){', with everything it started' if ended.n_alive == 0 else ''}.",
             f"stopped after {timeout_s} s",
         )
     elif ended.ending == "ended":
@@ -499,20 +501,22 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         facts.append("No output.")
     if ended.output.shortened:
         facts.append(
-            f"The output was shortened, in all {format_size(ended.n_bytes)}: beginning and end are kept."
+            f"The output of {format_size(ended.n_bytes)} was shortened to its beginning and end."
             " To see more, write it to a file and read parts of it."
         )
     if ended.output.binary:
         facts.append("The output looks binary.")
     if ended.n_alive is None:
-        facts.append("It ended what watched over it, so that something it started may still run.")
+        facts.append(
+            "It ended the process that supervises it, so processes that it started may still run."
+        )
     elif ended.n_alive:
-        facts.append(f"Processes that it started and that could not be ended: {ended.n_alive}.")
+        facts.append(f"{ended.n_alive} processes that it started could not be ended.")
     if ended.n_left:
         processes = "process" if ended.n_left == 1 else "processes"
         facts.append(
-            f"{ended.n_left} background {processes} held the output open and had to be ended; to keep one running, "
-            "send its output to a file."
+            f"{ended.n_left} background {processes} kept the output open and had to be ended; to keep one running, "
+            "use `background`, or send its output to a file."
         )
     return ToolOutcome(
         output=ended.output.text,
@@ -542,10 +546,10 @@ class TaskOutputParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: int = Field(description="The id that Shell gave.")
+    id: int = Field(description="From Shell.")
     wait: int = Field(
         default=0,
-        description="Wait for its end at most so many seconds; 0 looks at once.",
+        description="Seconds to wait at most for its end; 0 looks at once.",
         ge=0,
         le=MAX_WAIT_S,
     )
@@ -571,7 +575,7 @@ class TaskStopParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: int = Field(description="The id that Shell gave.")
+    id: int = Field(description="From Shell.")
 
 
 class TaskStop(TypedTool[TaskStopParams]):
@@ -591,7 +595,7 @@ class TaskStop(TypedTool[TaskStopParams]):
         if not was_running:
             return outcome
         return ToolOutcome(
-            outcome.output, "It was stopped, with everything it started.", brief="stopped"
+            outcome.output, "The command was stopped, with everything it started.", brief="stopped"
         )
 
 
@@ -601,8 +605,8 @@ def _job_of(job_id: int, env: ToolEnv) -> Job:
         return job
     known = ", ".join(str(one.id) for one in env.jobs.running) if env.jobs is not None else ""
     raise ToolProblem(
-        f"No command has the id {job_id}. "
-        + (f"In the background run: {known}." if known else "None runs in the background."),
+        f"No background command has the id {job_id}. "
+        + (f"These ids run: {known}." if known else "None runs now."),
         brief="no such id",
     )
 
@@ -612,11 +616,11 @@ def _reported(job: Job) -> ToolOutcome:
     ended = job.outcome
     if ended is None:
         fresh = job.running.take_output()
-        facts = [f"It still runs, for {job.ran_s:.0f} s now."]
+        facts = [f"It still runs, for {job.ran_s:.0f} s so far."]
         if not fresh.text:
-            facts.append("Nothing new was printed.")
+            facts.append("No new output.")
         if fresh.shortened:
-            facts.append("The new output was shortened: beginning and end are kept.")
+            facts.append("The new output was shortened to its beginning and end.")
         return ToolOutcome(fresh.text, " ".join(facts), brief=STILL_RUNS)
     # The end is reported last, and the output that came with it only once.
     if job.is_read:

@@ -77,7 +77,7 @@ def encode(text: str, encoding: str = UTF8) -> bytes:
         return text.encode(encoding, "surrogateescape" if encoding == UTF8 else "strict")
     except UnicodeEncodeError as error:
         raise ToolProblem(
-            "The text has half of a surrogate pair, which no file can hold."
+            "The text has half of a surrogate pair, which a file cannot contain. Leave it out."
         ) from error
 
 
@@ -114,7 +114,9 @@ def unseen_changes(before: str, after: str) -> str:
     facts: list[str] = []
     if before.startswith(_BOM) != after.startswith(_BOM):
         facts.append(
-            "a byte order mark goes" if before.startswith(_BOM) else "a byte order mark comes"
+            "the byte order mark is removed"
+            if before.startswith(_BOM)
+            else "a byte order mark is added"
         )
     old, new = before.removeprefix(_BOM), after.removeprefix(_BOM)
     if "\r\n" in old or "\r\n" in new or not encodable(old):
@@ -136,9 +138,9 @@ def unseen_changes(before: str, after: str) -> str:
             n_bytes = max(n_bytes, min(n_odd, n_lost))
         if n_bytes:
             lines = "1 line is" if n_bytes == 1 else f"{n_bytes:,} lines are"
-            facts.append(f"{lines} not UTF-8 and would lose bytes")
+            facts.append(f"{lines} not UTF-8: the edit loses bytes")
         if n_ends:
-            facts.append("line endings change")
+            facts.append("the edit changes line endings (CRLF or LF)")
     return "; ".join(facts)
 
 

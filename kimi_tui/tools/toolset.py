@@ -77,10 +77,10 @@ class Toolset:
         names = [*self._tools, *(tool.name for tool in added)]
         for place, tool in enumerate(added, len(self._tools)):
             if tool.name in names[:place]:
-                raise ValueError(f"There is a tool {tool.name!r} already.")
+                raise ValueError(f"There is already a tool {tool.name!r}.")
             if not _NAME.fullmatch(tool.name):
                 raise ValueError(
-                    f"{tool.name[:_VALUE_CHARS]!r} is no name of a tool: letters, digits, _ and -, at most 64."
+                    f"{tool.name[:_VALUE_CHARS]!r} is not a name for a tool: use letters, digits, _ and -, at most 64 characters."
                 )
         return Toolset([*self._tools.values(), *added])
 

@@ -5,7 +5,7 @@ The first frame on the screen has header and chat only; timeline and gauge are i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -18,6 +18,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
+from kimi_tui.agent_parts import MODE_TITLES, NO_SANDBOX
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.foreign_text import one_line
@@ -26,7 +27,6 @@ from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
-from kimi_tui.tui.state import MODE_WORDS, NO_SANDBOX
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -105,7 +105,7 @@ def fit_heading(
     trouble = f"{caution} {NOT_SAVED}" if heading.unsaved else ""
     width -= cell_len(trouble) + GAP if trouble else 0
     title = _plain(heading.title) or NEW_SESSION
-    mode = heading.words or MODE_WORDS[heading.mode]
+    mode = heading.words or MODE_TITLES[heading.mode]
     if heading.mode == "all" and not (heading.words or heading.sandbox):
         mode = f"{mode}, {NO_SANDBOX}"
     folder, branch, model = (_plain(p) for p in (heading.folder, heading.branch, heading.model))
@@ -312,10 +312,10 @@ matches (`filter`) or without (`missed`), or the rows of a kept filter (`found`)
 """
 _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
-    "begun": "Esc all steps",
-    "missed": "Esc all steps",
-    "filter": "Enter go there  Esc all steps",
-    "found": "Enter preview  Esc all steps",
+    "begun": "Esc show all steps",
+    "missed": "Esc show all steps",
+    "filter": "Enter go there  Esc show all steps",
+    "found": "Enter preview  Esc show all steps",
 }
 
 
@@ -476,17 +476,23 @@ class SessionFrame:
         yield Container(self.chat_pane, self.timeline_pane, id="body")
         yield self._gauge_row
 
-    def mount_views(self, *style_sheets: str, broken: Report | None = None) -> Views:
+    def mount_views(
+        self,
+        *style_sheets: str,
+        broken: Report | None = None,
+        cost_words: Callable[[], str] = str,
+    ) -> Views:
         """Import and mount timeline and gauge.
 
         Args:
             style_sheets: names of further style sheets that the screen needs from now on.
             broken: called with an exception that chat, timeline or gauge raises for an event.
+            cost_words: returns what the session has cost so far, in words; empty if no prices are set.
         """
         from kimi_tui.tui.views import Views
 
         add_sheets(self._screen, "timeline", "gauge", *style_sheets)
-        views = self.views = Views(self._transcript, broken)
+        views = self.views = Views(self._transcript, broken, cost_words)
         self.timeline_pane.mount_timeline(views.timeline)
         self._gauge_row.mount(views.gauge)
         self.fit(app_of(self._screen).size)

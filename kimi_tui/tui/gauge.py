@@ -90,6 +90,9 @@ class GaugeLayout:
 class Gauge(Widget):
     """The row that shows how full the context window is.
 
+    Args:
+        cost_words: returns what the session has cost so far, in words; empty if no prices are set.
+
     Attributes:
         model: the reducer whose state is shown. Call `changed` after it has applied events; `show_model` sets another one.
     """
@@ -116,11 +119,10 @@ class Gauge(Widget):
         """Post the message that the row was clicked."""
         self.post_message(self.Clicked())
 
-    def __init__(self) -> None:
+    def __init__(self, cost_words: Callable[[], str] = str) -> None:
         super().__init__()
         self.model = GaugeModel()
-        self.cost_words: Callable[[], str] = str
-        """Returns what the session has cost so far, in words; empty if no prices are set."""
+        self._cost_words = cost_words
         self._target = 0
         self._freed_serial = 0
         self._freed_bar: FreedTokens | None = None
@@ -189,7 +191,7 @@ class Gauge(Widget):
 
     def on_enter(self) -> None:
         """Compute the tooltip when the pointer enters the gauge, and not before."""
-        lines = details(self.model.status, self.cost_words())
+        lines = details(self.model.status, self._cost_words())
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing
@@ -444,24 +446,24 @@ def forecast(used: int, trigger: int, per_step: int) -> str:
 def details(status: StatusUpdate, cost: str = "") -> list[str]:
     """Return the lines of the tooltip: what fills the window, and the session's totals, with the cost if it is known."""
     if status.limit <= 0:
-        return ["The size of the window is not known."] if status.used > 0 else []
+        return ["The size of the context window is not known."] if status.used > 0 else []
     lines = [
-        f"System prompt and tools  {numbers.tokens(status.system)}",
-        f"Conversation  {numbers.tokens(status.talk)}",
-        f"Tool results  {numbers.tokens(status.tools)}",
-        f"Free  {numbers.tokens(max(0, status.limit - status.used))}",
+        f"System prompt and tools  {numbers.tokens(status.system)} tokens",
+        f"Conversation  {numbers.tokens(status.talk)} tokens",
+        f"Tool results  {numbers.tokens(status.tools)} tokens",
+        f"Free  {numbers.tokens(max(0, status.limit - status.used))} tokens",
     ]
     if status.trigger > 0:
-        lines.append(f"Compacts at {numbers.rounded(status.trigger)}")
+        lines.append(f"Compaction at {numbers.rounded(status.trigger)} tokens")
     if status.total_input or status.total_output:
         cached = numbers.tokens(status.total_cached)
         lines += [
             "",
-            f"This session: input {numbers.tokens(status.total_input)} ({cached} cached)",
-            f"output {numbers.tokens(status.total_output)}",
+            f"This session: input {numbers.tokens(status.total_input)} tokens ({cached} cached)",
+            f"output {numbers.tokens(status.total_output)} tokens",
         ]
     if cost:
         lines.append(f"cost {cost}")
     if status.estimated:
-        lines.append("~ is an estimate until the next answer.")
+        lines.append("~ marks an estimate until the next answer.")
     return lines

@@ -201,7 +201,7 @@ FACT_GAP = 3
 
 
 class LayoutRoom(NamedTuple):
-    """The parameters of a layout: the pane's width, whether the terminal is low, the set of signs, how images are drawn."""
+    """The parameters of a layout: the pane's width, whether the terminal is low, the set of signs, how images are drawn, keys."""
 
     width: int
     low: bool = False
@@ -209,6 +209,8 @@ class LayoutRoom(NamedTuple):
     glyphs: Glyphs = UNICODE
     picture: Callable[[ImageBlock, int, int], Sequence[tuple[Span, ...]]] | None = None
     """Returns an image in at most so many columns and rows of cells, which are empty until it is decoded. None: images are only named."""
+    unfold_keys: str = ""
+    """The keys that unfold the newest block from the prompt on; empty for none."""
 
 
 class CardFact(NamedTuple):
@@ -267,7 +269,7 @@ def fold_mark(count: int, word: str = "line") -> str:
     return f"+{counted(count, word)}"
 
 
-PLAIN_MARK = "Plain text: laying it out failed, the log says why"
+PLAIN_MARK = "Shown as plain text, because the layout failed. The log file says why"
 PLAIN_CHARS = 100_000
 """Characters of a text that are shown without a layout."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.session_model import SessionModel
     from kimi_tui.projection.session_state import SessionState
     from kimi_tui.projection.timeline_tree import CheckpointNode
-    from kimi_tui.tui.state import Prospect
+    from kimi_tui.soul.rewind_values import Prospect
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow
     from kimi_tui.wire.events import EventRecord
@@ -55,20 +55,26 @@ class Views:
     Args:
         transcript: the chat.
         broken: called with an exception that one of them raises for an event; they should then be rebuilt from the session.
+        cost_words: returns what the session has cost so far, in words; empty if no prices are set.
 
     Attributes:
         timeline: the timeline widget.
         gauge: the gauge widget.
     """
 
-    def __init__(self, transcript: Transcript, broken: Report | None = None) -> None:
+    def __init__(
+        self,
+        transcript: Transcript,
+        broken: Report | None = None,
+        cost_words: Callable[[], str] = str,
+    ) -> None:
         from kimi_tui.tui.gauge import Gauge
         from kimi_tui.tui.timeline.timeline import Timeline
 
         self._transcript = transcript
         self._broken = broken or report_of(transcript)
         self.timeline = Timeline()
-        self.gauge = Gauge()
+        self.gauge = Gauge(cost_words)
         self._session: SessionModel | None = None
         self._untold: UnshownSession | None = None
         self._begins_with: SessionState | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -26,6 +26,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.session.world_lines import WorldLine
+    from kimi_tui.tui.pictures import LoadImage
     from kimi_tui.wire.events import EventRecord
 
 
@@ -33,16 +34,16 @@ LineAction = Literal["jump", "compare", "send", "leave"]
 """The action of a key on the visible world line."""
 SLICE = 32
 """The number of events that are read in one time slice, so that keys are handled in between."""
-_READ_ONLY = "   read only"
+_READ_ONLY = "   read-only"
 _LEAST_NAME = 16
-_ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped at your no"}
+_ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped when you refused"}
 KEYS = (
-    ("j", "jump back to here"),
+    ("j", "switch to here"),
     ("c", "compare"),
-    ("s", "send to now"),
-    ("Esc", "back to now"),
+    ("s", "copy to current"),
+    ("Esc", "back to current"),
 )
-GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
+GLANCE_KEYS = (("w", "read it"), ("Esc", "back to current"))
 """The keys of the timeline while one of the line's rows is selected there."""
 
 
@@ -51,12 +52,12 @@ class WorldLineTranscript(Transcript):
 
     FOCUS_ON_CLICK = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "act('jump')", "Jump back", id="line.jump", show=False),
+        Binding("j", "act('jump')", "Switch to here", id="line.jump", show=False),
         Binding("c", "act('compare')", "Compare", id="line.compare", show=False),
-        Binding("s", "act('send')", "Send to now", id="line.send", show=False),
+        Binding("s", "act('send')", "Copy to current", id="line.send", show=False),
         Binding("tab", "choose(1)", "Next message", id="line.next", show=False),
-        Binding("shift+tab", "choose(-1)", "Message before", id="line.before", show=False),
-        Binding("escape", "act('leave')", "Back to now", id="line.leave", show=False),
+        Binding("shift+tab", "choose(-1)", "Previous message", id="line.before", show=False),
+        Binding("escape", "act('leave')", "Back to current", id="line.leave", show=False),
     ]
 
     class ActionChosen(Message):
@@ -66,8 +67,10 @@ class WorldLineTranscript(Transcript):
             super().__init__()
             self.action: LineAction = action
 
-    def __init__(self, *, work_dir: str) -> None:
-        super().__init__(work_dir=work_dir, is_left=True)
+    def __init__(
+        self, *, work_dir: str, keys: Mapping[str, str], load_image: LoadImage | None
+    ) -> None:
+        super().__init__(work_dir=work_dir, keys=keys, load_image=load_image, is_left=True)
 
     def action_act(self, action: LineAction) -> None:
         """Post the chosen action; the action of leaving ends a search first."""
@@ -114,13 +117,21 @@ class WorldLineView(Vertical):
     Args:
         info: the facts about the line.
         work_dir: the work folder; paths below it are shown relative to it.
+        keys: the configured keys, by action.
+        load_image: reads an image; None if images are only named.
     """
 
-    def __init__(self, info: WorldLine, work_dir: str) -> None:
+    def __init__(
+        self,
+        info: WorldLine,
+        work_dir: str,
+        keys: Mapping[str, str],
+        load_image: LoadImage | None = None,
+    ) -> None:
         super().__init__()
         self.info = info
         self.banner = Banner(info)
-        self.transcript = WorldLineTranscript(work_dir=work_dir)
+        self.transcript = WorldLineTranscript(work_dir=work_dir, keys=keys, load_image=load_image)
 
     def compose(self) -> ComposeResult:
         """Yield banner and messages."""
@@ -143,19 +154,19 @@ class WorldLineView(Vertical):
 
 
 def left_words(info: WorldLine, now: datetime) -> str:
-    """Return how and when a line was left: `left by your rewind to #4, 2 h ago`."""
+    """Return how and when a line was left: `created by your rewind to #4, 2 h ago`."""
     why = left_by(info.reason)
     where = ""
     if info.reason in ("rewind", "dmail") and info.left_by.checkpoint_id >= 0:
         where = f" to #{info.left_by.checkpoint_id}"
     ago = _ago(info.left_by.at, now)
-    return f"left by {why}{where}{', ' if ago else ''}{ago}"
+    return f"created by {why}{where}{', ' if ago else ''}{ago}"
 
 
 def left_when(info: WorldLine, now: datetime) -> str:
-    """Return when a line was left: `left 2 h ago`; empty if that is not known."""
+    """Return when a line was left: `created 2 h ago`; empty if that is not known."""
     ago = _ago(info.left_by.at, now)
-    return f"left {ago}" if ago else ""
+    return f"created {ago}" if ago else ""
 
 
 def _ago(at: str, now: datetime) -> str:
@@ -222,7 +233,7 @@ def news_spans(news: LiveLineActivity, glyphs: Glyphs, *, running: bool, asks: b
     if asks:
         parts.append([Span("!", "accent"), Span(" the agent waits for your answer", "ink")])
     if news.dmail >= 0:
-        saved = f", {glyphs.minus}{formatting.tokens(news.saved)}" if news.saved else ""
+        saved = f", {glyphs.minus}{formatting.tokens(news.saved)} tokens" if news.saved else ""
         parts.append([Span(glyphs.dmail, "dmail"), Span(f" D-Mail to #{news.dmail}{saved}", "ink")])
     if news.compacted:
         parts.append([Span(glyphs.compaction, "compaction"), Span(" compacted", "ink")])
@@ -234,7 +245,7 @@ def news_spans(news: LiveLineActivity, glyphs: Glyphs, *, running: bool, asks: b
         parts.append([Span(glyphs.turn, "accent"), Span(f" the agent {how}{steps}", "quiet")])
     if not parts:
         return []
-    spans: list[Span] = [Span("Now", "quiet")]
+    spans: list[Span] = [Span("Current", "quiet")]
     for part in parts:
         spans += [Span(" " * GAP, "quiet"), *part]
     return spans

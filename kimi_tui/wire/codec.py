@@ -37,8 +37,12 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
 T = TypeVar("T")
-_KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
-"""All events by name. An event is stored by its fields unless `_encode` has a form for it."""
+_STORED_AS_OTHERS = (ev.TextPart, ev.ThinkPart, ev.ApprovalResolved, ev.SteerTaken)
+"""The events that are stored under kimi-cli's names for them, and not under those of their classes."""
+_KINDS: Mapping[str, type[Any]] = {
+    kind.__name__: kind for kind in get_args(Event) if kind not in _STORED_AS_OTHERS
+}
+"""All other events by name. An event is stored by its fields unless `_encode` has a form for it."""
 _KIMI_CLI_DEFAULTS: dict[type, Json] = {
     ev.TurnEnd: {"reason": "done"},
     ev.CompactionBegin: {"tokens_before": 0, "automatic": False},
@@ -283,6 +287,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         payload["changeable"] = event.changeable
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
+    if event.topic:
+        payload["topic"] = event.topic
     return payload
 
 
@@ -531,6 +537,9 @@ def _decode_approval(data: Json) -> Event | None:
         # Older records lack the field; the card of the tool is used instead.
         changeable=data.get("changeable", card_of(tool).is_command) is True,
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
+        topic=cast(ev.PauseTopic, topic)
+        if (topic := data.get("topic")) in get_args(ev.PauseTopic)
+        else "",
     )
 
 

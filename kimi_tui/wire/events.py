@@ -19,7 +19,9 @@ from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
 ApprovalAnswer = Literal["once", "session", "no"]
-FailureKind = Literal["", "model", "tools"]
+FailureKind = Literal["", "model", "tools", "steps", "budget"]
+PauseTopic = Literal["", "circles", "overdue", "written calls", "window"]
+"""What the program itself asks about in a pause."""
 When = Literal["now", "after the turn"]
 """The time at which a user's message goes in: before the next step, or in a turn of its own."""
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
@@ -48,7 +50,8 @@ class TurnEnd:
         reason: the reason.
         error: the sentence for the error card.
         advice: what the user can change.
-        kind: `model` for a failed model call, `tools` if the model takes no tools, empty for everything else.
+        kind: `model` for a failed model call, `tools` if the model takes no tools, `steps` or `budget` if the turn used these
+            up, empty for everything else.
         killed: whether the end of the program interrupted it, not the user; published when the session is opened again.
     """
 
@@ -330,6 +333,7 @@ class ApprovalRequest:
         no_offer: the label of the no, for a pause.
         stops: whether a no without a feedback ends the turn.
         changeable: whether `detail` is a command that the user may replace by another one.
+        topic: what a pause is about.
     """
 
     id: str
@@ -348,6 +352,7 @@ class ApprovalRequest:
     no_offer: str = ""
     stops: bool = True
     changeable: bool = False
+    topic: PauseTopic = ""
 
 
 @dataclass(frozen=True, slots=True)

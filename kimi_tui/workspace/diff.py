@@ -29,7 +29,7 @@ CONTEXT_LINES = 2
 MAX_COMPARED_LINES = 5_000
 _PROBE_BYTES = 8_192
 _MOST_COMPARED_BYTES = 2 << 20
-_UNKNOWN = "How the files stood where the lines part is not known."
+_UNKNOWN = "There is no file snapshot of the checkpoint where the two branches part."
 _MOST_FILES_COMPARED = 300
 _MOST_ROWS = 20_000
 
@@ -190,12 +190,14 @@ class SideChange:
 
 @dataclass(frozen=True, slots=True)
 class DivergedFile:
-    """A file that differs from the fork on at least one side. `alike` is true if it is the same on both."""
+    """A file that differs from the fork on at least one side: on the line that was left, or now. `alike` is true if it is the
+    same on both.
+    """
 
     path: str
     left: SideChange
     now: SideChange
-    alike: bool
+    alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ def _segment(pattern: bytes) -> bytes:
                 byte = pattern[place : place + 1]
                 place += 1
                 if not byte:
-                    raise ValueError("a backslash with nothing behind it")
+                    raise ValueError("a backslash at the end")
             stretches[-1] += re.escape(byte)
     first, *later = stretches
     parts = [first]
@@ -211,11 +211,11 @@ def _class(pattern: bytes, start: int) -> tuple[bytes, int]:
         if pattern[place : place + 2] == b"[:":
             closing = pattern.find(b"]", place + 2)
             if closing < 0:
-                raise ValueError("a class without an end")
+                raise ValueError("a [ without a ]")
             if closing > place + 2 and pattern[closing - 1 : closing] == b":":
                 is_member = _POSIX.get(pattern[place + 2 : closing - 1])
                 if is_member is None:
-                    raise ValueError("a class that does not exist")
+                    raise ValueError("an unknown class in [ ]")
                 members.update(byte for byte in range(128) if is_member(byte))
                 before, place = None, closing + 1
                 continue
@@ -232,7 +232,7 @@ def _class(pattern: bytes, start: int) -> tuple[bytes, int]:
         before, place = byte, behind
     taken = [byte for byte in _ALL_BYTES if (byte in members) != is_negated and byte != ord("/")]
     if not taken:
-        raise ValueError("a class of nothing")
+        raise ValueError("an empty range in [ ]")
     return b"[" + b"".join(_ranges(taken)) + b"]", place + 1
 
 
@@ -249,7 +249,7 @@ def _class_byte(pattern: bytes, place: int) -> tuple[int, int]:
     if pattern[place : place + 1] == b"\\":
         place += 1
     if place >= len(pattern):
-        raise ValueError("a class without an end")
+        raise ValueError("a [ without a ]")
     return pattern[place], place + 1
 
 

@@ -25,6 +25,7 @@ from kimi_tui.filesystem import (
     open_regular,
     publish,
     read_regular,
+    restoring_name,
     sync_folder,
 )
 from kimi_tui.workspace.ignore import is_of_version_control
@@ -47,14 +48,17 @@ from kimi_tui.workspace.snapshots import (
 )
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
-Change = Literal["restore", "create", "delete", "conflict", "skip"]
+FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
+"""The effect of a restore on one file: it gets its old contents, is created again, is deleted, or stays unchanged: as a
+`conflict` because somebody else changed it too, or as a `skip` because no snapshot has it.
+"""
 
-CHANGED_OUTSIDE = "changed outside"
-CHANGED_OUTSIDE_TOO = "also changed outside"
-CHANGED_BESIDE_JOB = "changed while a job ran"
-CHANGED_OUTSIDE_BEFORE = "also changed outside before"
-CHANGED_BESIDE_JOB_BEFORE = "also changed while a job ran"
-CHANGED_AFTERWARDS = "changed again since"
+CHANGED_OUTSIDE = "changed by others"
+CHANGED_OUTSIDE_TOO = "also changed by others"
+CHANGED_BESIDE_JOB = "changed during a background task"
+CHANGED_OUTSIDE_BEFORE = "also changed by others before"
+CHANGED_BESIDE_JOB_BEFORE = "also changed during a background task"
+CHANGED_AFTERWARDS = "changed again since then"
 
 _WHY_NOT: Mapping[Kind, str] = {
     "file": "",
@@ -64,15 +68,17 @@ _WHY_NOT: Mapping[Kind, str] = {
     "large": "too large",
     "unreadable": "cannot be read",
     "special": "not a regular file",
-    "over": "over the limits",
+    "over": "over the size limit",
     "secret": "may hold secrets",
 }
 
 
 _MAX_INTENT_BYTES = 64 << 20
 _MAX_FILE_BYTES = Limits().max_file_bytes
-CHANGED_MEANWHILE = "changed meanwhile; left alone"
-PROTECTED = "it runs later, steers tools or holds secrets; only brought back when you ask for it"
+CHANGED_MEANWHILE = "changed meanwhile; kept"
+PROTECTED = (
+    "this file runs later, configures tools or holds secrets; it is restored only when you ask"
+)
 _KEY_BYTES = 32
 _CLOCK_S = 2.0
 """Seconds by which the times of files may be behind the clock: FAT stores only even seconds."""
@@ -89,11 +95,11 @@ class FileChange:
     """
 
     path: str
-    change: Change
+    change: FileFate
     now: ManifestEntry | None
     then: ManifestEntry | None
     reason: str = ""
-    would: Change = "skip"
+    would: FileFate = "skip"
     stays: str = ""
 
     @property
@@ -197,7 +203,7 @@ def plan_back(
             continue
         reason = _not_covered(path, found, then, before_it, now)
         if reason is not None:
-            changes.append(FileChange(path, "skip", found, then, reason or "not covered"))
+            changes.append(FileChange(path, "skip", found, then, reason or "no snapshot"))
             continue
         stays = next((folder for folder in ancestors(path) if folder in folders), "")
         would = _would(found, then)
@@ -256,9 +262,9 @@ def _not_covered(
         is_missed = (before is not None and before.kept) or (after is not None and after.kept)
         return why_not(remark.kind) if is_missed else ""
     if after is None and not was_looked_for(then, path):
-        return "was not covered then"
+        return "no snapshot of it then"
     if before is None and not was_looked_for(now, path):
-        return "is not covered now"
+        return "no snapshot of it now"
     return None
 
 
@@ -269,7 +275,7 @@ def _lost(path: str, before: ManifestEntry | None, after: ManifestEntry | None) 
     if is_of_version_control(path.rpartition("/")[2]):
         return ""
     if before is None:
-        return f"gone, and {why_not(after.kind)}"
+        return f"deleted; {why_not(after.kind)}"
     return why_not(after.kind) if before.kind == after.kind == "large" else ""
 
 
@@ -284,7 +290,7 @@ def stands(entry: ManifestEntry | None, then: ManifestEntry | None) -> bool:
     return entry == then or as_file(entry) == then
 
 
-def _would(before: ManifestEntry | None, after: ManifestEntry | None) -> Change:
+def _would(before: ManifestEntry | None, after: ManifestEntry | None) -> FileFate:
     if after is None:
         return "delete"
     return "create" if before is None else "restore"
@@ -392,7 +398,7 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
         if one.then is not None and one.then.kind == "folder":
             _make_folder(name, folder)
             return
-        temporary = f".{one.then.blob[:24]}.restore" if one.then else ""
+        temporary = restoring_name(one.then.blob) if one.then else ""
         if temporary:
             # An interrupted restore may have left its temporary file.
             discard(temporary, folder)
@@ -411,7 +417,7 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
             return
         _write(name, temporary, store.get(one.then.blob), one, folder)
         if current(name, folder) != one.then:
-            raise OSError(errno.EIO, "it does not hold what was written")
+            raise OSError(errno.EIO, "the file differs from what was written")
 
 
 def _make_folder(name: str, folder: int) -> None:
@@ -553,7 +559,7 @@ def seal_key(path: Path, *, create: bool) -> bytes:
         status = os.fstat(file.fileno())
         key = file.read(_KEY_BYTES)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or len(key) < _KEY_BYTES:
-        raise OSError(errno.EPERM, "others can have written it, or it is cut off", str(path))
+        raise OSError(errno.EPERM, "other users could have written it, or it is cut off", str(path))
     return key
 
 
@@ -590,4 +596,4 @@ def _change_in(row: Sequence[Any]) -> FileChange:
     name, change, *entries, stays = row
     now, then = (None if entry is None else parse_entry(entry) for entry in entries)
     path = parse_path(name, now, then)
-    return FileChange(path, cast("Change", change), now, then, stays=str(stays))
+    return FileChange(path, cast("FileFate", change), now, then, stays=str(stays))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from kimi_tui.filesystem import is_temporary_name
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
 from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.snapshots import (
@@ -380,6 +381,8 @@ class Scanner:
                     is_folder = item.is_dir(follow_symlinks=False)
                 except OSError:
                     left_out[item.name] = _UNREADABLE
+                    continue
+                if not is_folder and is_temporary_name(item.name):
                     continue
                 if inside.ignores(prefix + item.name, is_folder=is_folder):
                     left_out[item.name] = _IGNORED

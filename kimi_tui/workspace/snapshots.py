@@ -416,7 +416,7 @@ def parse_entry(value: object) -> ManifestEntry:
     kind, blob, mode, size = cast("list[Any]", value)
     entry = ManifestEntry(cast("Kind", str(kind)), str(blob), permission_bits(int(mode)), int(size))
     if entry.kept and not _BLOB.fullmatch(entry.blob):
-        raise ValueError("a content has no name")
+        raise ValueError("the name of a stored file is missing")
     return entry
 
 
@@ -436,7 +436,7 @@ def parse_path(value: object, *said: ManifestEntry | None) -> str:
     is_named_only = not any(one is not None and one.is_known for one in said)
     names = folders if is_named_only and name in (REST, *ALWAYS) else [*folders, name]
     if "\0" in path or not {"", ".", ".."}.isdisjoint(names):
-        raise ValueError("a path leads elsewhere")
+        raise ValueError("a path leads outside the work folder")
     if any(map(is_of_version_control, names)):
         raise ValueError("a path belongs to version control")
     return path

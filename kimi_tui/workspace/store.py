@@ -253,9 +253,9 @@ class BlobStore:
                 body = self._body(bytes.fromhex(name))
             content = zlib.decompress(body[1:]) if body[:1] == _ZLIB else body[1:]
         except (OSError, ValueError, KeyError, zlib.error) as error:
-            raise BlobDamaged("its saved contents cannot be read") from error
+            raise BlobDamaged("its snapshot cannot be read") from error
         if hashlib.sha256(content).hexdigest() != name:
-            raise BlobDamaged("its saved contents are damaged")
+            raise BlobDamaged("its snapshot is damaged")
         return content
 
     def has(self, name: str) -> bool:
@@ -367,7 +367,7 @@ def read_whole(handle: int, size_bytes: int) -> bytes:
         pieces.append(piece)
         room -= len(piece)
         if room < 0:
-            raise OSError(errno.EFBIG, "It grows while it is read")
+            raise OSError(errno.EFBIG, "The file grows while it is read")
     return b"".join(pieces)
 
 

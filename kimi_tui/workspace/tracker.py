@@ -59,7 +59,7 @@ STORE_NAME = "store"
 _LOG_NAME = "snapshots.jsonl"
 _INTENT_NAME = "restore.json"
 _COUNTED_FILES = 100
-_RAN_EARLY = "A command ran before the first look at the files had ended."
+_RAN_EARLY = "A command ran before the first file snapshot was finished."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ def refusal_reason(root: Path, homes: Iterable[str] = ()) -> str:
     """
     real = Path(os.path.realpath(root))
     if len(real.parts) == 1:
-        return "The work folder is the root of the disk, so its files are not followed."
+        return "The work folder is the root of the disk, so there are no file snapshots."
     known = [Path(os.path.realpath(home)) for home in (*homes, *_own_homes()) if home]
     if real in known or real.parent in _HOMES or real == Path("/root"):
-        return "The work folder is a home folder, so its files are not followed."
+        return "The work folder is a home folder, so there are no file snapshots."
     if real in _HOMES or any(real in home.parents for home in known):
-        return "The work folder contains a home folder, so its files are not followed."
+        return "The work folder contains a home folder, so there are no file snapshots."
     return ""
 
 
@@ -174,7 +174,7 @@ class Tracker:
         self.texts = StoredTexts(self._store)
         self.refusal = refusal_reason(root, scope.homes)
         if any(path.is_symlink() for path in (folder, folder / STORE_NAME)):
-            self.refusal = "The folder of the snapshots is a link, so the files are not followed."
+            self.refusal = "The snapshot folder is a link, so there are no file snapshots."
         self.full = ""
         self.extent: ScanExtent | None = None
 
@@ -190,7 +190,7 @@ class Tracker:
         root = os.path.realpath(self._root)
         is_moved = scope.is_moved and not os.path.lexists(self._log.root)
         if self._log.root not in ("", root) and not is_moved:
-            self.refusal = f"The files of this session are those of {self._log.root}."
+            self.refusal = f"This session has file snapshots of {self._log.root} only."
             return False
         self._log.begin(root, moved=is_moved)
         self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(scope.others)))
@@ -326,7 +326,7 @@ class Tracker:
         find = self._log.after_checkpoint if after else self._log.at_checkpoint
         target = (was and find(was)) or find(uid)
         if target is None:
-            return RestorePlan(reason="How the files stood at that time is not known.")
+            return RestorePlan(reason="There is no file snapshot of that time.")
         changed_by = self._log.changed_since(target)
         changes: list[FileChange] = []
         if changed_by:
@@ -352,7 +352,7 @@ class Tracker:
         self.take_snapshot("other")
         then, wrote = self._log.get(before), self._log.get(after)
         if then is None or wrote is None:
-            return RestorePlan(reason="The snapshots of that time are gone.")
+            return RestorePlan(reason="The file snapshots of that time were deleted.")
         changes = plan_back(
             self._log.manifest_at(then),
             self._log.manifest_at(wrote),
@@ -464,7 +464,7 @@ class Tracker:
     def _seal_of(self, intent: Intent, *, create: bool) -> str:
         path = self._scope.seal_key
         if path is None:
-            raise FileNotFoundError("there is no key for seals")
+            raise FileNotFoundError("the key that signs restores is missing")
         key = restore.seal_key(path, create=create)
         places = [os.path.realpath(self._folder), os.path.realpath(self._root)]
         return restore.seal_of(intent, key, places)
@@ -490,7 +490,7 @@ class Tracker:
     def _scan(self, also: Collection[str] = ()) -> None:
         scanner = self._scanner
         if scanner is None:
-            raise OSError("the files were not scanned yet")
+            raise OSError("there is no file snapshot yet")
         scan = scanner.scan(also)
         self._owed.update(scan.changed)
         self.full = scan.full

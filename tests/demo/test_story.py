@@ -143,9 +143,9 @@ async def _third_act_invites_and_a_rewind_plays_it_again(stage: Stage) -> None:
     assert outcome.prompt == "Say in the README that quotes are doubled."
     # The file stayed as it was, so the edit finds nothing to do, and the story knows.
     again = await stage.say(outcome.prompt)
-    assert "The README says it now." in _text(again)
+    assert "The README says so now." in _text(again)
     own_words = await stage.say("Tell me a joke")
-    assert "my lines were written in advance" in _text(own_words)
+    assert "My answers were written in advance" in _text(own_words)
 
 
 async def test_a_no_ends_the_turn_and_the_story_waits(stage: Stage) -> None:
@@ -178,6 +178,6 @@ async def test_without_the_fix_the_samples_do_not_go_through(stage: Stage) -> No
     await stage.say_next()
     stage.says_no = False
     events = await stage.say("Do all the samples go through now? Then write a changelog entry.")
-    assert "Seven rows of the people are skipped still" in _text(events)
+    assert "Seven rows of people.csv are still skipped" in _text(events)
     turn = _only(events, CheckpointCreated)[0]
     assert f"#{turn.id}" in _text(events)

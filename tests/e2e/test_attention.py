@@ -17,7 +17,7 @@ def test_asked_while_looking_away_and_found_again(
     server.server.title = say("Make a note")
     server.script(gate(0, call("Shell", {"command": "echo made"})), say("Made it."))
     terminal = configured.start(env={"TERM": "xterm-kitty"})
-    terminal.wait_for("asks first")
+    terminal.wait_for("Mode ask")
     # The window loses the focus with Enter, which counts all the same.
     terminal.write(b"Note it down, please\r\x1b[O")
     server.wait_at_gate()
@@ -25,7 +25,7 @@ def test_asked_while_looking_away_and_found_again(
     terminal.wait_for(re.compile(r"\d:\d\d  step"))
     server.release()
     terminal.wait_raw(b"\x1b]2;? importer: Note it down, please\x1b\\")
-    terminal.wait_raw(b"\x1b]99;;importer: the agent asks\x1b\\")
+    terminal.wait_raw(b"\x1b]99;;importer: the agent waits for your answer\x1b\\")
     terminal.wait_for("Yes, once")
     terminal.wait_quiet(0.8)
     terminal.key("y")
@@ -44,7 +44,7 @@ def test_asked_while_looking_away_and_found_again(
     again.wait_for("1 found")
     again.key("enter")
     again.wait_for("Made it.")
-    again.wait_for("asks first")
+    again.wait_for(re.compile(r" ask$", re.MULTILINE))
     # A command that the folder brings is shown before it is sent.
     again.type("/greet Ada")
     again.key("enter")

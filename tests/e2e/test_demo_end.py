@@ -31,7 +31,7 @@ def test_enter_begins_it_also_before_its_message_stands_in_the_prompt(
     program: Program, temporary: Path
 ) -> None:
     terminal = program.start("--demo", "--speed", "20")
-    terminal.wait_for("Enter begins it")
+    terminal.wait_for("Press Enter to start")
     assert "› Rows with" not in terminal.screen_text()
     terminal.key("enter")
     terminal.wait_for("y  Yes, once")
@@ -102,8 +102,8 @@ def test_a_file_of_the_persons_own_keeps_it(program: Program, temporary: Path) -
 def test_the_demo_says_that_it_is_one_and_how_it_begins(program: Program) -> None:
     for size in ((120, 40), (80, 24), (60, 20)):
         terminal = program.start("--demo", size=size)
-        terminal.wait_for("This is a demo. Enter begins it.")
-        terminal.wait_for("sends the message that stands below")
+        terminal.wait_for("This is a demo. Press Enter to start.")
+        terminal.wait_for("sends the message below")
         terminal.wait_for("› Rows with")
         terminal.key("ctrl+q")
         assert terminal.wait_exit() == 0
@@ -115,7 +115,7 @@ def test_the_demo_plays_by_itself_to_its_end(program: Program, size: tuple[int, 
     terminal = program.start("--demo", "--play", "--speed", "50", size=size)
     terminal.wait_for("Any key  takes over")
     terminal.wait_for("That was the demo.", timeout_s=240)
-    terminal.wait_for("To begin your own work:")
+    terminal.wait_for("To start your own work:")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
 
@@ -124,7 +124,7 @@ def test_a_key_takes_the_demo_over(program: Program) -> None:
     terminal = program.start("--demo", "--play")
     terminal.wait_for("› Rows wi")
     terminal.key("left")
-    terminal.wait_for("The keys are yours now.")
+    terminal.wait_for("You have taken over from the demo.")
     terminal.wait_for("with a test.")
     terminal.key("enter")
     terminal.wait_for("#0")

@@ -31,7 +31,7 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     terminal.type("/")
     terminal.wait_for("  /timeline")
     terminal.key("enter")
-    terminal.wait_for("A command follows the slash.")
+    terminal.wait_for('"/" begins a command.')
     terminal.key("down")
     terminal.wait_for("▌ /rename")
     terminal.key("down", "down")
@@ -42,6 +42,8 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     terminal.wait_for("Enter send")
     # All of it in one go, as a slow machine sees it.
     terminal.type("/tmp is full, clean it\r")
+    terminal.wait_for('"/tmp" is not a command.')
+    terminal.key("enter")
     terminal.wait_for("Cleaned.")
     assert "/tmp is full, clean it" in str(server.requests[-1].body["messages"][-1])
     assert len(server.requests) == 1
@@ -79,13 +81,13 @@ def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     terminal.type("/settings\r")
     terminal.wait_for("config.toml ─╯")
     terminal.type("dmail.review")
-    terminal.wait_for("▌ dmail.review")
+    terminal.wait_for("▌   Review")
     terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("enter")
-    terminal.wait_for("Kept.")
+    terminal.wait_for("Saved.")
     # Out of what was typed to find it, then of the settings.
     terminal.key("escape")
-    terminal.wait_gone("only with")
+    terminal.wait_gone("filter: ")
     terminal.key("escape")
     terminal.wait_gone("─ Settings ─")
     terminal.key("ctrl+q")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 from support.chat_server import ChatServerThread, say
 from support.program import Program
 
 READY = "Ctrl+T timeline"
+ASK = re.compile(r" ask$", re.MULTILINE)
+"""The mode, at the end of the header."""
 
 
 def test_new_and_fork_again_and_again(configured: Program, server: ChatServerThread) -> None:
     terminal = configured.start("--yolo")
     terminal.wait_for(READY)
-    terminal.wait_for("allows all")
+    terminal.wait_for("allow all")
     terminal.type("/mode ask")
     terminal.key("enter")
-    terminal.wait_for("asks first")
+    terminal.wait_for(ASK)
     for place, command in enumerate(("/new", "/fork", "/new", "/new")):
         server.script(say(f"Answer {place}."))
         terminal.type(f"Question {place}")
@@ -32,7 +36,7 @@ def test_new_and_fork_again_and_again(configured: Program, server: ChatServerThr
             terminal.wait_for(f"Answer {place}.")
         for size in ((60, 20), (80, 24), (100, 30), (120, 40)):
             terminal.resize(*size)
-            terminal.wait_for("asks first")
+            terminal.wait_for(ASK)
         terminal.wait_for(READY)
     server.script(say("The last answer."))
     terminal.type("The last question")

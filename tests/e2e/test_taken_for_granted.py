@@ -69,9 +69,9 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     terminal = configured.start(size=(100, 30), env={"TERM_PROGRAM": "ghostty"})
     terminal.wait_for(READY)
     say_to(terminal, "/plan")
-    terminal.wait_for("plans only")
+    terminal.wait_for("Mode plan:")
     say_to(terminal, "Make it")
-    answer(terminal, "Something else: write it", "1")
+    answer(terminal, "Write another answer", "1")
     # With a yes the mode is chosen: edits need no further question.
     terminal.wait_for("1. Write `made.py`.")
     assert not (configured.work / "made.py").exists()
@@ -82,7 +82,7 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     terminal.wait_for(lambda screen: clock(screen) >= begun + 2)
     server.release()
     terminal.wait_for("It is written:")
-    terminal.wait_for("accepts edits")
+    terminal.wait_for("accept edits")
     terminal.wait_raw(b"\x1b]9;4;3;0\x1b\\")
     terminal.wait_raw(b"\x1b]9;importer: Make it is done\x1b\\")
     terminal.write(b"\x1b[I")
@@ -133,15 +133,15 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for("[off]")
     terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("ctrl+s")
-    terminal.wait_for("It is used in this folder from now on.")
+    terminal.wait_for("This folder uses it from now on.")
     # The values for a command are offered.
     terminal.type("/thinking h")
     terminal.wait_for("▌ /thinking high")
     terminal.key("enter")
-    terminal.wait_for("It holds in this folder from now on.")
+    terminal.wait_for("It applies to this folder from now on.")
     say_to(terminal, "Think about it")
     terminal.wait_for("I have thought.")
-    terminal.wait_for("Ctrl+T goes back to any step")  # a hint, the first time
+    terminal.wait_for("Ctrl+T rewinds to any step")  # a hint, the first time
     assert server.requests[0].headers["x-team"] == "blue"
     sent = server.requests[0].body
     assert (sent["model"], sent["reasoning_effort"]) == ("thinker", "high")
@@ -162,7 +162,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.key("ctrl+u")
     terminal.wait_for("what it is called")
     say_to(terminal, "Thoughts")
-    terminal.wait_for("It is now called Thoughts.")
+    terminal.wait_for("The session is now called Thoughts.")
     terminal.key("d")
     terminal.wait_for("Delete Thoughts?")
     terminal.wait_quiet(0.8)

@@ -19,7 +19,7 @@ def test_neither_a_stray_byte_nor_a_coloured_paste_does_harm(program: Program) -
     terminal.wait_for("  third")
     screen = terminal.screen_text()
     assert "› first" in screen, "all of it stands in the prompt"
-    assert "This is a demo. Enter begins it." in screen, "nothing was sent"
+    assert "This is a demo. Press Enter to start." in screen, "nothing was sent"
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
 

@@ -188,17 +188,17 @@ def test_rewind_with_files_undo_and_jump(
     # The turn's heading on the timeline leads to the preview, which changes nothing.
     person.clicks_row("Fix quoted fields")
     preview = person.sees_at_rest("Rewind to #3")
-    assert "Takes back 4 steps, 7 messages" in preview
+    assert "Removes 4 steps, 7 messages" in preview
     assert "restores 1, deletes 2" in preview
-    assert re.search(r"! notes\.md +also changed outside; stays", preview)
+    assert re.search(r"! notes\.md +also changed by others; kept", preview)
     terminal.key("escape")
     person.sees_no("Rewind to #3")
     assert files(work) == AFTER_THE_FIX
 
-    # Conversation and files, by clicks.
+    # Rewind and restore files, by clicks.
     person.clicks_row("Fix quoted fields")
-    person.clicks("Conversation and files")
-    person.sees_all("1 file brought back, 2 deleted", "1 left alone", "› Fix quoted fields")
+    person.clicks("Rewind and restore files")
+    person.sees_all("1 file restored, 2 deleted", "1 kept", "› Fix quoted fields")
     assert files(work) == BEFORE_THE_FIX
     assert not (work / "tests").exists()
 
@@ -215,15 +215,15 @@ def test_rewind_with_files_undo_and_jump(
         "<system>CHECKPOINT 3</system>\n\nUse a regex\n\n<system>CHECKPOINT 4</system>",
     )
 
-    # Undone: the files are there again, what was said since is a world line of its own.
+    # Undid the files are there again, what was said since is a world line of its own.
     terminal.key("ctrl+t")
     person.sees("Esc close")
     terminal.key("u")
     assert "2 steps since then stay as world line 2 (Use a regex)." in person.sees_at_rest(
         "Undo the rewind to #3"
     )
-    person.clicks("Undo it")
-    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files went with it.")
+    person.clicks("u  Undo")
+    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files changed with it.")
     assert files(work) == AFTER_THE_FIX
     terminal.key("escape")
     person.sees("Enter send")
@@ -243,11 +243,11 @@ def test_rewind_with_files_undo_and_jump(
     person.clicks_row("◊ 2   ")
     person.sees(lambda screen: "A regular express" in timeline_of(screen))
     person.clicks_row("A regular express")
-    preview = person.sees_at_rest("Jump to world line 2 (")
+    preview = person.sees_at_rest(" of world line 2 (")
     assert "restores 1, deletes 2" in preview
-    person.clicks("Conversation and files")
-    person.sees_no("Jump to world line 2 (")
-    person.reads("goes on from there. 1 file brought back, 2 deleted")
+    person.clicks("Switch and restore files")
+    person.sees_no("Switch and restore files")
+    person.reads("goes on from there. 1 file restored, 2 deleted")
     assert files(work) == BEFORE_THE_FIX
     person.sees(lambda screen: "All is well." not in chat_of(screen))
     # The next request is the same as the first time there, and has the new message.
@@ -282,7 +282,7 @@ def test_rewind_with_files_undo_and_jump(
     terminal.mouse(0, 117, line, released=True)
     person.sees("at the end")
     terminal.key("escape")
-    person.sees_no("replay, read only")
+    person.sees_no("replay, read-only")
     assert (files(work), len(server.requests)) == before
 
     # Nothing that was ever said is lost.
@@ -320,9 +320,9 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     terminal.key("down", "space")
     person.sees("restores 2, deletes 1")
 
-    # Files only: the conversation stays as it is.
-    person.clicks("Files only")
-    person.sees_all("2 files brought back, 1 deleted", "#6 Quoted fields")
+    # Restore files only: the conversation stays as it is.
+    person.clicks("Restore files only")
+    person.sees_all("2 files restored, 1 deleted", "#6 Quoted fields")
     assert files(work) == {
         "build.txt": "built\n",
         "notes.md": "fields are split\n",
@@ -332,12 +332,12 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     assert len(server.requests) == n_requests
 
     # A change by hand comes back with an undo, and goes with a redo.
-    person.says("/undo", "Undone")
+    person.says("/undo", "Undid")
     assert files(work) == AFTER_THE_FIX
-    person.says("/redo", "Done again")
+    person.says("/redo", "Redid")
     assert files(work)["notes.md"] == "fields are split\n"
     assert "tests/test_parse.py" not in files(work)
-    person.says("/undo", "Undone")
+    person.says("/undo", "Undid")
 
     # The conversation never changed, so the server gets all of it and the new words.
     server.script(say("All is well."))

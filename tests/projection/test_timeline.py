@@ -178,7 +178,7 @@ def test_a_person_s_letter_is_the_person_s() -> None:
     assert not any("sent from" in span.text for row in facts for span in row)
     shown = line_details(model.tree.lines[left], 1.0, "", 34, UNICODE)
     told = "".join(span.text for row in shown for span in row)
-    assert "left by your D-Mail to #1" in told
+    assert "created by your D-Mail to #1" in told
 
 
 @pytest.mark.parametrize("number", [0, 2])

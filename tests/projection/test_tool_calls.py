@@ -24,7 +24,7 @@ from kimi_tui.wire.events import EventRecord, ToolCall, ToolResult
         ("Grep", {"pattern": 'find("'}, '"find(""'),
         ("Glob", {"pattern": "src/**"}, "src/**"),
         ("SendDMail", {"message": "x", "checkpoint_id": 8}, "to #8"),
-        ("TaskOutput", {"id": 3, "wait": 60}, "job 3"),
+        ("TaskOutput", {"id": 3, "wait": 60}, "task 3"),
         ("SetTodoList", {"todos": [{"title": "a", "status": "done"}, {"title": "b", "status": "pending"}]}, "1 of 2 done"),
         ("mcp__x", {"url": "http://a"}, "http://a"),
         ("Other", {"n": 1}, ""),

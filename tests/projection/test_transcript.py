@@ -631,7 +631,7 @@ def test_marks_for_files() -> None:
 
     talk = Conversation()
     talk.tell(FilesRestored("u", ("a", "b"), ("c",), ()))
-    assert only(shown(talk), MarkBlock).text == "2 files brought back, 1 deleted (c)"
+    assert only(shown(talk), MarkBlock).text == "2 files restored, 1 deleted (c)"
     # A damaged record may hold paths of any length.
     damaged = Conversation()
     damaged.tell(FilesRestored("u", (), ("é" * 200_000,) * 3))
@@ -651,17 +651,17 @@ def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None
     talk.tell(FilesChanged(made.uid, ("a\x1b[2J",)))
     talk.tell(FilesChanged(made.uid, ("c",), key=written.call))
     shown(talk, model)
-    assert changed_words(made) == "1 file changed, can be brought back"
+    assert changed_words(made) == "1 file changed, can be restored"
     assert (made.changed, written.n_changed) == (("a<U+001B>[2J",), 0)
     talk.tell(FilesChanged(made.uid, tuple(f"{n:02}" for n in range(20)), lost=20, key=made.call))
     shown(talk, model)
-    assert changed_words(made) == "21 files changed, 20 of them not to be brought back"
+    assert changed_words(made) == "21 files changed, 20 of them cannot be restored"
     assert len(made.changed) == NAMED
     made.lost = ("00", "01", "02")
-    said = "21 files changed, 20 of them (00, 01, 02 and 17 more) not to be brought back"
+    said = "21 files changed, 20 of them (00, 01, 02 and 17 more) cannot be restored"
     assert changed_words(made) == said
     made.n_lost = 21
-    assert changed_words(made) == "21 files changed, not to be brought back"
+    assert changed_words(made) == "21 files changed, cannot be restored"
     talk.tell(CompactionBegin(1000, False))
     talk.tell(CheckpointCreated(0, "sum", "compaction"))
     talk.tell(CompactionEnd(1000, 10, "It was made.", world_line=1))

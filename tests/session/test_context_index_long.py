@@ -68,3 +68,17 @@ async def test_opening_parses_the_end_only(folder: Path, monkeypatch: pytest.Mon
     await again.open()
     assert again.context.index.n_messages == 3 * (STEPS - 5) + 1
     await again.aclose()
+
+
+def test_a_cleared_cache_holds_nothing_and_is_used_again() -> None:
+    cache = context_index.MessageCache()
+    for offset in range(3):
+        cache.put(offset, user_message(f"message {offset}"), 100)
+    assert cache.get(1) is not None
+    cache.clear()
+    assert [cache.get(offset) for offset in range(3)] == [None] * 3
+    cache.clear()
+    cache.put(1, user_message("again"), 100)
+    found = cache.get(1)
+    assert found is not None
+    assert found.text == "again"

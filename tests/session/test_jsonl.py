@@ -83,7 +83,7 @@ def test_what_json_cannot_hold_becomes_null() -> None:
         (b"{", "not JSON"),
         (b"[1]", "not an object"),
         (b"17", "not an object"),
-        (b"\0" * 9, "zero bytes only"),
+        (b"\0" * 9, "only NUL bytes"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' + b"9" * 5_000 + b"}", "not JSON"),
     ],

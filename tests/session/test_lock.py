@@ -142,7 +142,7 @@ async def test_where_nothing_can_be_locked_it_is_said_once_and_works(
     session = Session(tmp_path, Path("/w"))
     await session.open()
     assert len(session.remarks) == 1
-    assert "cannot lock" in session.remarks[0]
+    assert "does not support file locks" in session.remarks[0]
     await session.context.append([user_message("one")])
     # Another process opens it as well; the second one to write notices the first.
     with (tmp_path / "context.jsonl").open("ab") as file:
@@ -177,7 +177,7 @@ async def test_a_lock_that_was_deleted_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "s" / "lock").unlink()
     await session.sync()
     await session.sync()
-    assert said == ["The session's lock file was deleted; it was made again."]
+    assert said == ["The session's lock file was deleted; it was created again."]
     with pytest.raises(SessionLocked):
         await Session(tmp_path / "s", tmp_path).open()
     await session.aclose()

@@ -203,7 +203,7 @@ async def test_a_lost_live_line_is_found_in_the_newest_line_that_was_left(tmp_pa
     said = [m.text for m in again.context.messages if not m.text.startswith("<")]
     assert said == ["one", "newer"]
     assert again.remarks == [
-        "The live line was missing; the conversation goes on from world line 2."
+        "The file of the current world line was missing; the conversation continues from world line 2."
     ]
     assert [line.n for line in again.world_lines.list()] == [1, 2]
     await again.context.append([user_message("newest")])

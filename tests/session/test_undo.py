@@ -202,7 +202,7 @@ async def test_pruned_lines_cannot_be_brought_back_and_say_so(session: Session) 
         prune(session, [1, 2])
     assert prune(session) == size
     assert not stored_world_lines(session.dir)
-    with pytest.raises(NothingToUndo, match="gone"):
+    with pytest.raises(NothingToUndo, match="was deleted"):
         await undo(context)
     done = await context.revert_to(1, reason="rewind")
     # Its number is never given again.
@@ -239,3 +239,56 @@ async def test_a_damaged_journal_does_not_stop_anything(session: Session) -> Non
     assert b"rubbish" in (session.dir / "worldlines.jsonl").read_bytes()
     assert next_undo(again.context).op == "jump"
     await again.aclose()
+
+
+@pytest.mark.parametrize("happened", [False, True])
+async def test_a_kill_at_a_switch_between_lines_of_one_size(
+    session: Session, *, happened: bool
+) -> None:
+    context, folder = session.context, session.dir
+    await say(context, "a", "b")
+    await context.sync()
+    size = context.size_bytes
+    meant = JournalEntry(op="rewind", n=1, size=size, stored=True, to_size=size, checkpoint_id=1)
+    context.journal.intend(meant)
+    await session.aclose()
+    live, line = folder / "context.jsonl", folder / "context_1.jsonl"
+    # The copy is that of a file system without hard links; of the switch only the new contents tell.
+    line.write_bytes(live.read_bytes())
+    if happened:
+        live.write_bytes(live.read_bytes().replace(b'"content":"b"', b'"content":"c"'))
+    again = Session(folder, Path("/w"))
+    await again.open()
+    try:
+        assert texts(again.context) == ["a", "c" if happened else "b"]
+        assert line.exists() == happened
+        if happened:
+            assert next_undo(again.context).n == 1
+        else:
+            with pytest.raises(NothingToUndo):
+                next_undo(again.context)
+    finally:
+        await again.aclose()
+
+
+async def test_the_disk_use_is_told_by_purpose(session: Session) -> None:
+    await say(session.context, "a")
+    await session.context.sync()
+    live = session.context.size_bytes
+    for name, size in {
+        "context_1.jsonl": 10,
+        "context_2.jsonl": 20,
+        "wire.jsonl": 300,
+        "marks.json": 4_000,
+        "files/context.jsonl": 50_000,
+        "files/context_1.jsonl": 600_000,
+        "files/wire.jsonl": 7_000_000,
+    }.items():
+        (session.dir / name).parent.mkdir(exist_ok=True)
+        (session.dir / name).write_bytes(bytes(size))
+    others = [session.dir / name for name in ("lock", "state.json", "worldlines.jsonl")]
+    small = sum(path.stat().st_size for path in others if path.exists())
+    found = disk_use(session.dir)
+    assert (found.live, found.world_lines, found.record) == (live, 30, 300)
+    assert found.other == 7_654_000 + small
+    assert found.total == live + 30 + 300 + found.other

@@ -365,7 +365,7 @@ async def test_what_frees_nothing_is_not_kept(tmp_path: Path) -> None:
         before = on.file()
         on.server.script(say("longer " * 26_000, piece=70), say("word " * 13_000, piece=70))
         await on.soul.compact()
-        assert "nothing would be freed" in on.ear.of(ev.CompactionEnd)[-1].error
+        assert "compaction frees nothing" in on.ear.of(ev.CompactionEnd)[-1].error
         assert on.file() == before
         await on.soul.compact()
         assert not on.ear.of(ev.CompactionEnd)[-1].error
@@ -441,14 +441,14 @@ async def test_a_strategy_that_the_configuration_names(tmp_path: Path) -> None:
 @each(
     "name, why",
     [
-        ("clever", "there is simple"),
-        ("", "there is simple"),
-        (":Halving", "there is simple"),
+        ("clever", "use simple"),
+        ("", "use simple"),
+        (":Halving", "use simple"),
         ("no_such_module_here:Halving", "ModuleNotFoundError"),
         (f"{__name__}:Absent", "AttributeError"),
         (f"{__name__}:Stage", "TypeError"),
-        ("pathlib:Path", "no plan and compact"),
-        ("x" * 10_000, "there is simple"),
+        ("pathlib:Path", "lacks the methods plan and compact"),
+        ("x" * 10_000, "use simple"),
     ],
 )
 def test_a_strategy_that_there_is_not(name: str, why: str) -> None:

@@ -171,7 +171,10 @@ async def test_what_cannot_be_compacted(tmp_path: Path) -> None:
             with pytest.raises(KeyError):
                 await on.soul.compact(start=start, until=until)
         await on.soul.compact(until=Target(0))
-        assert on.ear.notices()[0].text == "There is nothing to compact in this part."
+        assert (
+            on.ear.notices()[0].text
+            == "There is nothing to compact in this part of the conversation."
+        )
         on.server.script(status(400, {"error": {"message": "no"}}))
         await on.soul.compact(until=Target(2))
         assert "not compacted" in on.ear.of(ev.CompactionEnd)[-1].error
@@ -215,7 +218,7 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         assert on.sent()[0][1].startswith(f"{COMPACTION_START}\n\nBETTER WORDS")
         await on.soul.travel.rewind(Target(6))
         await on.soul.travel.undo()
-        said = "Undone: the change of the summary. 2 steps since then stay as world line 3."
+        said = "Undid the edit of the summary. 2 steps since then stay as world line 3."
         assert await on.soul.travel.undo() == said
         assert await on.summary() == "SUMMARY"
         assert on.file() == before

@@ -187,7 +187,7 @@ async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path:
         assert [card.state for card in cards] == ["done", "recalled"]
         assert "taken back" in "".join(line.text for line in tool_card(cards[1], LayoutRoom(80)))
         assert [c.target for c in timeline.tree.live[2].calls or ()] == ["to #1"]
-        assert "the user took it back" in on.sent()[-1][1]
+        assert "the user undid it" in on.sent()[-1][1]
 
 
 async def test_a_no_with_a_reason_goes_on(tmp_path: Path) -> None:
@@ -358,5 +358,5 @@ async def test_in_plan_mode_the_files_stay_and_the_turn_goes_on(tmp_path: Path) 
         on.server.script(calls([mail("do not", 0, restore_files=True)]), say("I see."))
         await on.soul.run("back")
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
-        assert "They were not brought back. Plan mode" in str(on.sent())
+        assert "They were not restored. Plan mode" in str(on.sent())
         assert (on.work / "a.txt").exists()

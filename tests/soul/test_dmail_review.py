@@ -65,7 +65,7 @@ async def test_the_turn_goes_on_after_a_no(tmp_path: Path, why: str) -> None:
         await turn
         assert not on.ear.of(ev.ContextReverted)
         last = on.sent()[-1][1]
-        assert "turned it down" in last
+        assert "refused it" in last
         assert why in last
         assert [e.n for e in on.ear.of(ev.StepBegin)] == [1, 2]
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"

@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 from support.chat_answers import Answer
-from support.chat_server import call, calls, say
-from support.soul import PATIENCE_S, Stage, next_event, stage, until_end
+from support.chat_server import ChatServer, call, calls, say, strict
+from support.soul import PATIENCE_S, Ear, Stage, next_event, stage, until_end
 
+from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
 from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
-from kimi_tui.soul import file_history
+from kimi_tui.soul import folder_snapshots
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import FilesUnknown
+from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
@@ -72,10 +75,10 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "3 files went with it" in await on.soul.travel.undo()
+        assert "3 files changed with it" in await on.soul.travel.undo()
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "3 files went with it" in await on.soul.travel.redo()
+        assert "3 files changed with it" in await on.soul.travel.redo()
         assert files(on) == before
         assert "3 files" in await on.soul.travel.undo()
         assert files(on) == after
@@ -109,9 +112,9 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         on.server.script(twice, shell("echo more than ten > b; rm a"), say("done"))
         await on.soul.run("go")
         told = [
-            ("2 files changed, can be brought back", ("a", "b")),
+            ("2 files changed, can be restored", ("a", "b")),
             ("", ()),
-            ("2 files changed, 1 of them (b) not to be brought back", ("a", "b")),
+            ("2 files changed, 1 of them (b) cannot be restored", ("a", "b")),
         ]
         assert said(on.ear.events) == told
         await on.reopen()
@@ -267,7 +270,7 @@ async def test_all_of_a_line_comes_back_with_the_files_it_ended_with(tmp_path: P
         assert {one.path: (one.fate, one.reason) for one in seen.files.files} == {
             "edited": ("restore", ""),
             "gone": ("delete", ""),
-            "mine": ("conflict", "changed outside"),
+            "mine": ("conflict", "changed by others"),
             "sub/new": ("create", ""),
         }
         on.ear.forget()
@@ -296,7 +299,7 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "2 files went with it" in await on.soul.travel.undo()
+        assert "2 files changed with it" in await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -313,9 +316,9 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         ]
         assert files(on) == {**before, "sub/new": after["sub/new"]}
         (reverted,) = on.ear.of(ev.ContextReverted)
-        assert "Brought back: `edited`, `gone`." in reverted.facts
+        assert "Restored: `edited`, `gone`." in reverted.facts
         assert "`sub/new`" in reverted.facts.partition("still changed")[2]
-        assert "Left alone" not in reverted.facts
+        assert "Kept" not in reverted.facts
         await on.soul.travel.undo()
         assert files(on) == {**after, "edited": "by hand\n"}
 
@@ -344,7 +347,7 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
         for record in await on.soul.history():
             transcript.apply(record)
         marks = [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
-        assert f"Undone: {words}" in marks
+        assert f"Undo: {words}" in marks
 
 
 async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) -> None:
@@ -364,7 +367,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
         said = await on.soul.travel.undo()
         assert said == (
-            "Undone: the rewind to #2. 4 steps since then stay as world line 2. 2 files went with it."
+            "Undid the rewind to #2. 4 steps since then stay as world line 2. 2 files changed with it."
         )
         transcript = TranscriptModel()
         for record in await on.soul.history():
@@ -374,8 +377,8 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
             return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
 
         stays = [
-            "Undone: 4 steps since then stay as world line 2",
-            "1 file brought back, 1 deleted (gone)",
+            "Undo: 4 steps since then stay as world line 2",
+            "1 file restored, 1 deleted (gone)",
         ]
         assert marks() == stays
         # A row about an undo is gone once that is undone, however often it goes to and fro.
@@ -400,14 +403,14 @@ async def test_what_is_said_of_files_alone_goes_when_that_is_undone(tmp_path: Pa
             return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
 
         await on.soul.travel.rewind(Target(2), "only")
-        assert marks() == ["1 file brought back, 1 deleted (sub/new)"]
+        assert marks() == ["1 file restored, 1 deleted (sub/new)"]
         for step, gone in (
             (on.soul.travel.undo, "gone"),
             (on.soul.travel.redo, "sub/new"),
             (on.soul.travel.undo, "gone"),
         ):
             await step()
-            assert marks() == [f"1 file brought back, 1 deleted ({gone})"]
+            assert marks() == [f"1 file restored, 1 deleted ({gone})"]
 
 
 async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
@@ -508,12 +511,12 @@ async def test_a_file_tool_does_not_wait_for_the_first_look(
         await on.soul.run("go")
         found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
-        assert "not ended" in found.reason
+        assert "not finished" in found.reason
         heard = on.soul.wire.subscribe()
         gate.set()
         await on.soul.files_ready()
         # Somebody had to do without it, so its end is news.
-        await next_event(heard, ev.Notice, lambda one: "first look" in one.text)
+        await next_event(heard, ev.Notice, lambda one: "first file snapshot" in one.text)
         await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"a": "old\n"}
 
@@ -665,9 +668,9 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         await on.reopen()
         heard = on.soul.wire.subscribe()
         told = await next_event(heard, ev.Notice, lambda one: "program ended" in one.text)
-        assert told.text.endswith("; the others are now.")
+        assert told.text.endswith("; the other files are restored now.")
         said = [one.text for one in on.ear.of(ev.Notice)]
-        assert any("Not brought back: edited (changed meanwhile" in text for text in said)
+        assert any("Not restored: edited (changed meanwhile" in text for text in said)
         assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}
 
 
@@ -763,15 +766,15 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         await next_event(heard, ev.ToolCall, lambda event: event.name == "SendDMail")
         (on.work / "theirs").write_text("by hand\n")
         asked = await next_event(heard, ev.ApprovalRequest)
-        assert asked.question == "Bring back the files of #1?"
-        assert "bring back  a" in asked.detail
-        assert "leave alone, also changed outside  theirs" in asked.detail
+        assert asked.question == "Restore the files of checkpoint #1?"
+        assert "restore  a" in asked.detail
+        assert "keep, also changed by others  theirs" in asked.detail
         assert [getattr(block, "path", "") for block in asked.display] == ["a"]
         on.soul.answer(asked.id, "once")
         await turn
         assert files(on) == {"a": "old\n", "theirs": "by hand\n"}
         facts = on.ear.of(ev.ContextReverted)[0].facts
-        assert "Brought back: `a`" in facts
+        assert "Restored: `a`" in facts
         assert "someone else changed them too: `theirs`" in facts
         assert "`a` (1 edit)" not in facts
         await on.soul.travel.undo()
@@ -855,7 +858,7 @@ async def test_a_work_folder_that_is_gone_is_told_once(tmp_path: Path, seen: boo
         await on.soul.run("second")
         await on.soul.files_ready()
         told = [one.text for one in on.ear.notices()]
-        assert told == ["The files cannot be kept for a rewind: the work folder is gone."]
+        assert told == ["The files cannot be saved for a rewind: the work folder is gone."]
         shown = await on.soul.travel.preview(Target(0))
         assert shown.files is not None
         assert shown.files.reason
@@ -874,7 +877,7 @@ async def test_a_first_look_that_fails_is_told_once(
         await on.soul.run("first")
         await on.soul.files_ready()
         assert [one.text for one in on.ear.of(ev.Notice)] == [
-            "The files cannot be kept for a rewind: No space left on device."
+            "The files cannot be saved for a rewind: No space left on device."
         ]
 
 
@@ -891,7 +894,7 @@ async def test_the_end_does_not_wait_for_a_look_that_never_comes_back(
         async with stage(tmp_path) as on:
             await on.soul.files_ready()
             monkeypatch.setattr(Tracker, "take_snapshot", look)
-            monkeypatch.setattr(file_history, "_END_PATIENCE_S", 0.02)
+            monkeypatch.setattr(folder_snapshots, "_END_PATIENCE_S", 0.02)
             on.server.script(shell("echo hi > new"), say("done"))
             turn = asyncio.create_task(until_end(on.soul.run("work")))
             await asyncio.to_thread(stuck.wait)
@@ -923,7 +926,7 @@ async def test_a_fault_while_the_files_are_looked_at_is_told(
         assert "RuntimeError" in told.text
 
 
-async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Path) -> None:
+async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (on.work / "a").write_text("as it was\n")
         await on.soul.files_ready()
@@ -938,9 +941,10 @@ async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Pa
         n_before = len(SnapshotLog(stored))
         command = await history.before_change(None)
         (on.work / "a").write_text("by a command of the session's agent\n")
-        other = await history.before_change(None, "explorer")
+        beside = FileHistory(on.session, on.soul.wire, on.soul.folder, "explorer")
+        other = await beside.before_change(None)
         (on.work / "b").write_text("by the other\n")
-        history.after_change(other, uid, "other:0")
+        beside.after_change(other, uid, "other:0")
         await history.settled()
         (on.work / "c").write_text("by the command\n")
         history.after_change(command, uid, f"{uid}:0")
@@ -955,3 +959,60 @@ async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Pa
         outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == before
         assert {one.fate for one in outcome.files} == {"restore", "delete"}
+
+
+async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on, ChatServer(check=strict) as server:
+        (on.work / "a").write_text("as it was\n")
+        before = files(on)
+        await on.soul.files_ready()
+        provider = OpenAICompatible(
+            provider="other", base_url=server.base_url, api_key="k", model="m", window=200_000
+        )
+        session = on.store.create(on.work)
+        two = await open_soul(
+            session=session,
+            provider=provider,
+            mode="all",
+            environ={},
+            folder=on.soul.folder,
+            agent="explorer",
+        )
+        heard = Ear(two.wire)
+        on.server.script(
+            write("a", "one\n"),
+            shell("sleep 0.05; echo one > by_one"),
+            write("b", "1"),
+            say("done"),
+        )
+        server.script(
+            shell("echo two > by_two; sleep 0.05"), write("c", "2"), shell("echo > d"), say("done")
+        )
+        await asyncio.gather(on.soul.run("work"), two.run("work too"))
+        await on.soul.folder.settled()
+        changed = {path for one in heard.of(ev.FilesChanged) for path in one.paths}
+        assert "c" in changed
+        changed |= {path for one in on.ear.of(ev.FilesChanged) for path in one.paths}
+        assert changed == {"a", "b", "c", "d", "by_one", "by_two"}
+        # The agent ends, and the snapshots of the session go on.
+        await two.aclose()
+        assert not (session.dir / "files").exists()
+        outcome = await on.soul.travel.rewind(Target(0), "restore")
+        assert files(on) == before
+        assert not outcome.conflicts
+
+
+async def test_an_agent_that_outlives_the_session_s_own_does_without_snapshots(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        point = on.soul.session.context.checkpoints
+        beside = FileHistory(on.session, on.soul.wire, on.soul.folder, "explorer")
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        await on.soul.aclose()
+        beside.after_change(await beside.before_change(None), "uid", "uid:0")
+        beside.mark("uid")
+        await beside.settled()
+        assert "has ended" in (await beside.plan(point[0])).reason

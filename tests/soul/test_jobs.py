@@ -104,9 +104,9 @@ async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: P
         found = await on.soul.travel.preview(Target(2))
         assert found.files is not None
         assert {one.path: (one.fate, one.reason) for one in found.files.files} == {
-            "built": ("conflict", "changed while a job ran"),
+            "built": ("conflict", "changed during a background task"),
             "edited": ("restore", ""),
-            "theirs": ("conflict", "changed outside"),
+            "theirs": ("conflict", "changed by others"),
         }
 
 

@@ -86,3 +86,17 @@ async def test_a_key_in_notes_for_agents_stays_out_where_keys_are_asked_about(
         told = [*on.session.remarks, *(one.text for one in on.ear.of(ev.Notice))]
         words = [f"1 possible key was left out of {place}AGENTS.md." for place in ("", "sub/")]
         assert [one for one in told if "left out" in one] == words * asks
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_notes_without_a_key_are_told_of_nowhere(tmp_path: Path, *, asks: bool) -> None:
+    # Where keys are not asked about none is left out, whatever the notes say.
+    words = "Keep it short." if asks else "The key was [key left out] by somebody."
+    (tmp_path / "work" / "sub").mkdir(parents=True)
+    (tmp_path / "work" / "sub" / "AGENTS.md").write_text(words)
+    (tmp_path / "work" / "sub" / "a.py").write_text("x\n")
+    async with stage(tmp_path, asks_for_keys=asks) as on:
+        on.server.script(call("ReadFile", {"path": "sub/a.py"}), say("Done."))
+        await on.soul.run("Go")
+        assert words in str(on.server.requests[-1].body)
+        assert not on.ear.notices()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from support.chat_server import call, say, status
@@ -383,3 +384,44 @@ async def test_a_session_without_a_record(tmp_path: Path, shape: str) -> None:
         await places.restart()
         await places.rewind(Target(1))
         await places.restart()
+
+
+@pytest.mark.parametrize("wish", ["lean", "off"])
+async def test_other_tools_before_anything_was_said(
+    tmp_path: Path, wish: Literal["lean", "off"]
+) -> None:
+    async with stage(tmp_path) as on:
+        before = on.soul.used
+        on.soul.use_tools(wish)
+        assert 1 < on.soul.used < before
+        await on.soul.flush()
+        # A kill: a session in which nothing was said leaves no files when it is closed.
+        folder = on.session.dir
+        shutil.copytree(folder, tmp_path / "killed")
+        await on.soul.aclose()
+        shutil.copytree(tmp_path / "killed", folder, dirs_exist_ok=True)
+        on.session = on.store.find(on.session.id, on.work)
+        await on.open()
+        assert on.soul.used == before
+        on.soul.use_tools(wish)
+        assert 1 < on.soul.used < before
+
+
+async def test_fewer_tools_take_their_part_of_a_figure_that_was_fitted(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        # The server counts a third of what is estimated, so the figure of the beginning is less than the tools by estimate.
+        on.server.script(say("Hello.", usage=(1_700, 30)))
+        await on.soul.run("first")
+        await on.soul.travel.rewind(Target(0))
+        before = on.soul.used
+        on.soul.use_tools("off")
+        fewer = on.soul.used
+        assert before / 20 < fewer < before / 5
+        on.soul.use_tools("")
+        assert on.soul.used == before
+        on.soul.use_tools("off")
+        await on.reopen()
+        # The tools are on again, and the figure is the one of before.
+        assert on.soul.used == pytest.approx(before, rel=0.02)
+        on.soul.use_tools("off")
+        assert on.soul.used == pytest.approx(fewer, rel=0.02)

@@ -185,7 +185,7 @@ async def test_clear(tmp_path: Path) -> None:
         # Undone and done again, in a new process too.
         await on.reopen()
         assert fits(session_history(on.session), on.session)
-        assert "the clearing" in await on.soul.travel.undo()
+        assert "/clear" in await on.soul.travel.undo()
         assert on.file() == whole
         on.server.script(say("on"))
         await on.soul.run("go on")

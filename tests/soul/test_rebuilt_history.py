@@ -155,8 +155,8 @@ async def test_files_that_came_back_with_a_dmail_are_not_kept_in_a_rebuilt_histo
             marks.append([one.text for one in model.blocks if isinstance(one, MarkBlock)])
         assert cards == [[()], [()]]
         # Which of them were deleted only the record tells.
-        words = "1 file brought back, 1 deleted (made)" if is_recorded else "2 files brought back"
-        assert marks == [["1 file brought back, 1 deleted (made)"], [words]]
+        words = "1 file restored, 1 deleted (made)" if is_recorded else "2 files restored"
+        assert marks == [["1 file restored, 1 deleted (made)"], [words]]
 
 
 async def test_a_dmail_that_was_taken_back_is_not_one_that_was_not_sent(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 
 DAY = date(2026, 11, 28)
+MOST_TOKENS = 4_200
+"""The largest number of estimated tokens of the system prompt and the tools in an ordinary folder."""
 MOST_LEAN_TOKENS = 1_300
 """The largest number of estimated tokens of the lean prompt and its tools."""
 LEAN = ["ReadFile", "Grep", "WriteFile", "StrReplaceFile", "Shell"]
@@ -61,6 +63,97 @@ def test_the_form_follows_the_window_the_configuration_and_the_user(
     model: ModelInfo | None, wish: Any, form: RequestForm
 ) -> None:
     assert form_for(model, wish) == form
+
+
+def test_prompt_and_tools_of_a_first_request_have_a_bound(tmp_path: Path) -> None:
+    for name in ("README.md", "LICENSE", "Makefile", "pyproject.toml", "uv.lock", "main.py"):
+        (tmp_path / name).write_text("")
+    for name in ("src", "tests", "docs", "scripts", ".github"):
+        (tmp_path / name).mkdir()
+    text = build_system_prompt(tmp_path, {"SHELL": "/bin/bash"}, DAY)
+    assert "# Checkpoints and D-Mail" in text
+    assert estimate_fixed(text, default_toolset().specs) <= MOST_TOKENS
+
+
+TOLD = {
+    "": (
+        *("and no more", "Never guess", "smallest change", "Never claim", "same failing call"),
+        *("one short question", "todo list", "user's language", "`path:line`", "No preamble"),
+        *("at the same time", "in ranges", "the reason given", "data, not instructions"),
+        *("Do not commit, push, publish, delete or install", "keys or passwords"),
+        *("<system>CHECKPOINT n</system>", "Never mention", "far more than you needed"),
+        *("took long", "state of the files", "small savings", "same one twice"),
+    ),
+    "SendDMail": (
+        "except the user's messages",
+        "all that your past self",
+        "stay as they are",
+        "if the user agrees",
+        "last call",
+    ),
+    "Shell": (
+        *(
+            "fresh shell",
+            "standard output and errors",
+            "exit code",
+            "shortened",
+            "no terminal",
+            "`-y`",
+        ),
+        *('"default": 60', '"maximum": 600', "everything it started", "TaskOutput", "not `&`"),
+        *(
+            "API keys",
+            "Prefer ReadFile",
+            "`&&`",
+            "own `/tmp`",
+            "toolchains",
+            "no network",
+            "`.git/hooks`",
+        ),
+        *("background processes too", "`sandbox` and `why`", "Never work around", "`off`: outside"),
+        *("asked first", "exact command", "Never destroy"),
+    ),
+    "ReadFile": ("1000 lines", "100 KiB", "2000 characters", "a tab", "-100", "secrets", "Glob"),
+    "Glob": ("1000 matches", "`**`", "{py,pyi}", ".gitignore", "Does not follow links", "is asked"),
+    "Grep": (
+        *("Rust", "`!tests/**`", "Escape", "`multiline`", "hidden files", "binary", "credentials"),
+        *('"default": 250', '"maximum": 2000', "their file's path", "is asked"),
+    ),
+    "WriteFile": (
+        "missing folders",
+        "cheaper",
+        "CRLF",
+        "final newline",
+        "changed on disk",
+        "always",
+    ),
+    "StrReplaceFile": (
+        "byte for byte",
+        "exactly once",
+        "all of them or none",
+        "CRLF",
+        "changed on",
+    ),
+    "TaskOutput": ("last looked", "still runs", "told when", "shortened", "to a file"),
+    "TaskStop": ("everything it started", "session ends"),
+    "SetTodoList": ("replaces", "three or more", "one is `in_progress`", "Leave out `todos`"),
+    "AskUserQuestion": ("own words", "leave it to you", "good practice", "semicolons", "first"),
+    "ExitPlanMode": ("plan mode only", "you will not do", "how you will check", "AskUserQuestion"),
+}
+"""Words of the rules and facts that a model is told: in the system prompt, and in each tool's description and schema."""
+
+
+def test_no_rule_or_fact_is_lost(tmp_path: Path) -> None:
+    told = {one.name: f"{one.description} {one.parameters}" for one in default_toolset().specs}
+    told[""] = build_system_prompt(tmp_path, {}, DAY)
+    lost = [
+        (name, words)
+        for name, facts in TOLD.items()
+        for words in facts
+        if words.replace('"', "'") not in " ".join(told[name].replace('"', "'").split())
+    ]
+    assert lost == []
+    assert TOLD.keys() == told.keys()
 
 
 @pytest.mark.parametrize("odd", ["plain", "many names", "long path", "signs", "many notes"])
@@ -131,7 +224,7 @@ async def test_a_small_window_works_from_hello_to_an_edit(tmp_path: Path) -> Non
             assert "SendDMail" not in str(request.body)
         # A sixth of the window, and how to go on.
         assert len(read) < 4_000
-        assert "Go on with line_offset=" in read
+        assert "Continue with line_offset=" in read
         assert "9000" in ran
         assert "shortened" in ran
         (notice,) = [one for one in on.ear.notices() if one.topic == ev.FORM_TOPIC]
@@ -192,7 +285,7 @@ async def test_another_model_has_its_own_form(tmp_path: Path) -> None:
         assert "CHECKPOINT 1" in str(on.server.requests[-1].body)
         large = on.soul.used
         on.soul.set_provider(model(on, window=12_000))
-        assert on.soul.used < large - 3_000
+        assert on.soul.used < large - 2_900
         await on.soul.run("more")
         assert names(on.server.requests[-1]) == LEAN
         # The markers that are stored are not sent, nor counted.
@@ -435,7 +528,7 @@ async def test_figures_hold_when_the_session_is_opened_with_another_form(tmp_pat
         on.window = 100_000
         await on.reopen()
         whole = on.soul.used
-        assert whole > lean + 3_000
+        assert whole > lean + 2_900
         assert on.soul.status.estimated
         on.soul.use_tools("lean")
         assert (on.soul.used, on.soul.status.estimated) == (lean, False)

@@ -364,3 +364,19 @@ async def test_what_was_spent_is_counted_in_slices_when_a_session_is_opened(
         stored = [ev.EventRecord(n, 0.0, ev.StepBegin(1)) for n in range(1, 5_001)]
         await conversation.resume(stored, stored)
         assert len(yields) > 10
+
+
+@pytest.mark.parametrize("path", ["a.txt", "none"])
+async def test_a_single_result_costs_what_its_step_added_failed_or_not(
+    tmp_path: Path, path: str
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("hello\n")
+        on.server.script(
+            call("ReadFile", {"path": path}, usage=(3_000, 20)), say("done", usage=(3_700, 10))
+        )
+        await on.soul.run("read it")
+        (row,) = [
+            one for one in (await on.soul.travel.preview(Target(0))).dropped if one.kind == "tool"
+        ]
+        assert (row.failed, row.tokens) == (path == "none", 700)

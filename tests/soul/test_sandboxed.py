@@ -84,13 +84,13 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert (on.work / "inside").read_text() == "made\n"
         first, second, third, fourth, fifth = on.ear.of(ev.ToolResult)
         assert "sub/Makefile" in first.message
-        assert "Undone, because the user's own git" in first.message
-        assert "other programs by it: .git/commondir." in first.message
+        assert "The program undid the changes of .git/commondir" in first.message
+        assert "git could have run other programs" in first.message
         assert not (on.work / ".git/commondir").exists()
         assert not (Path.home() / "kimi-test").exists()
         assert f"writing {Path.home()}/kimi-test, the network" in second.message
         # The card has room for one, beside the command.
-        refused = f"exit 7 · the sandbox refused writing {Path.home()}/kimi-test and 1 more"
+        refused = f"exit 7 · the sandbox blocked writing {Path.home()}/kimi-test and 1 more"
         assert second.display[0] == BriefBlock(refused)
         assert "needs `why`" in third.message
         # Only what leaves the sandbox was asked about, with the reason, cleaned.
@@ -124,12 +124,12 @@ async def test_a_read_in_the_home_folder_that_is_refused_is_named_with_what_allo
     line = 'readable = ["~/notes.txt"]'
     assert f"`{line}` in the section `[sandbox]`" in first.message
     assert first.display[0] == BriefBlock(
-        f"exit 0 · the sandbox refused reading ~/notes.txt · {ALLOWED_BY}{line}"
+        f"exit 0 · the sandbox blocked reading ~/notes.txt · {ALLOWED_BY}{line}"
     )
-    assert "Credentials are kept in ~/.ssh/config: that is not for you to read." in second.message
+    assert "~/.ssh/config is a place for credentials: do not read it." in second.message
     assert "readable" not in second.message
     assert second.display[0] == BriefBlock(
-        "exit 1 · the sandbox refused reading ~/.ssh/config, where credentials are kept"
+        "exit 1 · the sandbox blocked reading ~/.ssh/config (credentials)"
     )
 
 
@@ -152,7 +152,7 @@ async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: 
         await turn
         (result,) = on.ear.of(ev.ToolResult)
         assert "done" in result.output
-        assert "open to it from then on: .env, conf/.env." in result.message
+        assert "Another program replaced .env, conf/.env while" in result.message
         assert "server.key" not in result.message
 
 
@@ -227,7 +227,7 @@ async def test_without_a_sandbox_there_is_no_such_mode(tmp_path: Path) -> None:
     async with stage(tmp_path, mode="sandboxed", sandbox=settings) as on:
         assert on.soul.mode == "ask"
         assert on.soul.sandbox_gaps is None
-        with pytest.raises(NoSandbox, match="switched off"):
+        with pytest.raises(NoSandbox, match="turned off"):
             await on.soul.set_mode("sandboxed")
 
 

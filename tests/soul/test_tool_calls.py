@@ -12,11 +12,14 @@ from support.effort import most_in_a_callback
 from support.soul import Tool, next_event, stage, until_end
 
 from kimi_tui.llm.message import MANY
+from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.session import context_index
 from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageList
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.soul import tasks
 from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.request_form import CHARS_A_TOKEN
+from kimi_tui.soul.tool_calls import within_room
 from kimi_tui.tools.base import TO_RUN, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
@@ -263,3 +266,17 @@ async def test_an_answer_with_hundreds_of_calls_holds_the_event_loop_up_no_longe
         assert [one.stored() for one in MessageList(scanned, stored, MessageCache())] == [
             one.stored() for one in messages
         ]
+
+
+@pytest.mark.parametrize("piece", ["words of a text ", "1234567890 ", "{[(=)]} "])
+def test_a_text_is_cut_to_the_tokens_that_there_is_room_for(piece: str) -> None:
+    most_chars = 6_000
+    most = most_chars // CHARS_A_TOKEN
+    found = within_room(piece * 2_000, most_chars)
+    assert len(found) <= most_chars + 100  # the words in place of the middle
+    assert text_tokens(found) <= most * 1.05
+    # As much as there is room for is kept, in characters or in tokens.
+    assert len(found) > most_chars * 0.9 or text_tokens(found) > most * 0.9
+    assert within_room(piece, most_chars) == piece
+    assert within_room(piece * 2_000, None) == piece * 2_000
+    assert within_room("", most_chars) == ""

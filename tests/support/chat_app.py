@@ -39,7 +39,7 @@ class ChatApp(App[None]):
             self.register_theme(one)
         self.theme = theme
         self.glyphs = glyphs
-        self.transcript = Transcript(id="chat", hints=first_hints({}))
+        self.transcript = Transcript(id="chat", hints=first_hints({}, "ask"))
         self.posted: list[Message] = []
         self.copied: list[tuple[str, str]] = []
 

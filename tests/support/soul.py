@@ -47,7 +47,7 @@ async def next_event(
 
 def _is_late(event: Event) -> bool:
     """Return whether the event tells that the first scan of the files ended only after an action had to do without it."""
-    return isinstance(event, ev.Notice) and event.text.startswith("The first look at the files")
+    return isinstance(event, ev.Notice) and event.text.startswith("The first file snapshot")
 
 
 class Ear:

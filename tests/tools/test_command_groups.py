@@ -108,8 +108,8 @@ def test_no_bypass_is_in_a_group_that_was_allowed(
     [
         ("git log --grep 'a\nb'", "several lines"),
         ('git log --grep "a\rb"', "several lines"),
-        ("git log --grep 'a\u200bb'", "a character that hides, U+200B"),
-        ("cat 'a\u0301\u0301'", "a character that hides, U+0301"),
+        ("git log --grep 'a\u200bb'", "an invisible character, U+200B"),
+        ("cat 'a\u0301\u0301'", "an invisible character, U+0301"),
     ],
 )
 def test_quotes_make_nothing_readable_that_is_not(
@@ -168,7 +168,7 @@ def test_a_repository_that_names_programs_or_lies_elsewhere_asks(tmp_path: Path)
     diff = ["git", "diff"]
     assert "elsewhere" in subprocess.run(diff, cwd=work, capture_output=True, text=True).stdout
     assert verdict().group
-    assert "readme has other names" in verdict("git diff").reason
+    assert "readme has hard links" in verdict("git diff").reason
     (tmp_path / "outside").unlink()
     assert verdict("git diff").group
     (work / ".env").write_text("KEY=1\n")
@@ -196,7 +196,7 @@ def test_a_group_is_of_one_program_in_one_folder(tmp_path: Path) -> None:
     environ = {"PATH": f"{programs}:/usr/bin:/bin"}
     first = judge("pytest", work, environ)
     assert (first.kind, first.argv) == ("project", (str(program),))
-    assert first.offer.endswith("it runs what this folder holds")
+    assert first.offer.endswith("they run code of this folder")
     other = tmp_path / "other"
     other.mkdir()
     assert judge("pytest", other, environ).group not in ("", first.group)
@@ -247,7 +247,9 @@ async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(be
     outcome = await bench.run("Shell", command="git status --short 'readme'")
     assert outcome.output == "A  readme\n"
     assert not ran.exists()
-    assert bench.approver.asks[0].session_offer.startswith("Yes, and every harmless git status in")
+    assert bench.approver.asks[0].session_offer.startswith(
+        "Yes, and allow harmless git status commands in"
+    )
     # Settings that are moved elsewhere when it has been judged are not gone by.
     git(bench.work_dir.parent, "init", "-q", "evil")
     git(bench.work_dir.parent / "evil", "config", "filter.x.clean", f"touch {ran}; cat")
@@ -319,5 +321,5 @@ def test_what_a_repository_keeps_for_itself_is_in_no_group(
     ):  # fmt: skip
         verdict = judge(command, work, environ)
         assert verdict.group == "", command
-        assert "which may hold a token" in verdict.reason, command
+        assert "which may contain a token" in verdict.reason, command
     assert judge("ls .git", work, environ).group

@@ -44,7 +44,7 @@ async def test_a_new_file_in_new_folders(bench: Bench) -> None:
         "a/b/c.txt",
     )
     assert (ask.session_key, ask.protected) == ("edits", False)
-    assert ask.session_offer == "Yes, and every edit in this folder in this session"
+    assert ask.session_offer == "Yes, and allow all edits here for this session"
     assert ask.edits == (FileEdit("a/b/c.txt", None, "one\ntwo\n"),)
     umask = os.umask(0)
     os.umask(umask)
@@ -194,9 +194,7 @@ async def test_an_edit_of_a_file_with_several_names_says_what_becomes_of_the_oth
     os.link(bench.work_dir / "one", bench.work_dir / "two")
     await bench.run("WriteFile", path="one", content="new\n")
     (ask,) = bench.approver.asks
-    assert "2 names (hard links): this one gets the new text, the other one keeps the old" in (
-        ask.where
-    )
+    assert "2 hard links: this path gets the new text, the other keeps the old" in (ask.where)
     assert (bench.work_dir / "two").read_text() == "old\n"
 
 
@@ -311,7 +309,7 @@ async def test_a_link_is_followed_to_its_target_and_stays_a_link(bench: Bench) -
     assert link.is_symlink()
     (ask,) = bench.approver.asks
     assert (ask.asks, ask.detail) == (TO_EDIT, "real/a.txt")
-    assert "link.txt is a link that leads there" in ask.where
+    assert "link.txt is a link to it" in ask.where
 
 
 @pytest.mark.parametrize("way", ["absolute", "dots", "link", "folder link", "dangling link"])
@@ -466,7 +464,7 @@ async def test_a_file_with_several_names_asks_every_time(bench: Bench, tmp_path:
     (ask,) = bench.approver.asks
     assert ask.protected
     assert ask.session_offer == ""
-    assert "the file has 2 names" in ask.where
+    assert "the file has 2 hard links" in ask.where
     # A replaced file is a new one: the other name keeps what it had.
     assert outside.read_text() == "one\n"
 
@@ -610,21 +608,21 @@ async def test_what_no_snapshot_holds_is_said_and_asked_for(bench: Bench) -> Non
     await bench.run("WriteFile", path="server.key", content="new\n")
     (ask,) = bench.approver.asks
     assert ask.protected
-    assert "is in no snapshot, as it may be secret, and cannot be brought back" in ask.where
+    assert "cannot be restored: files that may be secret are not in snapshots" in ask.where
 
 
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        (b"caf\xe9\nx\n", "caf\ufffd\nx\n", "1 line is not UTF-8 and would lose bytes"),
-        (b"a\nb\n", "a\r\nb\r\n", "line endings change"),
-        (b"a\nb\n", "\ufeffa\nb\n", "a byte order mark comes"),
+        (b"caf\xe9\nx\n", "caf\ufffd\nx\n", "1 line is not UTF-8: the edit loses bytes"),
+        (b"a\nb\n", "a\r\nb\r\n", "the edit changes line endings (CRLF or LF)"),
+        (b"a\nb\n", "\ufeffa\nb\n", "a byte order mark is added"),
         (b"caf\xe9\nx\n", "x\n", ""),
-        (b"caf\xe9 x\nb\n", "b\ncaf\ufffd z\n", "1 line is not UTF-8 and would lose bytes"),
+        (b"caf\xe9 x\nb\n", "b\ncaf\ufffd z\n", "1 line is not UTF-8: the edit loses bytes"),
         (
             b"\xc4\xe3\xba\xc3\nx\n",
             "\ufffd" * 4 + "\nz\n",
-            "1 line is not UTF-8 and would lose bytes",
+            "1 line is not UTF-8: the edit loses bytes",
         ),
         (b"caf\xe9\n\xef\xbf\xbd\n", "cafe\n\ufffd\n", ""),
         (b"a\nb\n", "a\nc\n", ""),
@@ -765,7 +763,7 @@ async def test_an_edit_that_is_not_found_shows_the_nearest_passage(bench: Bench)
     outcome = await bench.run("StrReplaceFile", path="a.py", edit={"old": "def gg():", "new": "y"})
     assert "     7\tdef g():" in outcome.message
     outcome = await bench.run("StrReplaceFile", path="a.py", edit={"old": "@@@@", "new": "y"})
-    assert "nor anything like it" in outcome.message
+    assert "nor anything similar" in outcome.message
 
 
 async def test_an_edit_that_is_not_unique_says_where(bench: Bench) -> None:
@@ -894,9 +892,12 @@ async def test_what_is_too_large_to_be_brought_back_is_said_and_asked_for(bench:
     outcome = await bench.run("WriteFile", path="huge", content="small now\n")
     assert not outcome.is_error
     (ask,) = bench.approver.asks
-    assert "what it holds now is too large to be brought back" in ask.where
+    assert "its present text cannot be restored: it is too large for a snapshot" in ask.where
     assert (ask.protected, ask.session_key) == (True, "")
-    assert ask.edits[0].before == "(3.2 GB, not shown; too large to be brought back)\n"
+    assert (
+        ask.edits[0].before
+        == "(3.2 GB, not shown; too large for a snapshot, so it cannot be restored)\n"
+    )
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
 
 
@@ -947,3 +948,11 @@ async def test_a_replacement_that_grows_without_end_is_refused(bench: Bench) -> 
     edit = {"old": "a", "new": "b" * 100_000, "replace_all": True}
     outcome = await bench.run("StrReplaceFile", path="a.txt", edit=edit)
     assert (outcome.is_error, outcome.brief) == (True, "too large")
+
+
+async def test_a_name_as_long_as_a_file_system_allows_is_written(bench: Bench) -> None:
+    for name in ("n" * 255, "名" * 85, "🙂" * 63):
+        outcome = await bench.run("WriteFile", path=name, content="1\n")
+        assert outcome.message.startswith("Created ")
+        outcome = await bench.run("WriteFile", path=name, content="2\n")
+        assert (bench.work_dir / name).read_text() == "2\n"

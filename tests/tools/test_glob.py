@@ -60,7 +60,7 @@ async def test_patterns(bench: Bench) -> None:
 async def test_nothing_found_is_no_error(bench: Bench) -> None:
     outcome = await bench.run("Glob", pattern="missing/*.py")
     assert (outcome.is_error, outcome.brief) == (False, "no match")
-    assert "Nothing matches." in outcome.message
+    assert "No match." in outcome.message
 
 
 async def test_ignored_files_are_passed_over_unless_named(bench: Bench) -> None:
@@ -98,7 +98,7 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
         (ask,) = bench.approver.asks
         shown = f"{tmp_path / 'other'}\npattern  {pattern}"
         assert (ask.asks, ask.detail) == (TO_GO_OUTSIDE, shown)
-        assert "names only, of this folder alone" in ask.where
+        assert "lists names only in this folder" in ask.where
 
 
 @pytest.mark.parametrize("directory", ["../othr", "../other/a.py"])

@@ -88,7 +88,7 @@ async def test_windows_of_the_answer(searched: Bench) -> None:
     searched.write("many.txt", "".join(f"hit {n}\n" for n in range(500)))
     outcome = await searched.run("Grep", pattern="hit", output_mode="content", head_limit=3)
     assert outcome.output == "many.txt\n1:hit 0\n2:hit 1"
-    assert "go on with offset=3" in outcome.message
+    assert "continue with offset=3" in outcome.message
     outcome = await searched.run(
         "Grep", pattern="hit", output_mode="content", head_limit=2, offset=3
     )
@@ -186,7 +186,7 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
         "Search this folder?",
         f"{tmp_path}\npattern  needle\nglob     *.txt",
     )
-    assert "with all folders below, without files that hold secrets" in ask.where
+    assert "searches all folders below, but no files with secrets" in ask.where
     assert ask.session_key == f"search outside:{tmp_path}"
 
 
@@ -218,15 +218,13 @@ async def test_a_search_passes_over_secrets(bench: Bench, tmp_path: Path, inside
     told = [
         (await bench.run("Grep", pattern=p, glob=".env*", **where)).message for p in ("=1", "=2")
     ]
-    assert (
-        told == ["No match. Files that hold secrets are searched only where `path` names one."] * 2
-    )
+    assert told == ["No match. Files with secrets are searched only if `path` names one."] * 2
     for name in SECRETS:
         bench.approver.asks.clear()
         for tool, more in (("Grep", {"pattern": "SECRET"}), ("ReadFile", {})):
             assert not (await bench.run(tool, path=str(home / name), **more)).is_error
         assert [(ask.protected, ask.session_key) for ask in bench.approver.asks] == [(True, "")] * 2
-        assert all("keys are kept in such places" in ask.where for ask in bench.approver.asks)
+        assert all("such places contain keys" in ask.where for ask in bench.approver.asks)
     # A place of secrets can be searched if the user is asked about it.
     assert (await bench.run("Grep", pattern="SECRET", path=str(home / ".ssh"))).brief == "1 file"
 
@@ -245,7 +243,7 @@ async def test_files_with_other_names_are_shown_when_the_user_agrees(
             await bench.run(tool, **more)
         ask = bench.approver.asks.pop()
         assert (ask.asks, ask.detail) == (TO_GO_OUTSIDE, "key.txt")
-        assert "others may be" in ask.where
+        assert "may also be a file elsewhere" in ask.where
 
 
 async def test_what_is_outside_is_not_even_named_unasked(bench: Bench, tmp_path: Path) -> None:
@@ -380,7 +378,7 @@ async def test_what_was_found_before_the_engine_died_is_kept(
     slow_rg(monkeypatch, tmp_path, text)
     outcome = await bench.run("Grep", pattern="h", output_mode="content")
     assert (outcome.is_error, outcome.output) == (False, "a\n1:hit")
-    assert "broke off" in outcome.message
+    assert "stopped early" in outcome.message
 
 
 async def test_a_glob_leaves_hidden_and_ignored_files_out(searched: Bench) -> None:
@@ -443,7 +441,7 @@ async def test_names_with_line_ends_and_crlf(bench: Bench) -> None:
 
 async def test_a_binary_file_by_name(searched: Bench) -> None:
     outcome = await searched.run("Grep", pattern="find", path="data.bin", output_mode="content")
-    assert outcome.message == "The file is binary, and matches."
+    assert outcome.message == "The file is binary; it contains a match."
     assert (await searched.run("Grep", pattern="find", path="data.bin")).output == "data.bin"
 
 

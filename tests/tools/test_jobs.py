@@ -33,11 +33,15 @@ def go_on(bench: Bench, which: str) -> None:
 async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None:
     started = await bench.run("Shell", command=STEPS, background=True)
     assert "id 1" in started.message
-    assert (started.is_error, started.brief, started.output) == (False, "job 1", "one\n")
+    assert (started.is_error, started.brief, started.output) == (
+        False,
+        "background task 1",
+        "one\n",
+    )
     assert "in the background" in bench.approver.asks[0].where
     nothing = await bench.run("TaskOutput", id=1)
     assert (nothing.output, nothing.brief) == ("", "still runs")
-    assert "Nothing new" in nothing.message
+    assert "No new output" in nothing.message
     go_on(bench, "first")
     (job,) = bench.jobs.running
     assert await until(lambda: "two" in job.tail.text)
@@ -54,7 +58,7 @@ async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None
     assert job.tail.text == "one\ntwo\nthree\n"
     missing = await bench.run("TaskOutput", id=7)
     assert missing.is_error
-    assert "None runs in the background" in missing.message
+    assert "None runs now" in missing.message
 
 
 async def test_what_ends_at_once_is_told_at_once(bench: Bench) -> None:

@@ -153,7 +153,7 @@ def test_a_planted_program_is_neither_run_nor_offered_for_the_session(
     verdict = judge("git status", work, environ)
     assert not verdict.group
     assert not verdict.offer
-    assert "commands in the sandbox can change" in verdict.reason
+    assert "sandboxed commands can change" in verdict.reason
     assert not seen.exists()
     assert planted_in("cd x && git status", environ, work) == [str(folder / "git")]
     assert planted_in("ls -la", environ, work) == []

@@ -38,7 +38,7 @@ async def test_a_file_with_another_name_is_asked_for(bench: Bench, tmp_path: Pat
     secret.write_text("key\n")
     (bench.work_dir / "notes.txt").hardlink_to(secret)
     await bench.run("ReadFile", path="notes.txt")
-    assert "the others may be elsewhere" in bench.approver.asks[-1].where
+    assert "it may also be a file elsewhere" in bench.approver.asks[-1].where
     bench.approver.refuse = "no"
     with pytest.raises(ToolRejected):
         await bench.run("ReadFile", path="notes.txt")
@@ -58,7 +58,7 @@ async def test_a_yes_for_a_folder_outside_is_none_to_a_file_with_another_name(
         bench.approver.asks.clear()
         await bench.run(tool, path=str(docs / "plain"), **more)
         ask = bench.approver.asks[-1]
-        assert "others may be elsewhere" in ask.where
+        assert "it may also be a file elsewhere" in ask.where
         assert ask.session_key == ask.session_offer == ""
         # A file that is read needs one question; a search in such files asks again when it has found something.
         assert len(bench.approver.asks) == (1 if tool == "ReadFile" else 2)
@@ -80,7 +80,7 @@ async def test_a_part_says_how_to_go_on(bench: Bench) -> None:
     bench.write("a.txt", "".join(f"line {n}\n" for n in range(1, 51)))
     outcome = await bench.run("ReadFile", path="a.txt", line_offset=10, n_lines=3)
     assert outcome.output == numbered(10, "line 10", "line 11", "line 12")
-    assert outcome.message == "Lines 10 to 12 of 50. Go on with line_offset=13."
+    assert outcome.message == "Lines 10 to 12 of 50. Continue with line_offset=13."
     assert outcome.brief == "lines 10–12"
     outcome = await bench.run("ReadFile", path="a.txt", line_offset=49)
     assert outcome.message == "Lines 49 to 50 of 50."
@@ -95,14 +95,14 @@ async def test_the_end_by_a_negative_offset(bench: Bench) -> None:
     assert outcome.message == "The whole file, 50 lines."
     outcome = await bench.run("ReadFile", path="a.txt", line_offset=-5, n_lines=2)
     assert outcome.output == numbered(46, "line 46", "line 47")
-    assert "Go on with line_offset=48." in outcome.message
+    assert "Continue with line_offset=48." in outcome.message
 
 
 async def test_limits_of_lines_and_bytes(bench: Bench) -> None:
     bench.write("many.txt", "x\n" * 1500)
     outcome = await bench.run("ReadFile", path="many.txt")
     assert outcome.output.count("\n") == 999
-    assert outcome.message == "Lines 1 to 1000 of 1,500. Go on with line_offset=1001."
+    assert outcome.message == "Lines 1 to 1000 of 1,500. Continue with line_offset=1001."
     bench.write("long.txt", "a" * 5000 + "\nshort\n")
     outcome = await bench.run("ReadFile", path="long.txt")
     assert outcome.output == numbered(1, "a" * LINE_CHARS + " …", "short")
@@ -111,7 +111,7 @@ async def test_limits_of_lines_and_bytes(bench: Bench) -> None:
     outcome = await bench.run("ReadFile", path="wide.txt")
     assert len(outcome.output) < WINDOW_BYTES + 2000
     assert "Stopped at 100 KiB." in outcome.message
-    assert "Go on with line_offset=52." in outcome.message
+    assert "Continue with line_offset=52." in outcome.message
 
 
 async def test_a_huge_file_is_streamed(bench: Bench, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ async def test_what_is_no_readable_text_is_an_error_at_once(bench: Bench) -> Non
         listening.bind(f"{short}/s")
         os.rename(f"{short}/s", bench.work_dir / "socket")
     cases = {
-        "picture.png": ("is a PNG image (58 bytes), not text", "this model sees no images"),
+        "picture.png": ("is a PNG image (58 bytes), not text", "this model cannot see images"),
         "data.bin": ("is a binary file (700 bytes), not text", "binary"),
         "folder": ("is a folder, not a file", "a folder"),
         ".": ("is a folder, not a file", "a folder"),
@@ -288,7 +288,7 @@ async def test_outside_the_work_folder_asks(bench: Bench, tmp_path: Path) -> Non
         assert (ask.asks, ask.detail) == (TO_GO_OUTSIDE, str(outside))
         assert ask.session_key == f"read outside:{outside.parent}"
         assert not ask.protected
-    assert "link is a link that leads there" in bench.approver.asks[0].where
+    assert "link is a link to it" in bench.approver.asks[0].where
     bench.approver.refuse = ""
     with pytest.raises(ToolRejected):
         await bench.run("ReadFile", path="link")

@@ -68,15 +68,15 @@ async def test_the_question_shows_exactly_what_runs(bench: Bench) -> None:
     await bench.run("Shell", command="echo  'a  b'\n#x", timeout=9)
     (ask,) = bench.approver.asks
     assert (ask.asks, ask.detail) == (TO_RUN, "echo  'a  b'\n#x")
-    assert ask.where == "in ~/work, for at most 9 s; may change files"
+    assert ask.where == "in ~/work, at most 9 s; can change files"
     assert ask.session_key == ask.session_offer == ""
 
 
 @pytest.mark.parametrize(
     ("asked", "where"),
     [
-        ("off", "OUTSIDE THE SANDBOX, may do whatever you may. Its reason: It pushes."),
-        ("network", "may change files and use the network. Its reason: It pushes."),
+        ("off", "OUTSIDE THE SANDBOX, with all your permissions. The agent's reason: It pushes."),
+        ("network", "can change files and use the network. The agent's reason: It pushes."),
     ],
 )
 async def test_what_a_command_wants_and_why_is_on_the_card_where_no_sandbox_runs_it(
@@ -253,7 +253,7 @@ async def test_a_background_child_that_keeps_the_pipe_open_is_not_waited_for(ben
     outcome = await bench.run("Shell", command="sleep 3600 & echo $!; echo done")
     pid, done = outcome.output.split()
     assert done == "done"
-    assert "1 background process held the output open and had to be ended" in outcome.message
+    assert "1 background process kept the output open and had to be ended" in outcome.message
     assert not outcome.is_error
     assert await until(lambda: not alive(int(pid)))
 
@@ -280,7 +280,7 @@ async def test_a_hundred_megabytes_pass_in_bounded_memory(bench: Bench) -> None:
     assert outcome.output.endswith("\nlast\n")
     assert len(outcome.output) < 50_000
     assert "bytes left out …" in outcome.output
-    assert "The output was shortened, in all 100.0 MB" in outcome.message
+    assert "The output of 100.0 MB was shortened" in outcome.message
     assert sum(map(len, bench.live)) < 5_000_000
 
 
@@ -335,7 +335,7 @@ async def test_no_output_is_said(bench: Bench) -> None:
         ({"command": "true", "timeout": 601}, "`timeout` should be less than or equal to 600"),
         ({"command": "true", "timeout": 0}, "`timeout` should be greater than or equal to 1"),
         ({"command": "  "}, "empty"),
-        ({"command": "echo \0"}, "characters that no command line can hold"),
+        ({"command": "echo \0"}, "characters that a command line cannot contain"),
         ({"command": "echo \ud800"}, "`command` should be a valid string"),
         ({"command": "x" * 100_001}, "write it to a script"),
     ],
@@ -353,7 +353,7 @@ async def test_a_work_folder_that_is_gone_is_an_error(bench: Bench) -> None:
     bench.work_dir.rmdir()
     outcome = await bench.run("Shell", command="true")
     assert outcome.is_error
-    assert "does not exist any more" in outcome.message
+    assert "no longer exists" in outcome.message
 
 
 async def test_several_commands_at_once_keep_apart(bench: Bench) -> None:
@@ -396,8 +396,8 @@ ESCAPES = {
 @pytest.mark.parametrize("then", ["sleep 300", "exec >/dev/null 2>&1; sleep 300"])
 async def test_who_ends_what_watches_over_it_is_told_of(bench: Bench, then: str) -> None:
     outcome = await bench.run("Shell", command=f"echo $$; kill -9 $PPID; {then}", timeout=2)
-    assert "something it started may still run" in outcome.message
-    assert "everything it started was ended" not in outcome.message
+    assert "processes that it started may still run" in outcome.message
+    assert "with everything it started" not in outcome.message
     with contextlib.suppress(ProcessLookupError):
         os.kill(int(outcome.output.split()[0]), 9)
 
@@ -412,7 +412,7 @@ async def test_nothing_gets_away_from_a_timeout(
     running = asyncio.create_task(bench.run("Shell", command=escape, timeout=2))
     assert await until(lambda: child.exists() and child.read_text().strip() != "")
     outcome = await running
-    assert "everything it started was ended" in outcome.message
+    assert "with everything it started" in outcome.message
     assert not alive(int(child.read_text()))
 
 
@@ -441,7 +441,7 @@ async def test_what_a_command_reports_in_the_name_of_its_supervisor_counts_for_n
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 9)
     assert not is_alive
-    assert "everything it started was ended" in outcome.message
+    assert "with everything it started" in outcome.message
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the pipes of others")
@@ -478,7 +478,7 @@ async def test_a_command_that_has_itself_traced_and_stops_is_ended_by_its_timeou
     (bench.work_dir / "traced.py").write_text(TRACED)
     command = f"echo before; exec {sys.executable} traced.py"
     outcome = await bench.run("Shell", command=command, timeout=2)
-    assert "everything it started was ended" in outcome.message
+    assert "with everything it started" in outcome.message
     assert outcome.output.strip() == "before"
 
 

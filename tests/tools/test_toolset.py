@@ -78,7 +78,7 @@ async def test_no_arguments_name_what_is_required(bench: Bench, arguments: str |
     outcome = await bench.tools.run("ReadFile", arguments, bench.env)
     assert (
         outcome.message
-        == "The arguments of ReadFile are wrong; nothing was run. `path` is required."
+        == "The arguments of ReadFile are not valid; nothing was run. `path` is required."
     )
 
 

@@ -130,7 +130,7 @@ async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(
                 await one.sees("This is a fork;")
             elif way is by_new:
                 await one.until(lambda: "This is a fork;" not in one.text())
-            await one.sees("asks first")
+            await one.sees("Mode ask:")
             soul = one.screen.conversation.soul
             assert soul is not None
             assert soul.mode == one.screen.conversation.state.mode == "ask"
@@ -317,7 +317,7 @@ async def test_a_theme_is_no_reason_to_hide_the_settings_of_kimi_cli(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.say("/theme light")
-        await one.sees("The theme is light, in this run.")
+        await one.sees("The theme is light until you quit.")
         assert not (home / "config.toml").exists()
 
 

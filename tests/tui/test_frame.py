@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.cases import each
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
@@ -18,7 +19,6 @@ from kimi_tui.tui.frame import (
 )
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
-from kimi_tui.tui.state import MODE_WORDS
 
 HEADING = HeaderText("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
 
@@ -31,7 +31,7 @@ def test_the_header_loses_branch_then_model_then_folder() -> None:
         shown = [part for part in parts if getattr(fitted, part)]
         if not left or left[-1] != shown:
             left.append(shown)
-        assert fitted.mode == "asks first"
+        assert fitted.mode == "ask"
     assert left == [["branch", "model", "folder"], ["model", "folder"], ["folder"], []]
 
 
@@ -43,18 +43,18 @@ def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> Non
     assert (whole.title, whole.folder) == (heading.title, heading.folder)
     shorter = fit_heading(heading, 56)
     assert (shorter.title, shorter.folder) == (heading.title, "~/…/importer")
-    shortest = fit_heading(heading, 46)
+    shortest = fit_heading(heading, 39)
     assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
-    assert fit_heading(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first", "")
+    assert fit_heading(heading, 29) == ("Fix the quoted fields", "", "", "", "ask", "")
 
 
 def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
     modes = {
         mode: fit_heading(HEADING._replace(mode=mode, sandbox=False), 120).mode
-        for mode in MODE_WORDS
+        for mode in MODE_TITLES
     }
-    assert modes == {**MODE_WORDS, "all": "allows all, no sandbox"}
-    assert fit_heading(HEADING._replace(mode="all"), 120).mode == "allows all"
+    assert modes == {**MODE_TITLES, "all": "allow all, no sandbox"}
+    assert fit_heading(HEADING._replace(mode="all"), 120).mode == "allow all"
 
 
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))

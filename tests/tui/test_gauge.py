@@ -125,17 +125,17 @@ def test_details_name_split_and_totals() -> None:
         58_300, 262_144, 212_144, True, False, 7_000, 20_600, 30_700, 0, 700_000, 6_000, 70
     )
     assert details(status) == [
-        "System prompt and tools  7.0k",
-        "Conversation  20.6k",
-        "Tool results  30.7k",
-        "Free  204k",
-        "Compacts at 212k",
+        "System prompt and tools  7.0k tokens",
+        "Conversation  20.6k tokens",
+        "Tool results  30.7k tokens",
+        "Free  204k tokens",
+        "Compaction at 212k tokens",
         "",
-        "This session: input 700k (6.0k cached)",
-        "output 70",
-        "~ is an estimate until the next answer.",
+        "This session: input 700k tokens (6.0k cached)",
+        "output 70 tokens",
+        "~ marks an estimate until the next answer.",
     ]
-    assert details(status, "about $0.42")[-3:-1] == ["output 70", "cost about $0.42"]
+    assert details(status, "about $0.42")[-3:-1] == ["output 70 tokens", "cost about $0.42"]
 
 
 async def test_on_the_screen() -> None:

@@ -81,6 +81,10 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "markdown_stream._HEADING": (markdown_stream._HEADING.match, [of("#"), of(" "), "#" + of("\t")]),
     "markdown_stream._ITEM": (markdown_stream._ITEM.match, [of("1"), "1." + of(" ", "x"), "-" + of(" \t"), of("-")]),
     "markdown_stream._MARK": (markdown_stream._longest, [of("*"), of("_a"), of("a")]),
+    "markdown_stream._UNSHOWN": (
+        lambda text: markdown_stream._UNSHOWN.sub("", text[: markdown_stream.FAITHFUL_LIMIT]),
+        [of(" "), of("> "), "```" + of(" ", "x"), "```a" + of(" ", "x"), of("- "), "1" + of("1")],
+    ),
     "markdown_stream._QUOTE": (markdown_stream._QUOTE.match, [of(" "), of(">")]),
     "completion._TYPED_PATH": (completion.typed_mention, [of("(@", "#"), of('(@"', '"'), of("@"), of(" @a"), "@" + of("a", "#")]),
     "completion._PLAIN_PATH": (completion.mention, [of("a", "#"), of("a "), of("\\")]),

@@ -41,11 +41,11 @@ def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldL
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (info(), "left by your rewind to #4, 2 h ago"),
-        (info("dmail"), "left by a D-Mail to #4, 2 h ago"),
-        (info("undo"), "left by your undo, 2 h ago"),
-        (info("foreign", at="nonsense"), "left by a change of line"),
-        (info(at=NOW.isoformat()), "left by your rewind to #4, just now"),
+        (info(), "created by your rewind to #4, 2 h ago"),
+        (info("dmail"), "created by a D-Mail to #4, 2 h ago"),
+        (info("undo"), "created by your undo, 2 h ago"),
+        (info("foreign", at="nonsense"), "created by another operation"),
+        (info(at=NOW.isoformat()), "created by your rewind to #4, just now"),
     ],
 )
 def test_why_a_line_was_left(line: WorldLine, words: str) -> None:
@@ -57,17 +57,17 @@ def test_the_banner_fits(width: int) -> None:
     for row in banner_spans(info(), NAME, width, UNICODE, NOW):
         assert sum(len(span.text) for span in row) <= width
     first, second = banner_spans(info(), NAME, 81, UNICODE, NOW)
-    assert "left by your rewind" in str(first)
+    assert "created by your rewind" in str(first)
     assert "Esc" in str(second)
 
 
 @pytest.mark.parametrize(
     ("width", "name", "shown"),
     [
-        (120, NAME, f"World line 2  {NAME}   read only"),
-        (81, NAME, "World line 2  fix the quotes in one r…   left"),
+        (120, NAME, f"World line 2  {NAME}   read-only"),
+        (81, NAME, "World line 2  fix the quotes in on…   created"),
         (60, NAME, "World line 2  fix the quotes in one regex"),
-        (60, "", "World line 2        left by your rewind"),
+        (60, "", "World line 2     created by your rewind"),
         (30, NAME, "World line 2  fix the q…"),
     ],
 )
@@ -79,7 +79,7 @@ def test_the_banner_says_first_what_was_tried_there(width: int, name: str, shown
 @pytest.mark.parametrize("width", [30, 60, 81])
 def test_the_banner_names_the_way_back_at_every_width(width: int) -> None:
     _, keys = banner_spans(info(), NAME, width, UNICODE, NOW)
-    assert "".join(span.text for span in keys).endswith("Esc back to now")
+    assert "".join(span.text for span in keys).endswith("Esc back to current")
 
 
 # --- the live line
@@ -100,16 +100,21 @@ def said(*events: Event, running: bool = False, asks: bool = False) -> str:
     "events, running, asks, wanted",
     [
         ((), False, False, ""),
-        ((), True, False, "Now   • the agent works"),
-        ((TurnBegin("x"), STEP, STEP), True, False, "Now   • the agent works, 2 steps"),
-        ((STEP,), True, True, "Now   ! the agent waits for your answer"),
-        ((STEP, TurnEnd("done")), False, False, "Now   ● the agent is done, 1 step"),
-        ((TurnEnd("interrupted"),), False, False, "Now   ● the agent was stopped"),
-        ((TurnEnd("error"),), False, False, "Now   ● the agent stopped at an error"),
-        ((TurnEnd("done"), TurnBegin("x")), True, False, "Now   • the agent works"),
-        ((DMAIL,), False, False, "Now   ◆ D-Mail to #8, −18.4k"),
-        ((DMAIL, STEP), True, False, "Now   ◆ D-Mail to #8, −18.4k   • the agent works, 1 step"),
-        ((CompactionEnd(9, 1),), False, False, "Now   ≡ compacted"),
+        ((), True, False, "Current   • the agent works"),
+        ((TurnBegin("x"), STEP, STEP), True, False, "Current   • the agent works, 2 steps"),
+        ((STEP,), True, True, "Current   ! the agent waits for your answer"),
+        ((STEP, TurnEnd("done")), False, False, "Current   ● the agent is done, 1 step"),
+        ((TurnEnd("interrupted"),), False, False, "Current   ● the agent was stopped"),
+        ((TurnEnd("error"),), False, False, "Current   ● the agent stopped at an error"),
+        ((TurnEnd("done"), TurnBegin("x")), True, False, "Current   • the agent works"),
+        ((DMAIL,), False, False, "Current   ◆ D-Mail to #8, −18.4k tokens"),
+        (
+            (DMAIL, STEP),
+            True,
+            False,
+            "Current   ◆ D-Mail to #8, −18.4k tokens   • the agent works, 1 step",
+        ),
+        ((CompactionEnd(9, 1),), False, False, "Current   ≡ compacted"),
         ((CompactionEnd(9, 1, error="no"),), False, False, ""),
     ],
 )
@@ -134,8 +139,8 @@ def test_what_does_not_fit_is_left_out_whole() -> None:
 @pytest.mark.parametrize(
     ("at", "words"),
     [
-        ("2026-03-02T10:00:00+00:00", "left 2 h ago"),
-        ("2026-03-02T11:59:50", "left just now"),
+        ("2026-03-02T10:00:00+00:00", "created 2 h ago"),
+        ("2026-03-02T11:59:50", "created just now"),
         ("0001-01-01T00:00:00+14:00", ""),
         ("9999-12-31T23:59:59-12:00", ""),
         ("long ago", ""),

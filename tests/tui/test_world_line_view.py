@@ -22,7 +22,7 @@ LINE = left_line(2, "rewind", 4, at="", tokens_before=47_200, messages=14, share
 async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
     """Yield the app with a visible world line."""
     async with still_screen(home) as one:
-        view = WorldLineView(LINE, str(home))
+        view = WorldLineView(LINE, str(home), {})
         one.screen.bench.line = view
         one.screen.viewer._reading = view  # pyright: ignore[reportPrivateUsage]
         await one.screen.bench.chat_pane.read(view)
@@ -37,7 +37,7 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
         await one.sees("Copied ")
         assert one.app.clipboard
         await one.pilot.press("Y")
-        await one.sees("There is no code to copy here.")
+        await one.sees("There is no code block to copy here.")
 
 
 async def test_what_cannot_be_shown_is_left_out_and_told(

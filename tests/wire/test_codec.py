@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, get_args, get_type_hints
 
@@ -112,6 +112,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "When": st.sampled_from(get_args(ev.When)),
     "ApprovalAnswer": st.sampled_from(get_args(ev.ApprovalAnswer)),
     "FailureKind": st.sampled_from(get_args(ev.FailureKind)),
+    "PauseTopic": st.sampled_from(get_args(ev.PauseTopic)),
     "Literal['done', 'interrupted', 'rejected', 'error']": st.sampled_from(
         ["done", "interrupted", "rejected", "error"]
     ),
@@ -146,6 +147,7 @@ def events_of(kind: type) -> st.SearchStrategy[ev.Event]:
 
 
 KINDS: tuple[type, ...] = get_args(ev.Event)
+STORED_AS_OTHERS = {ev.TextPart, ev.ThinkPart, ev.ApprovalResolved, ev.SteerTaken}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -159,6 +161,25 @@ def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> No
     line = json.loads(json.dumps(encode_record(record)))
     assert ("reviewer" in str(line)) == bool(source)
     assert Decoder().decode_record(line, 1) == record
+    assert (encode(event)["type"] != kind.__name__) == (kind in STORED_AS_OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [
+        (ev.TextPart("Hello."), "ContentPart"),
+        (ev.ThinkPart("Hm."), "ContentPart"),
+        (ev.ApprovalResolved("a-1", "once"), "ApprovalResponse"),
+        (ev.SteerTaken("s-1", "and the tests"), "SteerInput"),
+        (ev.SteerTaken("s-1", "and the tests", withdrawn=True), "SteerWithdrawn"),
+    ],
+)
+def test_an_event_is_read_under_the_name_it_is_stored_with_alone(event: Any, name: str) -> None:
+    stored = encode(event)
+    assert stored["type"] == name
+    assert Decoder().decode(stored) == event
+    own = {"type": type(event).__name__, "payload": json.loads(json.dumps(asdict(event)))}
+    assert Decoder().decode(own) is None
 
 
 def test_what_an_undo_leaves_is_stored_among_the_fields_of_its_event() -> None:

@@ -84,7 +84,7 @@ def test_what_the_agent_changed_last_comes_back_and_is_named(place: Place) -> No
     place.other(("a", "by hand"), ("made", "by hand"))
     place.agent(("a", "v3"), ("made", "v3"))
     one, made = place.tracker.plan(start).changes
-    assert (one.path, one.change, one.reason) == ("a", "restore", "also changed outside before")
+    assert (one.path, one.change, one.reason) == ("a", "restore", "also changed by others before")
     # The agent only changed this one: it is not the agent's to delete.
     assert (made.path, made.change, made.would) == ("made", "conflict", "delete")
     place.go_to(start)
@@ -191,7 +191,7 @@ def test_ignored_and_uncovered_files_are_named_and_stay(place: Place) -> None:
     plan = place.tracker.plan(start)
     changes = {one.path: (one.change, one.reason) for one in plan.changes}
     assert changes["data.db"] == ("skip", "ignored")
-    assert changes["venv/lib"] == ("skip", "is not covered now")
+    assert changes["venv/lib"] == ("skip", "no snapshot of it now")
     assert plan.not_covered == (("venv/", "ignored"),)
     place.go_to(start)
     assert place.files() == {".gitignore": "*.db\n", "data.db": "precious", "venv/lib": "x"}
@@ -202,7 +202,7 @@ def test_what_was_there_unseen_is_not_deleted(place: Place) -> None:
     start = place.begin()
     place.agent((".gitignore", "*.o\n"))
     changes = {one.path: (one.change, one.reason) for one in place.tracker.plan(start).changes}
-    assert changes["venv/lib"] == ("skip", "was not covered then")
+    assert changes["venv/lib"] == ("skip", "no snapshot of it then")
     place.go_to(start)
     assert place.files() == {".gitignore": "venv/\n", "venv/lib": "was there all the time"}
 
@@ -342,7 +342,7 @@ def test_a_command_during_the_first_look_is_told_of(place: Place) -> None:
 
 def test_a_checkpoint_that_was_never_seen_has_no_files(place: Place) -> None:
     place.begin()
-    assert "not known" in place.tracker.plan("nobody").reason
+    assert "no file snapshot of that time" in place.tracker.plan("nobody").reason
 
 
 def test_the_next_process_knows_it_all(place: Place) -> None:

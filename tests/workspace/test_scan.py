@@ -15,7 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.workspace import scan
+from kimi_tui import filesystem
+from kimi_tui.tools import file_edit
+from kimi_tui.tools.files import read_whole
+from kimi_tui.tools.paths import ResolvedPath
+from kimi_tui.workspace import restore, scan
+from kimi_tui.workspace.restore import FileChange
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import REST, Limits, ManifestEntry, was_looked_for
 from kimi_tui.workspace.store import BlobStore
@@ -371,3 +376,43 @@ def test_a_large_folder_is_in_order_and_can_be_left(
     stopped = Scanner(str(root), store, Limits(), cancelled=cancelled)
     assert (stopped.scan().changed, stopped.manifest) == ((), {})
     assert asked < 20
+
+
+def test_what_this_program_has_half_written_is_nobody_s_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _, scanner = make(tmp_path)
+    (root / "edited").write_text("old")
+    (root / "restored").write_text("old")
+    target = ResolvedPath("edited", root / "edited", root, inside=True, linked=False)
+    half: list[list[str]] = []
+
+    def publish(temporary: str, name: str, folder: int, *, replace: bool) -> None:
+        # Another agent's tool ends at this moment, and the scan for it begins.
+        half.append(sorted(one.name for one in root.iterdir()))
+        found.extend(scanned(scanner))
+        filesystem.publish(temporary, name, folder, replace=replace)
+
+    found: list[str] = []
+    before = scanned(scanner)["restored"]
+    (root / "restored").write_text("new")
+    now = scanned(scanner)["restored"]
+    for module in (file_edit, restore):
+        monkeypatch.setattr(module, "publish", publish)
+    file_edit.replace_file(target, b"new", read_whole(target))
+    back = FileChange("restored", "restore", now=now, then=before)
+    assert restore.carry_out(root, BlobStore(tmp_path / "store", 1 << 30), [back]).restored
+    assert [len(names) for names in half] == [3, 3]
+    assert found == ["edited", "restored"] * 2
+    assert set(scanned(scanner)) == {"edited", "restored"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".a.tmp", "a.0123456789ab.tmp", ".a.0123456789AB.tmp", ".0123456789ab.tmp", ".a.restore"],
+)
+def test_names_that_only_look_like_ours_are_kept(tmp_path: Path, name: str) -> None:
+    root, _, scanner = make(tmp_path)
+    (root / name).write_text("somebody's")
+    (root / ".a.0123456789ab.tmp").mkdir()
+    assert set(scanned(scanner)) == {name, ".a.0123456789ab.tmp"}

@@ -597,8 +597,8 @@ def risk_of(writable: Iterable[str], environ: Mapping[str, str]) -> str:
         told.write_text(str(named))
     which = ", ".join(named)
     return (
-        f"[sandbox] writable names {which}: commands can change programs there that other projects run. "
-        "Caches have private layers now, so that it can be left out."
+        f"`writable` in the section [sandbox] of config.toml has {which}: commands can change programs there that "
+        "other projects run. Remove the entry: caches are private copies now and need it no longer."
     )
 
 

@@ -24,7 +24,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, read_regular, real_path
 from kimi_tui.filesystem import is_under as _under
@@ -87,7 +86,7 @@ _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"
 """Sections of git's settings whose values are addresses and names."""
 
 
-IN_THE_WAY = "The sandbox was in the way of"
+IN_THE_WAY = "The sandbox blocked"
 """The beginning of the sentence about a refusal in a result."""
 _MOST_REFUSALS = 3
 _LONGEST_ERROR_LINE = 2000
@@ -235,7 +234,7 @@ def policy_for(
     work = os.path.realpath(work_dir)
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     if _under(home, (work,)):
-        raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
+        raise NoSandbox("the work folder contains your home folder and all secrets in it")
     extra = _writable(settings.writable, home, work)
     # A command could redirect these links.
     places = once_writable(environ) if settings.readable else ()
@@ -272,7 +271,7 @@ def policy_for(
     unseen = _gathered({path for path in watch.unseen if not _under(path, shown)}, work)
     if len(unseen) > _MOST_UNSEEN:
         raise NoSandbox(
-            f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
+            f"the upper levels of the work folder contain more than {_MOST_LOOKED_AT:,} files, too many to check for secrets"
         )
     kept: set[str] = set(top)
     commons: list[str] = []
@@ -290,7 +289,7 @@ def policy_for(
     for repository in [work, *nested]:
         link = os.path.join(repository, ".git")
         if os.path.islink(link):
-            raise NoSandbox(f"{link} is a link, which cannot be held still")
+            raise NoSandbox(f"{link} is a link, which cannot be protected from changes")
         common = shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
@@ -329,15 +328,13 @@ def policy_for(
     links = {link for link in links if not _under(os.path.dirname(link), hidden | kept)} - hidden
     for _, end in ways[: len(own)]:
         if _under(end, roots) and not os.path.lexists(end) and not _under(end, hidden):
-            raise NoSandbox(
-                f"commands could make {end}, from which this program reads its settings"
-            )
+            raise NoSandbox(f"commands could create {end}, from which kimi-tui would read settings")
     if _under(work, (_package_folder(),)):
-        raise NoSandbox("the work folder is part of this program")
+        raise NoSandbox("the work folder is inside kimi-tui's own program folder")
     kept |= links | _program_places(roots, work)
     kept_paths = sorted(kept - hidden)
     if len(kept_paths) + len(hidden) + len(sockets) > _MOST_GUARDED:
-        raise NoSandbox(f"more than {_MOST_GUARDED} files would have to be kept from commands")
+        raise NoSandbox(f"more than {_MOST_GUARDED:,} files would have to be protected")
     secret_paths = outermost(hidden)
     return Policy(
         work=work,
@@ -1082,7 +1079,7 @@ def named_by_settings(
             continue
         read.add(settings)
         if len(read) > _MOST_SETTINGS_FILES or _size(settings) > _SETTINGS_BYTES:
-            raise NoSandbox(f"git's settings for {top} are too many or too long to look through")
+            raise NoSandbox(f"git's settings for {top} are too many or too long to check")
         try:
             text = read_regular(Path(settings), _SETTINGS_BYTES).decode(errors="surrogateescape")
         except OSError:
@@ -1293,13 +1290,11 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
             return [f"writing {path}"]
     if _SPECIAL in line[: error.start()] and paths:
         # `mv` and `cp` of a folder find a device in the place of a hidden file.
-        return [f"copying to {paths[0]} what is hidden"]
+        return [f"copying hidden files to {paths[0]}"]
     if _HELD.match(error[0]):
         held = next((path for path in paths if not policy.may_rename(path)), "")
         if held:
-            return [
-                f"renaming {held} (a folder there is held still, for what is in it; a copy works)"
-            ]
+            return [f"renaming {held} (files in that folder are protected; copying it works)"]
     return []
 
 
@@ -1336,7 +1331,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
 
 def _package_folder() -> str:
     """Return the real path of the folder of this program's package."""
-    return real_path(os.path.dirname(kimi_tui.__file__))
+    return real_path(os.path.dirname(app_paths.__file__))
 
 
 @functools.cache

@@ -50,9 +50,9 @@ PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """The path of the private caches for a command with a `/tmp` of its own; the same as in `confine`, which is not imported for this."""
 _TRIM_EVERY_S = 60.0
 _LANDLOCK_GAPS = (
-    "hooks and settings of git in the work folder are not held still",
-    "secret files in the work folder can be read, and the names of all can be listed",
-    "modes and owners of your other files can be changed",
+    "commands can change git's hooks and settings in the work folder",
+    "commands can read secret files in the work folder and list the names of all files",
+    "commands can change modes and owners of your files elsewhere",
 )
 
 
@@ -151,11 +151,9 @@ class Sandbox:
         )
         if self.backend == "bwrap":
             if link := next(filter(os.path.islink, policy.kept), None):
-                raise NoSandbox(f"{link} is a link, which bubblewrap cannot hold still")
+                raise NoSandbox(f"{link} is a link, which bubblewrap cannot protect from changes")
             if len(_bwrap_binds(policy, "")) >= _MOST_BINDS:
-                raise NoSandbox(
-                    f"bubblewrap would have to hold more than {_MOST_BINDS} files still"
-                )
+                raise NoSandbox(f"bubblewrap would have to protect more than {_MOST_BINDS} files")
         return policy
 
     def confined(
@@ -520,14 +518,14 @@ def find_sandbox(
         NoSandbox: no backend passes.
     """
     if not settings.enabled:
-        raise NoSandbox("it is switched off in the configuration")
+        raise NoSandbox("the sandbox is turned off in config.toml")
     tried: list[str] = []
     for sandbox in _candidates(settings, environ, *work_dirs):
         trouble = trouble_with(sandbox)
         if not trouble:
             return sandbox
         tried.append(f"{sandbox.backend}: {trouble}")
-    raise NoSandbox("; ".join(tried) or f"there is none for {sys.platform}")
+    raise NoSandbox("; ".join(tried) or f"there is no sandbox for {sys.platform}")
 
 
 def _candidates(
@@ -569,15 +567,15 @@ def trouble_with(sandbox: Sandbox) -> str:
         for path in written:
             path.unlink()
         if written:
-            return "writes outside"
-        return "writes hooks" if sandbox.is_whole and hook.exists() else ""
+            return "the test could write outside the work folder"
+        return "the test could write git hooks" if sandbox.is_whole and hook.exists() else ""
 
 
 _TRIAL = """
-( echo 1 > inside ) 2>/dev/null || { echo cannot write in the work folder; exit; }
-( echo 1 > "$TMPDIR/inside" ) 2>/dev/null || { echo has no temporary folder; exit; }
-( read line < ../secret/key ) 2>/dev/null && { echo reads secrets; exit; }
-( kill -0 $TRIED ) 2>/dev/null && { echo signals others; exit; }
+( echo 1 > inside ) 2>/dev/null || { echo the test could not write in the work folder; exit; }
+( echo 1 > "$TMPDIR/inside" ) 2>/dev/null || { echo the test had no temporary folder; exit; }
+( read line < ../secret/key ) 2>/dev/null && { echo the test could read secrets; exit; }
+( kill -0 $TRIED ) 2>/dev/null && { echo the test could signal other processes; exit; }
 for name in "$@" .git/hooks/post-checkout; do ( echo 1 > "$name" ) 2>/dev/null; done
 echo held
 """
@@ -616,7 +614,7 @@ def _trouble(confined: Confined, work: Path) -> str:
                     os.write(end, b"KQ")
                     process.wait(_END_S)
                 process.kill()
-                return "the trial did not end"
+                return "the test did not end"
     finally:
         for descriptor in (orders, reports, end, heard, words):
             if descriptor >= 0:
@@ -626,7 +624,7 @@ def _trouble(confined: Confined, work: Path) -> str:
         return ""
     kind, _, number_and_why = report.partition("\n")[0].partition(" ")
     why = number_and_why.partition(" ")[2] if kind == "E" else ""
-    return said or why or "the trial could not be run"
+    return said or why or "the test could not be run"
 
 
 def _read_pipe(descriptor: int, deadline: float) -> str:

@@ -98,7 +98,7 @@ def _bound() -> Iterator[tuple[int, str]]:
                 if kind == _DONE:
                     return
                 if kind == _ERROR or length < _HEADER:
-                    raise OSError("the kernel tells of no sockets")
+                    raise OSError("the kernel does not list sockets")
                 yield from _of_message(data[_HEADER + _MESSAGE : length])
                 data = data[(length + 3) & ~3 :]
 

@@ -18,7 +18,7 @@ from rich.cells import cell_len, chop_cells
 from kimi_tui import foreign_text
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.rows import iter_ranges, ranges
+from kimi_tui.tui.rows import MARGIN, RIGHT, Span, iter_ranges, ranges
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, RequestKind
 
 TAB = 4
@@ -38,13 +38,16 @@ RowKind = Literal["text", "same", "add", "delete", "path"]
 
 @dataclass(frozen=True, slots=True)
 class DetailRow:
-    """One row of what will run or be written; `margin` stands before the text and is drawn quietly."""
+    """One row of what will run or be written. `margin` is drawn quietly before the text; `spans` are the text in its styles."""
 
     text: str
     kind: RowKind = "text"
     margin: str = ""
+    spans: tuple[Span, ...] = ()
 
 
+NOTE_GAP = "  "
+"""The blanks between the words of an option and its explanation."""
 Writing = Literal["why", "instead"]
 """The user's text with an answer: a reason for no, or a D-Mail or command in place of the agent's."""
 
@@ -53,13 +56,19 @@ Writing = Literal["why", "instead"]
 class Choice:
     """An answer: its key and words, its value for the engine or the text that must be written first, and the feedback with it.
 
-    If several options may be chosen, choosing one checks or unchecks its box.
+    `note` explains an option of the agent's. If several options may be chosen, choosing one checks or unchecks its box.
     """
 
     key: str
     words: str
     then: ApprovalAnswer | Writing | Literal["check"]
     says: str = ""
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The complete text of the answer, with its key."""
+        return f"{self.key}  {self.words}{NOTE_GAP if self.note else ''}{self.note}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +80,12 @@ class Field:
     short: str
 
 
-_REASON = Field("Why not, and what to do instead", "Say no, and this", "send")
-_LETTER = Field("What the agent should have known there", "Send it so", "send")
-_PLAN = Field("What is to be done", "Do it so", "agree")
-_ANSWER = Field("Your answer", "Answer this", "answer")
-_COMMAND = Field("What to run", "Run it so", "run")
-_TOLD = Field("What the agent should know", "Tell the agent this, and go on", "send")
+_REASON = Field("The reason, and what to do instead", "Say no and send this", "send")
+_LETTER = Field("What the agent should have known", "Send this D-Mail instead", "send")
+_PLAN = Field("The plan", "Approve this plan", "approve")
+_ANSWER = Field("Your answer", "Send this answer", "send")
+_COMMAND = Field("The command to run", "Run this command", "run")
+_TOLD = Field("What the agent should know", "Tell the agent this and continue", "send")
 
 
 def field_of(request: ApprovalRequest, writing: Writing) -> Field:
@@ -90,16 +99,24 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     """Return the answers to a request; a yes for the session only if one is offered."""
     is_several = request.kind == "question" and request.multi_select
+    notes = explanations(request)[0] if request.kind == "question" else {}
+    keys = yes_no_keys(request)
     offered = tuple(
-        Choice(str(number), visible(words), "check" if is_several else "once", words)
+        Choice(
+            keys.get(words) or str(number),
+            visible(words),
+            "check" if is_several else "once",
+            words,
+            notes.get(words, ""),
+        )
         for number, words in enumerate(request.options[:9], 1)
     )
     if request.kind == "question":
-        other = "Something else, with what is checked: write it"
+        other = "Write another answer, sent with the checked ones"
         return (
             *offered,
-            Choice("e", other if is_several else "Something else: write it", "instead"),
-            Choice("n", "Leave it to the agent", "once"),
+            Choice("e", other if is_several else "Write another answer", "instead"),
+            Choice("l" if keys else "n", "Let the agent decide", "once"),
         )
     if request.kind == "pause":
         told = (Choice("e", visible(request.words_offer), "instead"),)
@@ -109,7 +126,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
             Choice("n", visible(request.no_offer), "no"),
         )
     change = (
-        (Choice("c", "Yes, but change it first", "instead"),)
+        (Choice("c", "Yes, but let me edit it first", "instead"),)
         if fits_a_field(request.detail)
         else ()
     )
@@ -117,8 +134,8 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         return (
             *offered,
             *change,
-            Choice("n", "No, stop", "no"),
-            Choice("e", "No, plan on: say what is missing", "why"),
+            Choice("n", "No, and stop the turn", "no"),
+            Choice("e", "No, keep planning: say what is missing", "why"),
         )
     if request.kind == "dmail":
         return (
@@ -133,7 +150,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     return (
         Choice("y", "Yes, once", "once"),
         *session,
-        Choice("n", "No, and stop" if request.stops else "No", "no"),
+        Choice("n", "No, and stop the turn" if request.stops else "No", "no"),
         Choice("e", "No, and say why", "why"),
     )
 
@@ -172,7 +189,10 @@ def detail_rows(
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
         shown = visible(request.detail)
-        if shown and request.kind not in _EXACT:
+        drawn = _drawn(shown, width, glyphs) if request.kind == "plan" else None
+        if drawn is not None:
+            yield from drawn
+        elif shown and request.kind not in _EXACT:
             yield from (DetailRow(shown[start:end]) for start, end in iter_ranges(shown, width))
         elif shown:
             for line in shown.split("\n"):
@@ -184,23 +204,49 @@ def detail_rows(
         yield from _diff_rows(diff, width, glyphs)
 
 
-def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
-    """Return the texts of the agent's question: each option with its key and description, and the rest of the question.
+def _drawn(text: str, width: int, glyphs: Glyphs) -> list[DetailRow] | None:
+    """Return the rows of a Markdown text; None if it must be shown as it is written."""
+    # This module is imported before the first answer of the agent, which imports the parser.
+    from kimi_tui.tui.transcript.markdown_stream import faithful_rows
 
-    Returns:
-        one text for each option, and the lines that belong to no option.
-    """
+    rows = faithful_rows(text, width + MARGIN + RIGHT, glyphs)
+    if rows is None:
+        return None
+    made: list[DetailRow] = []
+    for row in rows:
+        spans = row.shown.spans
+        if spans and spans[0].text == " " * MARGIN:
+            spans = spans[1:]
+        made.append(DetailRow("".join(span.text for span in spans), spans=spans or (Span(""),)))
+    return made
+
+
+def explanations(request: ApprovalRequest) -> tuple[dict[str, str], list[str]]:
+    """Return the explanations of the options of the agent's question, and the lines that belong to no option."""
+    from kimi_tui.tui.transcript.markdown import plain_text
+
     lines = request.detail.split("\n") if request.detail else []
-    texts: list[str] = []
-    for number, label in enumerate(request.options[:9], 1):
+    notes: dict[str, str] = {}
+    for label in request.options[:9]:
         line = next((one for one in lines if one.startswith(f"{label}: ")), "")
         if line:
             lines.remove(line)
-        texts.append(f"{number}  {visible(line or label)}")
-    return texts, [visible(line) for line in lines]
+            notes[label] = plain_text(visible(line.removeprefix(f"{label}: ")))
+    return notes, [visible(line) for line in lines]
 
 
-_WORDS = {"yes": "y", "ok": "y", "no": "n"}
+def yes_no_keys(request: ApprovalRequest) -> dict[str, str]:
+    """Return the keys `y` and `n` by option, for a question of the agent with a yes and a no as its options; else nothing."""
+    keys = {
+        label: label.casefold()[:1]
+        for label in request.options
+        if label.casefold().split(",")[0].split(" ")[0].rstrip(".!") in ("yes", "no")
+    }
+    is_yes_no = sorted(keys.values()) == ["n", "y"] and len(request.options) == 2
+    return keys if request.kind == "question" and is_yes_no and not request.multi_select else {}
+
+
+ANSWER_WORDS = {"y": "y", "yes": "y", "ok": "y", "okay": "y", "n": "n", "no": "n"}
 """Words that are typed as an answer, and the key of that answer."""
 
 
@@ -212,7 +258,7 @@ def answer_of_word(offered: Sequence[Choice], word: str) -> Choice | None:
         word: the typed word.
     """
     said = word.strip().casefold()
-    key = _WORDS.get(said, "")
+    key = ANSWER_WORDS.get(said, "")
     for one in offered:
         if one.then in ("once", "no") and (
             (one.says and one.says.casefold() == said)
@@ -362,19 +408,19 @@ class Detail:
 
     def _offered(self, moved_here: tuple[str, ...]) -> list[DetailRow]:
         """Return the rows of a question: texts that had no room above, and each answer that is longer than in its place below."""
-        texts, others = offered_texts(self._request)
-        labels = [f"{n}  {visible(label)}" for n, label in enumerate(self._request.options[:9], 1)]
+        texts = [choice.text for choice in choices(self._request) if choice.says]
+        _, others = explanations(self._request)
         rows = [
             DetailRow(row, "path")
             for text in moved_here
-            if text not in labels
+            if text not in texts
             for row in self._broken(text)
         ]
         self._answers.clear()
         self._shown.clear()
         self._asked = range(len(rows))
-        for at, (text, label) in enumerate(zip(texts, labels, strict=True)):
-            if text != label or label in moved_here:
+        for at, text in enumerate(texts):
+            if text in moved_here:
                 begin = len(rows)
                 rows += [DetailRow(row) for row in self._broken(text)]
                 self._answers[at] = range(begin, len(rows))

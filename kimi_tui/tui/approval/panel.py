@@ -23,8 +23,10 @@ from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.approval.model import (
+    ANSWER_WORDS,
     AROUND,
     CHANGE_KEY,
+    NOTE_GAP,
     SEVERAL,
     Choice,
     Detail,
@@ -52,7 +54,7 @@ from kimi_tui.tui.keyboard import (
     row_of_digit,
 )
 from kimi_tui.tui.prompt.area import PromptArea
-from kimi_tui.tui.rows import Span, ranges
+from kimi_tui.tui.rows import Span, ranges, style_parts
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
@@ -71,6 +73,11 @@ def _question_rows(
     sign = f"{glyphs.dmail} " if request.kind == "dmail" else ""
     room = max(10, width - SIDES - side.cell_length - 2 - cell_len(sign))
     asked = visible(request.question).replace("\n", " ")
+    if request.kind == "question":
+        # This module is imported before the first answer of the agent, which imports the parser.
+        from kimi_tui.tui.transcript.markdown import plain_text
+
+        asked = plain_text(asked)
     # A question of the agent is prose, in which no space needs to be visible.
     pieces = _in_words(asked, room, is_prose=request.kind in ("question", "pause"))
     # A diff does not name its file, so the file is shown here, and never cut.
@@ -125,7 +132,11 @@ def detail_row(row: DetailRow, width: int) -> Content:
     room = width - EDGE - 3 - 2
     # The numbers of a diff stand as in the chat, one cell to the left of other text here.
     text = f" {row.margin}{row.text}" if row.margin else f"  {row.text}"
-    padded = text + " " * max(0, room - cell_len(text))
+    fill = " " * max(0, room - cell_len(text))
+    if row.spans:
+        runs = [(span.text, _look(span.style)) for span in row.spans]
+        return Content.assemble("   ", ("  ", "$ink on $page"), *runs, (fill, "$ink on $page"))
+    padded = text + fill
     if row.kind == "add":
         style = "$diff-add-fg on $diff-add-bg"
     elif row.kind == "delete":
@@ -137,11 +148,34 @@ def detail_row(row: DetailRow, width: int) -> Content:
     return Content.assemble("   ", (padded, style))
 
 
+_INKS: Mapping[str, str] = {
+    "ink": "$ink",
+    "strong": "bold $ink-strong",
+    "quiet": "$ink-quiet",
+    "accent": "$accent",
+    "ok": "$ok",
+    "line": "$line-strong",
+    "code-keyword": "$code-keyword",
+    "code-string": "$code-string",
+    "code-comment": "$code-comment",
+}
+"""The looks of the styles in which Markdown is drawn."""
+_FLAGS = {"b": "bold", "i": "italic", "u": "underline", "s": "strike"}
+
+
+def _look(style: str) -> str:
+    """Return the look of a style of Markdown, on the background of the detail."""
+    ink, flags, ground = style_parts(style)
+    words = [_FLAGS[flag] for flag in flags if flag in _FLAGS]
+    back = "$raised" if ground == "raised" else "$page"
+    return " ".join((*words, _INKS.get(ink, "$ink"), "on", back))
+
+
 def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     """Return rows that say where it runs, and what that means."""
     where = request.where
     if request.kind in ("plan", "dmail") and not fits_a_field(request.detail):
-        where = "too long to be changed here"
+        where = "too long to edit here"
     if not where:
         return []
     pieces = _in_words(visible(where).replace("\n", " "), max(10, width - SIDES))
@@ -179,16 +213,24 @@ def _answer_rows(
     words = f"bold $ink-strong{back}" if chosen else f"$ink{back}"
     rows: list[Content] = []
     room = max(10, width - 9 - cell_len(box))
-    pieces = wrapped(choice.words, room)
+    text = f"{choice.words}{NOTE_GAP}{choice.note}" if choice.note else choice.words
+    pieces = wrapped(text, room)
+    starts = [0] * len(pieces)
     if choice.says and len(pieces) > 1:
         # An option of the agent is prose.
-        pieces = [choice.words[start:end] for start, end in ranges(choice.words, room)]
+        found = ranges(text, room)
+        pieces, starts = [text[start:end] for start, end in found], [start for start, _ in found]
         if cut:
-            _, end = ranges(choice.words, room - 2)[0]
-            pieces = [f"{choice.words[:end]} {cut}"]
-    for number, piece in enumerate(pieces):
+            _, end = ranges(text, room - 2)[0]
+            pieces, starts = [f"{text[:end]} {cut}"], [0]
+    for number, (piece, start) in enumerate(zip(pieces, starts, strict=True)):
         sign, before = (choice.key, box) if not number else (" ", " " * cell_len(box))
-        row = Content.assemble((f"  {sign}  ", key), (f"{before}{piece}", words))
+        n_words = max(0, len(choice.words) - start) if choice.note else len(piece)
+        row = Content.assemble(
+            (f"  {sign}  ", key),
+            (f"{before}{piece[:n_words]}", words),
+            (piece[n_words:], f"$ink-quiet{back}"),
+        )
         fill = " " * max(0, width - EDGE - 1 - 2 - row.cell_length)
         rows.append(Content.assemble(" ", row, (fill, f"$ink{back}")))
     return rows
@@ -255,7 +297,9 @@ def keys_row(
     row = Content.assemble("  ", *keys)
     box = _box(answers[chosen], checked, glyphs)
     words = cut(
-        f"{box}{answers[chosen].words}", max(1, width - EDGE - 5 - row.cell_length), glyphs.cut
+        f"{box}{answers[chosen].text[len(answers[chosen].key) + 2 :]}",
+        max(1, width - EDGE - 5 - row.cell_length),
+        glyphs.cut,
     )
     return Content.assemble(row, "   ", (words, "bold $ink-strong"))
 
@@ -358,12 +402,15 @@ class PanelLayout:
             # Every answer must be visible; the full texts of long ones are added to the rows to read.
             short = drawn(glyphs.cut)
             pairs = zip(answers, rows, short, strict=True)
-            self.moved += [
-                f"{one.key}  {one.words}" for one, whole, cut in pairs if len(cut) < len(whole)
-            ]
+            self.moved += [one.text for one, whole, cut in pairs if len(cut) < len(whole)]
             rows = short
+        if self.moved:
+            # The answers may become one row of keys, in which a long one is cut.
+            least = width - EDGE - 8 - sum(len(one.key) + 2 for one in answers) - len("[x] ")
+            long = [one.text for one in answers if one.says and cell_len(one.text) - 3 > least]
+            self.moved += [text for text in long if text not in self.moved]
         self.answers = [
-            (choice, self._fitted(each, choice.words))
+            (choice, self._fitted(each, choice.text if choice.says else choice.words))
             for choice, each in zip(answers, rows, strict=True)
         ]
         if folded and chosen is not None:
@@ -383,7 +430,7 @@ class PanelLayout:
         if len(rows) <= self._most:
             return rows
         self.moved += [visible(text).replace("\n", " ") for text in texts]
-        note = Content.styled("   all of it is among the rows to read", "$ink-quiet")
+        note = Content.styled("   cut here; the full text is in the rows to read", "$ink-quiet")
         return [*rows[: self._most - 1], note]
 
 
@@ -396,14 +443,15 @@ PASSED = ("mode", "help", "quit", "timeline", "search", "commands", "suspend")
 REST_S = 0.002
 """Seconds between two time slices in which a long text is laid out."""
 _PAGES = {"pageup": -1, "pagedown": 1}
-ENTER_ANSWERS = "Enter gives the chosen answer."
-NO_ANSWER = "{} is no answer here."
-NONE_CHECKED = "Nothing is checked: Space checks a row, and Enter sends what is checked."
-NONE_CHECKED_SHORT = "Space checks a row, Enter sends."
-WAITS_BEHIND = "What you wrote waits in the prompt until this is answered."
-AWAY = "The keys are elsewhere; Esc brings them back here."
+ENTER_ANSWERS = "Press Enter to give the selected answer."
+NO_ANSWER = '"{}" is not an answer. Press one of the keys below.'
+WHICH_YES = "There is more than one yes. Press {}."
+NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
+NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
+WAITS_BEHIND = "Your text stays in the prompt until you have answered this."
+AWAY = "Focus is in the chat. Press Esc to come back and answer."
 """The hint over the answers while the panel does not have the keyboard focus."""
-AWAY_SHORT = "Esc brings the keys back here."
+AWAY_SHORT = "Press Esc to come back and answer."
 
 
 class ApprovalPanel(Widget, can_focus=True):
@@ -573,7 +621,7 @@ class ApprovalPanel(Widget, can_focus=True):
         if self._is_behind:
             word = answer_of_word(self._choices, self._typed_word)
             return (
-                ("Enter", "answer so" if word is not None else "back to the answers"),
+                ("Enter", "give this answer" if word is not None else "back to the answers"),
                 ("Esc", "back to the answers"),
             )
         if self._writing is not None:
@@ -618,7 +666,7 @@ class ApprovalPanel(Widget, can_focus=True):
         is_prose = letters.is_pending or letters.is_prose(event.time)
         if letter == " " and self._choices[0].then == "check" and not is_prose:
             return False  # the space acts on the row that the arrows have selected
-        choice = next((one for one in self._choices if one.key == letter), None)
+        choice = next((one for one in self._choices if one.key == letter.lower()), None)
         checks = choice is not None and choice.then == "check"
         # An early letter restarts the wait at once; otherwise a held key would count as soon as the wait is over.
         counts = self._accepts(event.time)
@@ -664,6 +712,10 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _prose(self, text: str) -> None:
         self.restart_wait()
+        left = self._prompt.text.strip().casefold() if self._prompt is not None else ""
+        if self._prompt is not None and self._starts_well and left in ANSWER_WORDS:
+            # The same word came too early before, and would be a part of this one.
+            self._prompt.put("")
         self._word_counts = self._starts_well and self._prompt is not None and not self._prompt.text
         if self._write_behind is not None:
             self._write_behind(text)
@@ -694,8 +746,14 @@ class ApprovalPanel(Widget, can_focus=True):
         if key not in ("enter", "escape"):
             self._is_behind = False
             return False
-        chosen = answer_of_word(self._choices, self._typed_word) if key == "enter" else None
+        word = self._typed_word
+        chosen = answer_of_word(self._choices, word) if key == "enter" else None
         self._end_behind()
+        if chosen is None and key == "enter" and ANSWER_WORDS.get(word.strip().casefold()) == "y":
+            ways = [one.key for one in self._choices if one.words.startswith("Yes")]
+            if len(ways) > 1 and self._prompt is not None:
+                self._prompt.put("")
+                self.hint = WHICH_YES.format(f"{', '.join(ways[:-1])} or {ways[-1]}")
         if chosen is not None and self._prompt is not None and not self._paint.waits:
             self.hint = ""
             self._prompt.put("")
@@ -1044,10 +1102,10 @@ class ApprovalPanel(Widget, can_focus=True):
         if not detail.shows_all:
             words, style = f"   {detail.place_words}", "$ink-quiet"
             if self._asked_early and not detail.seen_end:
-                words, style = f"{words}; read to the end first: PageDown", "bold $warn"
+                words, style = f"{words}. Read to the end first: PageDown", "bold $warn"
             elif self._was_told and detail.passed_over:
-                read = f"rows from {detail.n_read + 1} on were passed over"
-                words, style = f"   {read}; the same key again", "bold $warn"
+                read = f"you skipped rows from {detail.n_read + 1} on"
+                words, style = f"   {read}. Press the same key again to answer", "bold $warn"
             lines.append(Content.styled(words, style))
         return lines
 
@@ -1058,7 +1116,7 @@ class ApprovalPanel(Widget, can_focus=True):
         lines += [Content("")] * (self._field_rows(writing) + 1)
         verb = field_of(self.request, writing).verb
         if self._checked:
-            verb += f", with the {len(self._checked)} checked"
+            verb += f", with the {len(self._checked)} checked answers"
         for key, words, act in (
             ("Enter", verb, self._hand_over),
             ("Esc", "Back to the answers", self._leave_field),

@@ -38,7 +38,7 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 
 if TYPE_CHECKING:
     from kimi_tui.projection.comparison import Comparison, Side
-    from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
+    from kimi_tui.workspace.diff import DivergedFile, Divergence, SideChange
 
 ANSWER_ROWS = 4
 """The largest number of rows of a folded answer."""
@@ -63,7 +63,9 @@ class Cell(NamedTuple):
 
 
 EMPTY = Cell()
-AT_ITS_END = Cell(Line((Span(f"{' ' * MARGIN}It ends at the fork.", "quiet"),)))
+AT_ITS_END = Cell(
+    Line((Span(f"{' ' * MARGIN}This branch ends here, where the two part.", "quiet"),))
+)
 
 
 class ComparisonRows:
@@ -215,7 +217,7 @@ class FileTable:
     """
 
     def __init__(
-        self, files: DivergedFiles, world_line: int, fork: int, width: int, glyphs: Glyphs
+        self, files: Divergence, world_line: int, fork: int, width: int, glyphs: Glyphs
     ) -> None:
         self._files = files
         self._line = world_line
@@ -227,7 +229,7 @@ class FileTable:
         self._middle = (width - 1) // 2 - 2
         if not self._roomy:
             said = [self._now(one) for one in files.files]
-            widest = max([len("now"), *(spans_width(words) for words in said)])
+            widest = max([len("current"), *(spans_width(words) for words in said)])
             self._middle = self._end - widest - COLUMN_GAP
 
     def head(self) -> list[Span]:
@@ -235,7 +237,9 @@ class FileTable:
         title: list[Span] = [Span("  Files", "quiet")]
         if self._files.reason or not self._files.files:
             return title
-        return self._row(title, [Span(f"world line {self._line}", "quiet")], [Span("now", "quiet")])
+        return self._row(
+            title, [Span(f"world line {self._line}", "quiet")], [Span("current", "quiet")]
+        )
 
     def rows(self, unfolded: frozenset[int]) -> list[tuple[list[Span], int]]:
         """Return the rows, each with the index of its file (-1: a row of a diff, or a sentence).
@@ -252,11 +256,13 @@ class FileTable:
             if index in unfolded:
                 rows += [(spans, -1) for spans in self._diffs(one)]
         if not rows:
-            rows.append((self._sentence("Neither changed a file since they parted."), -1))
+            rows.append(
+                (self._sentence("Neither branch has changed a file since they parted."), -1)
+            )
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 
-    def _file(self, one: ComparedFile) -> list[Span]:
-        other, now = self._side(one.other), self._now(one)
+    def _file(self, one: DivergedFile) -> list[Span]:
+        other, now = self._side(one.left), self._now(one)
         room = max(8, self._middle - MARGIN - COLUMN_GAP - spans_width(other))
         name = formatting.path(shown_name(one.path), room, self._glyphs.cut)
         return self._row([Span(" " * MARGIN, "quiet"), Span(name, "ink")], other, now)
@@ -270,47 +276,48 @@ class FileTable:
             *now,
         ]
 
-    def _now(self, one: ComparedFile) -> list[Span]:
+    def _now(self, one: DivergedFile) -> list[Span]:
         if not one.alike:
-            return self._side(one.live)
-        return [Span(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
+            return self._side(one.now)
+        return [Span(f"as on world line {self._line}" if self._roomy else "as left", "quiet")]
 
-    def _side(self, side: FileSide) -> list[Span]:
+    def _side(self, side: SideChange) -> list[Span]:
         """Return the change of a file on one side, in a few words."""
-        if side.state == "same":
-            since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
+        if side.outcome == "same":
+            since = f"same as at #{self._fork}" if self._fork >= 0 else "unchanged"
             return [Span(since if self._roomy else "same", "quiet")]
-        fate = "" if side.state == "changed" else f"{side.state}  "
-        if side.changed_by == "others":
-            return [Span(f"{side.state} outside", "warn")]
-        spans: list[Span] = [Span("also outside  ", "warn")] if side.changed_by == "both" else []
+        fate = "" if side.outcome == "changed" else f"{side.outcome}  "
+        if side.authors == "others":
+            return [Span(f"{side.outcome} by others", "warn")]
+        spans: list[Span] = [Span("also by others  ", "warn")] if side.authors == "both" else []
         if fate:
             spans.append(Span(fate, "quiet"))
         return [*spans, *self._counts(side)]
 
-    def _counts(self, side: FileSide) -> list[Span]:
-        if not side.is_text:
-            return [Span("not a text", "quiet")]
-        spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
+    def _counts(self, side: SideChange) -> list[Span]:
+        if side.diff is None:
+            return [Span("not text", "quiet")]
+        spans = change_counts(side.diff.added, side.diff.removed, self._glyphs, blank="error")
         if spans:
             return spans
-        return [Span("permissions" if side.state == "changed" else "empty", "quiet")]
+        return [Span("permissions" if side.outcome == "changed" else "empty", "quiet")]
 
-    def _diffs(self, one: ComparedFile) -> Iterator[list[Span]]:
+    def _diffs(self, one: DivergedFile) -> Iterator[list[Span]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
-        sides = [(f"World line {self._line}", one.other), ("Now", one.live)]
+        sides = [(f"World line {self._line}", one.left), ("Current", one.now)]
         if one.alike:
-            sides = [("On both", one.other)]
+            sides = [("Both", one.left)]
         for name, side in sides:
-            if side.state != "same":
+            if side.outcome != "same":
                 yield [Span(" " * (MARGIN + 2), "quiet"), Span(f"{name}{since}", "quiet")]
                 yield from self._diff(side)
 
-    def _diff(self, side: FileSide) -> Iterator[list[Span]]:
+    def _diff(self, side: SideChange) -> Iterator[list[Span]]:
+        rows = () if side.diff is None else side.diff.rows
         yield from diff_rows(
-            side.rows, self._width - 2, self._glyphs, indent=MARGIN + 2, digits=4, context="quiet"
+            rows, self._width - 2, self._glyphs, indent=MARGIN + 2, digits=4, context="quiet"
         )
-        if not side.rows:
+        if not rows:
             yield [Span(" " * (MARGIN + 2), "quiet"), Span("There is no diff to show.", "quiet")]
 
     def _sentence(self, words: str) -> list[Span]:

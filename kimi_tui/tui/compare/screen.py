@@ -59,11 +59,11 @@ LONG_HINTS = (
     ("Tab", "other side"),
     ("n", "next difference"),
     ("Enter", "unfold"),
-    ("j", "jump back"),
-    ("s", "send to now"),
+    ("j", "switch to it"),
+    ("s", "copy to current"),
     ("Esc", "back"),
 )
-_SHORT = {"n": "next", "s": "send"}
+_SHORT = {"n": "next", "s": "copy"}
 HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
 SLICE_S = 0.003
 """Seconds of a time slice of measuring, after which keys and frames are handled."""
@@ -448,16 +448,16 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
     HELP_TITLE = "Comparison"
     CSS_PATH = [*sheets("rows", "compare")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Above", id="compare.up", show=False),
-        Binding("down", "move(1)", "Below", id="compare.down", show=False),
+        Binding("up,k", "move(-1)", "Row above", id="compare.up", show=False),
+        Binding("down", "move(1)", "Row below", id="compare.down", show=False),
         Binding("pageup", "page(-1)", "Page up", id="compare.page_up", show=False),
         Binding("pagedown", "page(1)", "Page down", id="compare.page_down", show=False),
         Binding("tab", "side", "Other side", id="compare.side", show=False),
         Binding("n", "next", "Next difference", id="compare.next", show=False),
         Binding("enter,space", "unfold", "Unfold", id="compare.unfold", show=False),
-        Binding("j", "answer('jump')", "Jump back", id="compare.jump", show=False),
-        Binding("J", "whole", "Jump to its end", id="compare.whole", show=False),
-        Binding("s", "answer('send')", "Send to now", id="compare.send", show=False),
+        Binding("j", "answer('jump')", "Switch to it", id="compare.jump", show=False),
+        Binding("J", "whole", "Switch to its end", id="compare.whole", show=False),
+        Binding("s", "answer('send')", "Copy to current", id="compare.send", show=False),
         Binding("escape,q", "leave", "Back", id="compare.leave", show=False),
     ]
 
@@ -522,26 +522,26 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         if fork < 0:
             # After a compaction the two lines differ from their beginning, but the messages that it kept stand side by side.
             is_beside = any(entry.same for entry in self._sides.comparison.sides["other"])
-            shared = "they share no step" if is_beside else "they share nothing"
+            shared = "no step in common" if is_beside else "nothing in common"
         else:
-            shared = "both share #0" + (f" to #{fork}" if fork else "")
+            shared = "in common: #0" + (f" to #{fork}" if fork else "")
             if self._found.shared_tokens:
-                shared += f", {formatting.tokens(self._found.shared_tokens)}"
+                shared += f", {formatting.tokens(self._found.shared_tokens)} tokens"
         left = [Span("  Compare", "strong")]
         if fork >= 0:
-            left.append(Span(f"  from the fork at #{fork} on", "quiet"))
+            left.append(Span(f"  from #{fork} on, where they part", "quiet"))
         if spans_width(left) + 3 + cell_len(shared) + 2 <= width:
             left = sides(left, [Span(shared, "quiet")], width - 2)
         column = (width - 1) // 2
         when = left_when(info, datetime.now(UTC))
         left_tokens = info.left_by.tokens_before
         divider = Span(glyphs.step, "line")
-        tokens = formatting.tokens(left_tokens) if left_tokens else ""
+        tokens = f"{formatting.tokens(left_tokens)} tokens" if left_tokens else ""
         mark = Span(glyphs.lost, "lost")
         other = _side_head(mark, f"World line {info.n}", self._line_name, when, tokens, column)
         mark = Span(glyphs.turn, "accent")
         used = formatting.tokens(self._used)
-        live = _side_head(mark, "Now", "", "", used, width - column - 1)
+        live = _side_head(mark, "Current", "", "", used, width - column - 1)
         names = Line((*other, divider, *live))
         rows = [Line(tuple(left)), names, Line((Span(" " * column), divider))]
         return rows if self.has_class("-short") else [BLANK, rows[0], BLANK, *rows[1:]]
@@ -647,7 +647,7 @@ def _side_head(mark: Span, which: str, name: str, when: str, figure: str, width:
         name = formatting.cut(name, room)
         left += [Span("  "), Span(name)]
         room -= cell_len(name) + 2
-    said = next((one for one in (when, when.removeprefix("left ")) if cell_len(one) <= room), "")
+    said = next((one for one in (when, when.removeprefix("created ")) if cell_len(one) <= room), "")
     if said:
         left += [Span("  "), Span(said, "quiet")]
     gap = " " * max(1, width - 2 - spans_width(left) - cell_len(figure))

@@ -1,27 +1,38 @@
-"""The help screen: all keys and commands, in sections."""
+"""The help screen: a page of the keys to know first, then all keys, signs and commands in sections, with a search."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 from rich.cells import cell_len
+from textual import events, on
+from textual.actions import SkipAction
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import CHANGE_KEY
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
-from kimi_tui.tui.keyboard import key_name, key_of, keys_of, line_break_key, newline_keys
+from kimi_tui.tui.keyboard import LineField, key_name, key_of, keys_of, line_break_key, newline_keys
 from kimi_tui.tui.pick_list import LIST_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.row_list import plain
 from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.terminal_input import has_extended_keys
+from kimi_tui.tui.timeline.legend import legend
 
 Pair = tuple[str, str]
+FIRST = "Keys"
+"""The title of the first section."""
+LEGEND = "Timeline signs"
+"""The title of the first section of the legend."""
 COLUMN = 26
 NARROW_BELOW = 56
 """Width in cells below which the column of keys is narrower."""
@@ -34,141 +45,156 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "Chat",
         "chat",
         (
-            (("chat.above", "chat.below"), "the block above, below: the others act on it"),
-            (("chat.turn_before", "chat.turn_after"), "your message before, after"),
-            (("chat.fold",), "fold or unfold it"),
-            (("chat.preview",), "go back to it: see what a rewind takes; unfold a D-Mail"),
-            (("chat.pin",), "pin it, or no longer"),
-            (("chat.copy", "chat.copy_code"), "copy it or what is selected; its code"),
-            (("chat.link",), "open its link"),
+            (("chat.above", "chat.below"), "select the block above, below"),
+            (("chat.turn_before", "chat.turn_after"), "go to your message before, after"),
+            (("chat.fold",), "expand or collapse the selected block"),
+            (("chat.preview",), "preview a rewind to before the block; expand a D-Mail"),
+            (("chat.pin",), "pin the message, or unpin it: compaction and D-Mails keep it"),
+            (("chat.copy", "chat.copy_code"), "copy the block or the selection; copy its code"),
+            (("chat.link",), "open the first link of the block; again, the next one"),
             (
                 ("chat.select_up", "chat.select", "chat.select_all"),
-                "select upwards, downwards, all",
+                "select text upwards, downwards; select all",
             ),
-            (("chat.copy_mode",), "select with a cursor that keys move"),
+            (("chat.copy_mode",), "select text with a cursor that keys move"),
         ),
     ),
     (
         "Selecting with a cursor",
         "copy",
         (
-            (("copy.left", "copy.down", "copy.up", "copy.right"), "a character, a row"),
-            (("copy.word", "copy.back", "copy.word_end"), "the next word, the one before, its end"),
-            (("copy.start", "copy.text", "copy.end"), "the row's beginning, its text, its end"),
-            (("copy.turn_before", "copy.turn_after"), "your message before, after"),
-            (("copy.page_up", "copy.page_down"), "a page up, down"),
-            (("copy.top", "copy.bottom"), "the beginning, the end"),
-            (("copy.mark", "copy.lines"), "select from here on, by characters or by lines; or not"),
-            (("copy.swap",), "to the other end of what is selected"),
-            (("copy.take",), "copy it, or the line of the cursor"),
-            (("copy.leave",), "copy nothing"),
+            (
+                ("copy.left", "copy.down", "copy.up", "copy.right"),
+                "move by a character, by a row",
+            ),
+            (
+                ("copy.word", "copy.back", "copy.word_end"),
+                "go to the next word, the word before, the end of the word",
+            ),
+            (
+                ("copy.start", "copy.text", "copy.end"),
+                "go to the start of the row, of its text, to its end",
+            ),
+            (("copy.turn_before", "copy.turn_after"), "go to your message before, after"),
+            (("copy.page_up", "copy.page_down"), "move a page up, down"),
+            (("copy.top", "copy.bottom"), "go to the start, to the end of the chat"),
+            (("copy.mark", "copy.lines"), "start or end a selection of characters, of lines"),
+            (("copy.swap",), "go to the other end of the selection"),
+            (("copy.take",), "copy the selection, or the row of the cursor"),
+            (("copy.leave",), "leave without copying"),
         ),
     ),
     (
         "Search",
         "search",
         (
-            (("search.up", "search.down"), "the match before, the next one"),
-            (("search.text",), "to the text, where the next two go on"),
-            (("search.next", "search.before"), "the next match, the one before"),
-            (("search.page_up", "search.page_down"), "read"),
-            (("search.again",), "begin another search"),
-            (("search.end",), "end it"),
+            (("search.up", "search.down"), "go to the match before, to the next match"),
+            (("search.text",), "move the focus to the chat, where the next two keys work"),
+            (("search.next", "search.before"), "go to the next match, to the match before"),
+            (("search.page_up", "search.page_down"), "scroll the chat"),
+            (("search.again",), "start another search"),
+            (("search.end",), "end the search"),
         ),
     ),
     (
         "Timeline",
         "timeline",
         (
-            (("timeline.up", "timeline.down"), "a step newer, older"),
-            (("timeline.older_turn", "timeline.newer_turn"), "a turn older, newer"),
-            (("timeline.older_branch", "timeline.newer_branch"), "a world line older, newer"),
-            (("timeline.page_up", "timeline.page_down"), "a page newer, older"),
-            (("timeline.newest", "timeline.oldest"), "now; the beginning"),
-            (("timeline.choose",), "see what a rewind there takes, then decide; so does a click"),
-            (("timeline.fold",), "fold or unfold a turn or a world line"),
-            (("timeline.read",), "read a world line, or the chat at that step"),
-            (("timeline.bookmark",), "name a step or a world line"),
-            (("timeline.pin",), "pin what stands there, or no longer"),
+            (("timeline.up", "timeline.down"), "select a newer, an older step"),
+            (("timeline.older_turn", "timeline.newer_turn"), "go to an older, a newer turn"),
+            (
+                ("timeline.older_branch", "timeline.newer_branch"),
+                "go to an older, a newer world line",
+            ),
+            (("timeline.page_up", "timeline.page_down"), "move a page to newer, older steps"),
+            (("timeline.newest", "timeline.oldest"), "go to the newest, to the oldest step"),
+            (("timeline.choose",), "preview a rewind to the step; a click does the same"),
+            (("timeline.fold",), "expand or collapse a turn or a world line"),
+            (("timeline.read",), "read a world line, or the chat at the step"),
+            (("timeline.bookmark",), "name a checkpoint or a world line"),
+            (("timeline.pin",), "pin the message of the step, or unpin it"),
             (("timeline.undo", "timeline.redo"), "undo, redo"),
-            (("timeline.filter",), "filter"),
-            (("timeline.replay",), "play the session back"),
-            (("timeline.keys",), "list these keys"),
-            (("timeline.leave",), "end the filter; back to the prompt"),
+            (("timeline.filter",), "filter the steps"),
+            (("timeline.replay",), "replay the session"),
+            (("timeline.keys",), "show these keys in the timeline"),
+            (("timeline.leave",), "end the filter; return to the prompt"),
         ),
     ),
     (
         "Preview of a rewind",
         "preview",
         (
-            (("preview.up", "preview.down"), "choose what to do"),
-            (("preview.choose",), "do it"),
-            (("preview.details",), "to the files, to what goes, and back"),
-            (("preview.bring_back",), "bring the chosen file back, or leave it alone"),
-            (("preview.page_up", "preview.page_down"), "read what goes"),
-            (("preview.cancel",), "stay where you are"),
+            (("preview.up", "preview.down"), "select an action"),
+            (("preview.choose",), "do the selected action"),
+            (("preview.details",), "go to the files, to the removed messages, and back"),
+            (("preview.bring_back",), "restore the selected file, or keep it"),
+            (("preview.page_up", "preview.page_down"), "scroll the removed messages"),
+            (("preview.cancel",), "close the preview; nothing changes"),
         ),
     ),
     (
         "World line",
         "line",
         (
-            (("line.next", "line.before"), "choose the next message, the one before"),
-            (("line.jump",), "go on with this line, up to before the chosen message"),
-            (("line.compare",), "show it beside now"),
-            (("line.send",), "send the chosen message to now"),
-            (("line.leave",), "back to where it was opened"),
+            (("line.next", "line.before"), "select the next message, the message before"),
+            (("line.jump",), "switch to this world line, up to before the selected message"),
+            (("line.compare",), "compare this world line with the current one"),
+            (("line.send",), "copy the selected message to the current world line"),
+            (("line.leave",), "return to where it was opened"),
         ),
     ),
     (
         "Comparison",
         "compare",
         (
-            (("compare.up", "compare.down"), "the message or file above, below"),
-            (("compare.page_up", "compare.page_down"), "read"),
-            (("compare.side",), "the other side; the files"),
-            (("compare.next",), "the next difference"),
-            (("compare.unfold",), "unfold"),
-            (("compare.jump", "compare.whole"), "go on with the line before it; with all of it"),
-            (("compare.send",), "send it to now"),
-            (("compare.leave",), "back"),
+            (("compare.up", "compare.down"), "select the message or file above, below"),
+            (("compare.page_up", "compare.page_down"), "scroll"),
+            (("compare.side",), "move to the other side; to the files"),
+            (("compare.next",), "go to the next difference"),
+            (("compare.unfold",), "expand or collapse"),
+            (
+                ("compare.jump", "compare.whole"),
+                "switch to the world line before the message; to all of it",
+            ),
+            (("compare.send",), "copy the message to the current world line"),
+            (("compare.leave",), "close the comparison"),
         ),
     ),
     (
         "Replay",
         "replay",
         (
-            (("replay.play",), "play, pause"),
-            (("replay.back", "replay.on"), "a step back, on"),
-            (("replay.turn_before", "replay.turn_after"), "a turn back, on"),
-            (("replay.beginning", "replay.end"), "the beginning; the end"),
-            (("replay.slower", "replay.faster"), "slower, faster"),
-            (("replay.continue",), "go on from here in a session of its own"),
-            (("replay.timeline",), "the timeline"),
-            (("replay.leave",), "leave"),
+            (("replay.play",), "play or pause"),
+            (("replay.back", "replay.on"), "go a step back, forward"),
+            (("replay.turn_before", "replay.turn_after"), "go a turn back, forward"),
+            (("replay.beginning", "replay.end"), "go to the start, to the end"),
+            (("replay.slower", "replay.faster"), "play slower, faster"),
+            (("replay.continue",), "continue from this step in a new session"),
+            (("replay.timeline",), "move to the timeline"),
+            (("replay.leave",), "leave the replay"),
         ),
     ),
     (
         "Sessions",
         "sessions",
         (
-            (("sessions.find",), "search titles and what you said in them"),
-            (("sessions.everywhere",), "those of all folders, or of this one"),
-            (("sessions.rename", "sessions.fork"), "rename it; go on in a copy"),
+            (("sessions.find",), "search titles and your messages"),
+            (("sessions.everywhere",), "show the sessions of all folders, or of this one"),
+            (("sessions.rename", "sessions.fork"), "rename the session; open a copy of it"),
             (
                 ("sessions.archive", "sessions.archived"),
-                "put it away, or back; show those put away",
+                "archive the session, or unarchive it; show archived sessions",
             ),
-            (("sessions.delete",), "put it into the trash; asks first"),
-            (("sessions.leave",), "back"),
+            (("sessions.delete",), "move the session to the trash, after a question"),
+            (("sessions.leave",), "close the list"),
         ),
     ),
     (
         "D-Mails and summaries",
         "dmail",
         (
-            (("dmail.draft",), "let the model write a first version"),
-            (("dmail.cancel",), "do not send it"),
+            (("dmail.draft",), "have the model write a first version"),
+            (("dmail.cancel",), "cancel the D-Mail"),
             (("summary.leave",), "close the summary"),
         ),
     ),
@@ -181,8 +207,8 @@ An action with that prefix that has no row is listed with the description of its
 
 _ALSO: Mapping[str, tuple[Pair, ...]] = {
     "sessions": (
-        ("↑, ↓, k, j", "the session above, below; in the search the arrows do"),
-        ("Enter", "go on with it"),
+        ("↑, ↓, k, j", "select the session above, below (in the search: arrows)"),
+        ("Enter", "resume the session"),
     )
 }
 """Keys of a place that cannot be changed."""
@@ -209,21 +235,54 @@ def _sections(
     commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs, *, extended: bool
 ) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
     return (
+        (FIRST, _first(keys, extended=extended)),
         ("Prompt", _prompt(keys, extended=extended)),
-        *(
-            (title, (*_ALSO.get(area, ()), *_place(area, rows, keys)))
-            for title, area, rows in PLACES
-        ),
+        *_places(keys, glyphs),
         ("Approvals", _approvals(keys, glyphs)),
         *_screens(),
         (
             "Commands",
             tuple(
-                (command.usage, _with_key(command.help, key_of(command.name, keys)))
+                (
+                    command.usage,
+                    _with_key(command.help, key_of(command.name, keys)),
+                )
                 for command in commands
             ),
         ),
     )
+
+
+def _places(keys: Mapping[str, str], glyphs: Glyphs) -> Iterator[tuple[str, tuple[Pair, ...]]]:
+    """Yield the sections of the places with keys, and the legend behind that of the timeline."""
+    for title, area, rows in PLACES:
+        yield title, (*_ALSO.get(area, ()), *_place(area, rows, keys))
+        if area == "timeline":
+            yield from legend(glyphs)
+
+
+def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
+    """Return the keys to know first: one page, also on a terminal with 20 rows."""
+    rows = (
+        (key_of("send", keys), "send, or steer a working agent"),
+        (line_break_key(keys, extended=extended), "begin a new line"),
+        (key_of("escape", keys), "stop; twice: go back to a step"),
+        (key_of("mode", keys), "change what runs without asking"),
+        (key_of("timeline", keys), "timeline: go back to any step"),
+        (key_of("complete", keys), "complete; queue; go to the chat"),
+        (key_of("history", keys), "search sent messages"),
+        (key_of("search", keys), "search the chat"),
+        (key_of("compact", keys), "compact the context"),
+        (_listed("/", key_of("commands", keys)), "list the commands"),
+        ("@  !  #", "attach; run; add to AGENTS.md"),
+        (key_of("quit", keys), "quit"),
+        (_listed("?", key_of("help", keys)), "show this; type to search all"),
+    )
+    return tuple(row for row in rows if row[0])
+
+
+def _listed(*keys: str) -> str:
+    return ", ".join(filter(None, keys))
 
 
 def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
@@ -232,42 +291,49 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
     shown_newline = _fitting(newline_keys(keys, extended=extended))
     escape, complete = key_of("escape", keys), key_of("complete", keys)
     rows = (
-        (send, "send; while the agent works: steer it before its next step"),
-        (f"{send}, prompt empty", "go on after a stop, an error or a rewind; try again now"),
+        (send, "send the message; while the agent works: steer it before its next step"),
+        (f"{send}, prompt empty", "continue after a stop, an error or a rewind; retry now"),
         (
             shown_newline if newline != "Enter" else f"Enter, {shown_newline}",
-            "begin a new line" if extended else "begin a new line; Shift+Enter is Enter here",
+            "begin a new line" if extended else "begin a new line (Shift+Enter sends here)",
         ),
-        (complete, "complete; else queue it for after the turn; in an empty prompt: to the chat"),
+        (
+            complete,
+            "complete; else queue the message for after the turn; empty prompt: go to the chat",
+        ),
         (
             key_of("history-back", keys),
-            "take back what is queued; else what was sent before",
+            "edit the queued message; else show the message sent before",
         ),
-        (key_of("history-forward", keys), "what was sent after that"),
+        (key_of("history-forward", keys), "show the message sent after that"),
         (
             escape,
-            "close the menu; stop the agent; twice in an empty prompt: go back to a step",
+            "close the menu; stop the agent; twice in an empty prompt: choose a step to go back to",
         ),
-        (key_of("interrupt", keys), "copy what is selected; stop; twice: quit"),
+        (key_of("interrupt", keys), "copy the selection; stop the agent; twice: quit"),
         (key_of("delete-or-quit", keys), "delete; twice in an empty prompt: quit"),
         (key_of("undo-typing", keys), "undo typing"),
         *_editing(),
-        (_keys(("page-up", "page-down"), keys), "read the chat"),
-        ("/ and a blank before it", "a command, and a message that begins like one"),
+        (_keys(("page-up", "page-down"), keys), "scroll the chat"),
+        ("/", "run a command; with a space before it, send the text as a message"),
+        ("?, prompt empty", "show the keys"),
         (
             "@",
-            "a file or folder that goes with the message; behind it #10-40 or :10-40: these lines",
+            "attach a file or folder to the message; #10-40 or :10-40 after it attaches these lines",
         ),
         (
             key_of("paste", keys),
-            "an image from the clipboard, or text; a dragged file comes as its path",
+            "paste an image or text from the clipboard; a dragged file becomes its path",
         ),
-        ("! and !!", "run a command of your own; of one with !! the agent is not told"),
+        (
+            "! and !!",
+            "run a shell command of your own, outside the sandbox; !! hides it from the agent",
+        ),
         ("#", "add a line to AGENTS.md"),
-        (key_of("redraw", keys), "draw the screen anew, also on a terminal attached later"),
-        (key_of("history", keys), "search what was sent; again: the one before"),
-        ("Ctrl+X Ctrl+E", "write in the editor"),
-        ("Esc, i", "where /settings has prompt.vim on: vim's commands, and back to writing"),
+        (key_of("redraw", keys), "redraw the screen, for example after attaching a terminal"),
+        (key_of("history", keys), "search sent messages; again: the next match"),
+        ("Ctrl+X Ctrl+E", "edit the prompt in your editor"),
+        ("Esc, i", "vim: go to normal mode, to insert mode (setting prompt.vim)"),
     )
     return tuple(row for row in rows if row[0])
 
@@ -291,7 +357,7 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
     yield (
         "Lists: settings, models, servers",
         (
-            ("letters", "only those with these in their name"),
+            ("letters", "show only the entries that contain them"),
             *(
                 (", ".join(map(key_name, keys.split(","))), words)
                 for keys, words in LIST_KEYS.items()
@@ -302,8 +368,8 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
     for title, keys in lists:
         yield title, tuple((key_name(key), words) for key, words in keys.items())
     yield (
-        "Jobs, window, statistics, notices",
-        (*_fixed(TextScreen.BINDINGS), ("↑, ↓, PageUp, PageDown", "read")),
+        "Tasks, context, statistics, notices",
+        (*_fixed(TextScreen.BINDINGS), ("↑, ↓, PageUp, PageDown", "scroll")),
     )
 
 
@@ -318,16 +384,16 @@ def meaning_of(action: str, commands: CommandTable) -> str:
 
 
 _PROMPT_WORDS: Mapping[str, str] = {
-    "complete": "complete a command or a name",
+    "complete": "complete a command or a path",
     "delete-or-quit": "delete the character; twice in an empty prompt: quit",
     "escape": "close the menu; stop the agent",
-    "history-back": "what was sent before",
-    "history-forward": "what was sent after that",
-    "interrupt": "copy what is selected; stop; twice: quit",
+    "history-back": "show the message sent before",
+    "history-forward": "show the message sent after that",
+    "interrupt": "copy the selection; stop the agent; twice: quit",
     "newline": "begin a new line",
-    "page-down": "read the chat downwards",
-    "page-up": "read the chat upwards",
-    "redraw": "draw the screen anew",
+    "page-down": "scroll the chat down",
+    "page-up": "scroll the chat up",
+    "redraw": "redraw the screen",
     "send": "send the message",
     "undo-typing": "undo typing",
 }
@@ -377,19 +443,16 @@ def _fitting(keys: Iterable[str]) -> str:
 def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
     mode, timeline = key_of("mode", keys), key_of("timeline", keys)
     rows = (
-        ("y, a, n, e", "yes; yes for the session; no; no, and why"),
-        ("y, c, n, e", "of a D-Mail: yes; yes, but change it; no; no, and why"),
-        ("1 to 9, c, n, e", "of a plan: how it is carried out; change it; no; what is missing"),
-        ("1 to 9, e, n", "of a question: an answer; one of your own; leave it to the agent"),
-        (
-            f"{glyphs.up}{glyphs.down}, Enter",
-            "choose an answer, and give it; a digit chooses its row, too",
-        ),
-        ("PageUp, PageDown", "read all of what will run; where it is all to be seen, the chat"),
-        ("Tab", "as many of its rows as the screen has room for, or fewer; else: to the chat"),
+        ("y, a, n, e", "yes; yes for the session; no; no, with a reason"),
+        ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
+        ("1 to 9, c, n, e", "plan: accept it in a mode; edit it; no; say what is missing"),
+        ("1 to 9, e, n", "question: an answer; your own answer; let the agent decide"),
+        (f"{glyphs.up}{glyphs.down}, Enter", "select an answer, and give it; so does its digit"),
+        ("PageUp, PageDown", "read all of what will run; if all is shown, scroll the chat"),
+        ("Tab", "show more or fewer rows of what will run; else go to the chat"),
         (key_name(CHANGE_KEY), "edit a command before it runs; the agent is told"),
-        (timeline, "look back; Esc there returns to the question, which takes no answer meanwhile"),
-        (mode, "change what is asked from the next question on"),
+        (timeline, "look at the timeline; Esc there returns to the question"),
+        (mode, "change the mode, for the next questions"),
         ("Esc", "stop the turn"),
     )
     return tuple(row for row in rows if row[0])
@@ -400,7 +463,7 @@ def _with_key(text: str, key: str) -> str:
 
 
 class HelpScreen(TextScreen, inherit_bindings=False):
-    """Lists all keys and commands.
+    """Lists all keys and commands; typing shows only the rows with the typed words.
 
     Args:
         commands: all commands.
@@ -410,7 +473,10 @@ class HelpScreen(TextScreen, inherit_bindings=False):
 
     HELP_TITLE = ""  # its own key closes it
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,f1", "dismiss", "Close", show=False),
+        Binding("f1", "dismiss", "Close", show=False),
+        # They come before the field, which has no use for them while it is empty.
+        Binding("home", "scroll_far(0)", "First row", show=False, priority=True),
+        Binding("end", "scroll_far(1)", "Last row", show=False, priority=True),
     ]
 
     def __init__(self, commands: CommandTable, keys: Mapping[str, str], title: str = "") -> None:
@@ -418,9 +484,19 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         self._commands = commands
         self._keys = keys
         self._first = title
+        self._field = LineField(placeholder="Type to search", id="find")
+
+    def compose(self) -> ComposeResult:
+        """Return the field of the search over the text."""
+        frame = Vertical(self._field, self.scrolled())
+        frame.border_title = Content(self._title)
+        glyphs = glyphs_of(self)
+        frame.border_subtitle = Content(f"{glyphs.up}{glyphs.down} scroll  Esc close")
+        yield frame
 
     def on_mount(self) -> None:
         """Scroll to the section, once the width of the rows is known."""
+        self._field.focus()
         if self._first:
             self.call_after_refresh(self._go_to_first)
 
@@ -432,13 +508,61 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         if self._first in titles and scroll.scroll_target_y == 0:
             scroll.scroll_to(y=titles.index(self._first), animate=False, immediate=True)
 
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        """Show the rows that match."""
+        self.query_one(TextRows).refresh(layout=True)
+        self.query_one(VerticalScroll).scroll_to(y=0, animate=False, immediate=True)
+
+    def on_key(self, event: events.Key) -> None:
+        """Scroll by keys that do not edit the search; Esc ends the search first."""
+        scroll = self.query_one(VerticalScroll)
+        actions = {
+            "up": scroll.action_scroll_up,
+            "down": scroll.action_scroll_down,
+            "pageup": scroll.action_page_up,
+            "pagedown": scroll.action_page_down,
+        }
+        if event.key == "escape" and self._field.value:
+            self._field.value = ""
+        elif event.key == "escape":
+            self.dismiss(None)
+        elif event.key in actions:
+            with suppress(SkipAction):
+                actions[event.key]()
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def action_scroll_far(self, end: int) -> None:
+        """Scroll to the first row (0), or to the last one (1); while a search is typed its field gets the key."""
+        if self._field.value:
+            raise SkipAction
+        scroll = self.query_one(VerticalScroll)
+        scroll.scroll_to(y=scroll.max_scroll_y * end, animate=False, immediate=True)
+
+    def _found(self) -> Iterator[tuple[str, Sequence[Pair]]]:
+        """Yield the sections with the rows that contain every typed word, in their text or in the title of their section."""
+        words = self._field.value.lower().split()
+        found = sections(
+            self._commands, self._keys, glyphs_of(self), extended=has_extended_keys(self)
+        )
+        for title, pairs in found:
+            shown = [
+                pair
+                for pair in pairs
+                if all(word in f"{title} {' '.join(pair)}".lower() for word in words)
+            ]
+            # While a search is typed the first page would repeat rows of the others.
+            if shown and not (words and title == FIRST):
+                yield title, shown
+
     def _rows(self, width: int) -> list[Line]:
         """Return the sections, each under its title."""
         lines: list[Line] = []
         column = COLUMN if width >= NARROW_BELOW else COLUMN * 2 // 3
-        for title, pairs in sections(
-            self._commands, self._keys, glyphs_of(self), extended=has_extended_keys(self)
-        ):
+        for title, pairs in self._found():
             lines.append(plain(title, "strong"))
             for key, meaning in pairs:
                 gap = " " * (column - cell_len(key))
@@ -451,4 +575,4 @@ class HelpScreen(TextScreen, inherit_bindings=False):
                     lines.append(Line((Span(f"  {key}", "accent"), Span(gap + first))))
                 lines += [plain(" " * (column + 2) + row) for row in rest]
             lines.append(BLANK)
-        return lines[:-1]
+        return lines[:-1] or [plain("No key or command matches. Esc shows all.", "quiet")]

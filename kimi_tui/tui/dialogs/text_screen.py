@@ -20,13 +20,14 @@ from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import SHORT_BELOW, hint_row
-from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.glyphs import ASCII, Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.notices import ShownNotice
 from kimi_tui.tui.row_list import PaintedRows, plain
-from kimi_tui.tui.rows import BLANK, Line, Span
+from kimi_tui.tui.rows import BLANK, RIGHT, Line, Span
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.transcript.markdown import PARSE_LIMIT, MarkdownLayout, Parser
 
 TIME_CELLS = 10
 LOW_BELOW = 24
@@ -58,7 +59,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         classes: the CSS classes of the screen.
     """
 
-    HELP_TITLE = "Jobs, window, statistics, notices"
+    HELP_TITLE = "Tasks, context, statistics, notices"
     CSS_PATH = sheets("rows", "text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close", show=False),
@@ -71,11 +72,16 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
 
     def compose(self) -> ComposeResult:
         """Yield one text that scrolls."""
-        frame = VerticalScroll(TextRows(self._wrap))
-        use_thin_scrollbar(frame, glyphs_of(self))
+        frame = self.scrolled()
         frame.border_title = Content(self._title)
         frame.border_subtitle = "Esc close"
         yield frame
+
+    def scrolled(self) -> VerticalScroll:
+        """Return the text in a widget that scrolls it."""
+        scroll = VerticalScroll(TextRows(self._wrap))
+        use_thin_scrollbar(scroll, glyphs_of(self))
+        return scroll
 
 
 def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:
@@ -89,7 +95,7 @@ def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:
 
 def _notice_rows(told: Sequence[ShownNotice], width: int) -> list[Line]:
     if not told:
-        return [plain("Nothing was told in this session.", "quiet")]
+        return [plain("There were no notices in this run.", "quiet")]
     lines: list[Line] = []
     room = max(16, width - TIME_CELLS)
     indent = " " * TIME_CELLS
@@ -172,6 +178,14 @@ class Summary(NamedTuple):
         return (*(edit if self.can_edit else ()), *(rewind if self.checkpoint_id else ()))
 
 
+def _drawn(text: str, glyphs: Glyphs, width: int) -> list[Line]:
+    """Return the rows of a summary, drawn from Markdown; a very long one is drawn as it is."""
+    if len(text) > PARSE_LIMIT:
+        return [plain(row) for line in text.split("\n") for row in wrap_words(line, width) or [""]]
+    layout = MarkdownLayout(width + RIGHT, glyphs, numbered=False)
+    return [row._replace(margin=0) for row in layout.elements(Parser().parse(text), (), ())]
+
+
 class SummaryFrame(Vertical):
     """The box in which a summary is shown."""
 
@@ -180,7 +194,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
     """Shows the summary of a compaction. Its result is `edit`, `undo` or `rewind`, or None if it was closed."""
 
     HELP_TITLE = "D-Mails and summaries"
-    CSS_PATH = [*sheets("summary")]  # noqa: RUF012 - Textual declares it so
+    CSS_PATH = [*sheets("rows", "summary")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q", "leave", "Close", id="summary.leave", show=False),
     ]
@@ -198,12 +212,12 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         if summary.before:
             to = f" {glyphs.to} "
             size = both_sizes(summary.before, summary.after, to, estimated=summary.estimated)
-            size = f"  {size}"
+            size = f"  {size} tokens"
         head = Content.assemble(
-            ("All that the agent still knows of what came before", "bold $ink-strong"),
+            ("This summary replaces the older messages", "bold $ink-strong"),
             (size, "$ink-quiet"),
         )
-        text = VerticalScroll(Static(Content(clean(summary.text))))
+        text = VerticalScroll(TextRows(partial(_drawn, clean(summary.text), glyphs)))
         use_thin_scrollbar(text, glyphs)
         frame = SummaryFrame(Static(head), text, self._foot)
         frame.border_title = Content(f"Summary at #{summary.checkpoint_id}")

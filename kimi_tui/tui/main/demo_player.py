@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NAME = "kimi-tui"
 PAUSE_S = 1.5
 PER_LETTER_S = 0.04
-DEMO_QUESTION = "This is a demo. Enter begins it."
+DEMO_QUESTION = "This is a demo. Press Enter to start."
 PLAYED_QUESTION = "This is a demo."
 
 
@@ -42,20 +42,20 @@ def demo_end() -> str:
         command = (
             short(program) if program.exists() else f"{short(Path(sys.executable))} -m kimi_tui"
         )
-    return f"To begin your own work: Ctrl+Q, then {command} in the folder of your project."
+    return f"To start your own work: press Ctrl+Q, then run {command} in your project's folder."
 
 
 def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
     """Return the hints in the chat of the demo before its first message."""
     if plays:
         return known(
-            ("Any key", "takes over; until then it plays by itself"),
-            (key_of("quit", keys), "leaves"),
+            ("Any key", "takes over; until then the demo plays by itself"),
+            (key_of("quit", keys), "quits"),
         )
     return known(
-        ("Enter", "sends the message that stands below"),
-        (key_of("timeline", keys), "goes back to any step, in real sessions too"),
-        (key_of("quit", keys), "leaves"),
+        ("Enter", "sends the message below"),
+        (key_of("timeline", keys), "opens the timeline, to rewind to any step"),
+        (key_of("quit", keys), "quits"),
     )
 
 
@@ -89,7 +89,7 @@ class DemoPlayer:
         """Return whether nobody has pressed a key since the demo began to play."""
         if self._plays and self._bench.last_key_at > self._since:
             self._plays = False
-            self._bench.tell("The keys are yours now.", advice=demo_end())
+            self._bench.tell("You have taken over from the demo.", advice=demo_end())
         return self._plays
 
     async def _type(self, text: str) -> None:

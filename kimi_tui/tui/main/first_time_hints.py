@@ -15,6 +15,8 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Literal, cast
 
+from rich.cells import cell_len
+
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY
@@ -30,24 +32,52 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FirstTime = Literal[
-    "turn", "help", "dmail", "context", "stopped", "steered", "pasted", "refused", "early"
+    "turn",
+    "help",
+    "dmail",
+    "line",
+    "compacted",
+    "context",
+    "stopped",
+    "steered",
+    "pasted",
+    "refused",
+    "early",
 ]
 READ_S = 2.0
 """The least number of seconds that a hint stays: a key hides it only after the user can have read it."""
 FULL = 0.6
 """The share of the context window from which on the hint about compaction is shown."""
-WORDS: Mapping[FirstTime, str] = {
-    "turn": "{timeline} goes back to any step, its files too",
-    "help": "{help} lists the keys of every place",
-    "dmail": "A D-Mail took steps back; /undo brings them here again",
-    "context": "{compact} makes room: older messages become a summary",
-    "stopped": "{history-back} has the message again, to edit it",
-    "steered": "{history-back} takes it back; {complete} would queue it behind the turn",
-    "pasted": "Left, then {send}, opens what was pasted",
-    "refused": "/settings has what commands may do in the sandbox",
-    "early": "Too early: answers wait until you have stopped typing",
+WORDS: Mapping[FirstTime, tuple[str, ...]] = {
+    "turn": ("{timeline} rewinds to any step, including its files",),
+    "help": ("{help} lists all keys and commands",),
+    "dmail": (
+        "The agent dropped steps and left itself a note (a D-Mail); {timeline} shows it",
+        "The agent left itself a note (D-Mail); {timeline} shows it",
+    ),
+    "line": (
+        "What you left is now a world line (a branch); {timeline} shows it",
+        "What you left is a world line (branch): {timeline} shows it",
+    ),
+    "compacted": (
+        "Older messages became a summary (a compaction); {timeline} shows it",
+        "A summary replaced older messages; {timeline} shows it",
+    ),
+    "context": ("{compact} replaces older messages with a summary",),
+    "stopped": ("{history-back} brings the message back to edit it",),
+    "steered": ("The agent reads it at its next step; {history-back} takes it back",),
+    "pasted": ("Press Left, then {send}, to open the pasted text",),
+    "refused": ("/settings changes what sandboxed commands may do",),
+    "early": ("Too early: answer after you have stopped typing",),
 }
-"""The texts of the hints. Names of actions stand for their keys. Each fits over the prompt of a terminal of 60 columns."""
+"""The texts of the hints, the longest first. Names of actions stand for their keys.
+
+The first text fits over the prompt of a terminal of 80 columns, the last one of 60.
+"""
+TELLING: frozenset[FirstTime] = frozenset({"dmail", "line", "compacted"})
+"""The hints that say what has just happened to the conversation. They replace another hint that was shown long enough."""
+_AROUND = 5
+"""The cells beside a hint."""
 _MAX_BYTES = 4_096
 
 
@@ -81,10 +111,12 @@ class FirstTimeHints:
     Args:
         bench: the workbench above whose prompt, or in whose question, they are shown.
         conversation: the session, whose settings say whether hints are shown.
-        file: the list of those that were shown.
+        file: the list of those that were shown; None if that is not to be kept, as in the demo.
     """
 
-    def __init__(self, bench: Workbench, conversation: ConversationController, file: Path) -> None:
+    def __init__(
+        self, bench: Workbench, conversation: ConversationController, file: Path | None
+    ) -> None:
         self._bench = bench
         self._conversation = conversation
         self._file = file
@@ -96,13 +128,17 @@ class FirstTimeHints:
 
     async def learn(self) -> None:
         """Read the list of hints that were shown."""
-        self._seen = await asyncio.to_thread(read_seen, self._file)
+        self._seen = await asyncio.to_thread(read_seen, self._file) if self._file else set()
 
     def apply(self, event: wire.Event) -> None:
         """Show the hint for an event, if such an event happens for the first time."""
         match event:
             case wire.ContextReverted(reason="dmail", author="agent"):
                 self.happened("dmail")
+            case wire.ContextReverted(reason="rewind" | "clear") | wire.LineChanged(reason="jump"):
+                self.happened("line")
+            case wire.CompactionEnd(error=""):
+                self.happened("compacted")
             case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
                 self.happened("context")
             case wire.SteerQueued(when="now") if self._conversation.state.running:
@@ -129,22 +165,43 @@ class FirstTimeHints:
         place = bench.prompt if panel is None and is_free else panel
         if place is None or not self._conversation.launch.config.hints:
             return False
-        if self._seen is None or what in self._seen or self._place is not None:
+        if self._seen is None or what in self._seen:
             return False
-        words = ""
-        for said, action, *_ in Formatter().parse(WORDS[what]):
-            key = key_of(action, bench.keys) if action else ""
-            if action and not key:
-                return False
-            words += said + key
+        if self._place is not None and not (what in TELLING and self._was_read):
+            return False
+        forms = [self._written(form) for form in WORDS[what]]
+        room = place.size.width - _AROUND
+        words = next((form for form in forms if cell_len(form) <= room), forms[-1])
+        if not words:
+            return False
+        self._hide()
         self._seen.add(what)
         self._place, self._shown_at = place, time.monotonic()
         place.hint = words
-        bench.start(asyncio.to_thread(keep_seen, self._file, what))
+        if self._file is not None:
+            bench.start(asyncio.to_thread(keep_seen, self._file, what))
         return True
+
+    def _written(self, form: str) -> str:
+        """Return a text with the keys of its actions; empty if one of them has no key."""
+        words = ""
+        for said, action, *_ in Formatter().parse(form):
+            key = key_of(action, self._bench.keys) if action else ""
+            if action and not key:
+                return ""
+            words += said + key
+        return words
+
+    @property
+    def _was_read(self) -> bool:
+        return time.monotonic() - self._shown_at >= READ_S
+
+    def _hide(self) -> None:
+        if self._place is not None:
+            self._place.hint = ""
+            self._place = None
 
     def key_pressed(self) -> None:
         """Hide the visible hint, if the user can have read it."""
-        if self._place is not None and time.monotonic() - self._shown_at >= READ_S:
-            self._place.hint = ""
-            self._place = None
+        if self._was_read:
+            self._hide()

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
-from kimi_tui.agent_parts import missing_words
+from kimi_tui.agent_parts import MODE_TITLES, missing_words
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
@@ -44,7 +44,7 @@ from kimi_tui.tui.prompt.command import (
     Values,
     sent_text,
 )
-from kimi_tui.tui.prompt.completion import FolderFiles, PromptCompletion
+from kimi_tui.tui.prompt.completion import FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     ImageChosen,
@@ -54,7 +54,6 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MODE_WORDS, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 from kimi_tui.workspace.git_branch import branch_of
 
@@ -82,7 +81,6 @@ REFUSED = "refused"
 TWICE_S = 1.0
 OFFERED = 50
 """The most checkpoints, or world lines, that are offered as the argument of a command."""
-AS_MESSAGE = "A blank before the slash sends it as a message."
 
 
 class MainScreen(Screen[None]):
@@ -132,7 +130,7 @@ class MainScreen(Screen[None]):
     ) -> None:
         super().__init__()
         keys = launch.config.keys
-        hints, question = first_hints(keys), ""
+        hints, question = first_hints(keys, launch.mode), ""
         if launch.demo:
             hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
@@ -141,13 +139,26 @@ class MainScreen(Screen[None]):
         self.commands = CommandTable(*COMMANDS)
         self._learned = asyncio.Event()
         """Set once the custom commands are in the table."""
-        self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
+        self.transcript = Transcript(
+            work_dir=str(launch.work_dir),
+            hints=hints,
+            question=question,
+            keys=keys,
+            load_image=self._load_image,
+        )
+        bench = self.bench = Workbench(
+            self,
+            launch,
+            size,
+            images,
+            self.commands,
+            self.transcript,
+            self.values,
+            self._cost_words,
+        )
         self.prompt = bench.prompt
         self.conversation = ConversationController(launch, bench)
-        files = FolderFiles(self.prompt.area, bench.tasks)
-        self.completion = PromptCompletion(self.commands, keys, self.values, files)
-        self.prompt.area.completion = self.completion
+        self.completion = bench.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
         self.keystrokes = Keystrokes(bench, self.viewer)
         self._prompt_modes = PromptModes(bench, self.conversation)
@@ -158,6 +169,10 @@ class MainScreen(Screen[None]):
         )
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
+        self._unknown = ""
+        """The text whose command is unknown, as a notice said; Enter again sends it as a message. Empty for none."""
+        self._asked_unknown = SeenQuestion(self)
+        """Whether that notice was painted."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
@@ -185,7 +200,6 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Prepare the prompt; the session is opened after the first frame."""
-        self.transcript.load_image = self.conversation.load_image
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
@@ -231,7 +245,7 @@ class MainScreen(Screen[None]):
         if not self.is_attached:
             return  # the program is ended already
         # The widgets are in their places before any event comes.
-        self.bench.views.gauge.cost_words = self.conversation.cost_words
+        _ = self.bench.views  # they are mounted where first named
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
@@ -250,14 +264,14 @@ class MainScreen(Screen[None]):
             sandbox=opened.soul.sandbox_gaps is not None,
         )
         self.bench.offer(self.conversation.state.parts)
+        self.bench.update_first_hints(opened.soul.mode)
         self.transcript.work_dir = str(opened.folder)
-        self.completion.files.sandbox = opened.soul.search_sandbox
-        self.completion.files.folder = opened.folder
+        self.completion.files.begin(opened.folder, opened.soul.search_sandbox)
         # The prompt may name a file already, which can be offered now.
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The agent {MODE_WORDS[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[opened.soul.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),
@@ -267,20 +281,20 @@ class MainScreen(Screen[None]):
             self.bench.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files and "travel" in self.conversation.state.parts:
             self.bench.start(rewind.offer_files(self.parts))
-        if not self._launch.demo:
-            from kimi_tui.app_paths import hints_file
-            from kimi_tui.tui.main.first_time_hints import FirstTimeHints
+        from kimi_tui.app_paths import hints_file
+        from kimi_tui.tui.main.first_time_hints import FirstTimeHints
 
-            file = hints_file(data_dir())
-            self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
-            await self.first_time_hints.learn()
+        # In the demo everything is new to the user, and nothing of it counts as seen.
+        file = None if self._launch.demo else hints_file(data_dir())
+        self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
+        await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
         self._refused = words
         self.transcript.reading = NOT_OPEN
         self.conversation.give_back()
-        advice = f"What is written stays here. {key_of('send', self.bench.keys)} tries it again."
+        advice = f"Your text stays in the prompt. {key_of('send', self.bench.keys)} tries again."
         self.bench.tell(words, level="error", advice=advice, topic=REFUSED)
 
     @on(ConversationController.OpenWanted)
@@ -350,6 +364,7 @@ class MainScreen(Screen[None]):
         self._prompt_modes.forget_note()
         self.quitting.ignore_early_keys()
         self._offered.ask(is_expected=True)
+        self._unknown = ""
         if (panel := self.bench.question) is not None:
             panel.ignore_early_keys()
 
@@ -363,6 +378,8 @@ class MainScreen(Screen[None]):
             self._show_approvals(new.approvals)
             if not new.approvals:
                 self.bench.chat_pane.dismiss(BEHIND)
+        if new.mode != old.mode:
+            self.bench.update_first_hints(new.mode)
         if new.has_messages and not old.has_messages:
             # Files change from here on, so the counted figures no longer hold.
             self.transcript.facts = None
@@ -390,7 +407,7 @@ class MainScreen(Screen[None]):
         )
         if not app.app_focus and old.ready:
             if len(new.approvals) > len(old.approvals):
-                window_status.alert(f"{folder}: the agent asks", asking=True)
+                window_status.alert(f"{folder}: the agent waits for your answer", asking=True)
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
                 window_status.alert(f"{folder}: {new.title} {how}", asking=False)
@@ -419,7 +436,7 @@ class MainScreen(Screen[None]):
         if event.pasted == "now" and (event.chosen or self._is_run(event.text)):
             self.bench.keep(event.text)
             send = key_of("send", self.bench.keys)
-            self.bench.tell("The pasted line was not run.", advice=f"{send} runs it.")
+            self.bench.tell("The pasted command was not run.", advice=f"{send} runs it.")
             return
         if event.chosen:
             self._run_entry(event.chosen)
@@ -444,7 +461,7 @@ class MainScreen(Screen[None]):
         """Carry out a text that was sent from the prompt; returns what of it goes on.
 
         `/` begins a command, `!` a shell command of the user's own, `#` a note; an empty text has the agent continue. All
-        else is a message to the agent, also any of these with a blank before it.
+        else is a message to the agent, also any of these with a space before it.
         """
         text = sent_text(written)
         if not text:
@@ -454,10 +471,14 @@ class MainScreen(Screen[None]):
             return None
         if written.rstrip() == "/":
             self.bench.tell(
-                "A command follows the slash.", advice="The arrows choose one of the list."
+                '"/" begins a command.', advice="Type its name, or choose one by arrows."
             )
             self.bench.keep(text)
             return None
+        if text == self._unknown and self._asked_unknown.accepts(self.prompt.area.key_at):
+            # A space before the slash makes it a message, also when it is sent again.
+            text = written = f" {text}"
+        self._unknown = ""
         if written[0] == "/" and self._has_key(written):
             return None
         behind = self.bench.returned.command_behind(text)
@@ -465,15 +486,14 @@ class MainScreen(Screen[None]):
             # The message waits on: the user may edit it, and an undo takes it away again.
             self.prompt.area.put_sent(text.removesuffix(behind).rstrip())
             text = written = behind
-        # A blank before the slash makes the text a message.
+        # A space before the slash makes the text a message.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
             return self.bench.start(self._send_when_learned(written), opens=True)
         if parsed.command is not None:
             return self._run_written(parsed.command, parsed.argument, text)
         if parsed.unknown:
-            self._say_unknown(parsed)
-            self.bench.keep(text)
+            self._say_unknown(parsed, text)
         else:
             self.bench.add_to_history(text)
             # A user who sends a message wants to see the answer, wherever they were reading.
@@ -501,13 +521,13 @@ class MainScreen(Screen[None]):
         ):
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"That {send} came too early.", advice=f"{send} again lets the agent go on."
+                f"That {send} came too early.", advice=f"{send} again lets the agent continue."
             )
         elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:
             self._stake_told = undone
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"{send} again lets the agent go on from here. Then /redo has nothing to redo.",
+                f"{send} again lets the agent continue from here. After that, /redo is not possible.",
                 level="warning",
             )
         else:
@@ -528,9 +548,9 @@ class MainScreen(Screen[None]):
         is_message = word == "/dmail" or COMMANDS.parse(word).command is None
         if not (is_key(argument) if is_message else words_of_keys(argument)):
             return False
-        advice = "/model alone has a row for another key." if word == "/model" else ""
+        advice = "To enter an API key, send /model without an argument." if word == "/model" else ""
         self.bench.tell(
-            f"What follows {one_line(word[:20])} looks like a key: nothing was done, and it is not kept.",
+            f"What follows {one_line(word[:20])} looks like an API key. Nothing was done, and the text was not stored.",
             level="warning",
             advice=advice,
         )
@@ -569,22 +589,41 @@ class MainScreen(Screen[None]):
     def _run_written(self, command: Command, argument: str, text: str) -> asyncio.Task[None] | None:
         """Run a command that was typed; with an argument that it does not take, it stays in the prompt."""
         if argument and not command.argument:
-            self.bench.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
-            self.bench.keep(text)
+            self._keep_unknown(text)
+            send = key_of("send", self.bench.keys)
+            self.bench.tell(
+                f"/{command.name} takes no argument.",
+                advice=f"Delete what follows it, or press {send} again to send this as a message.",
+            )
             return None
         if argument or not command.needs_argument:
             self.bench.add_to_history(text)
             self._learn_uses((text,))
         return self.run_command(command.name, argument)
 
-    def _say_unknown(self, parsed: ParsedLine) -> None:
-        said = f"There is no command /{parsed.unknown}."
-        if parsed.meant is not None:
-            self.bench.tell(f"{said} Did you mean /{parsed.meant.name}?", advice=AS_MESSAGE)
-            return
-        key = key_of("help", self.bench.keys)
-        lists = f"{key} lists all of them." if key else "/help lists all of them."
-        self.bench.tell(said, advice=f"{lists} {AS_MESSAGE}")
+    def _say_unknown(self, parsed: ParsedLine, text: str) -> None:
+        """Say that a command does not exist, and what to use instead; the text stays in the prompt and can be sent as it is."""
+        from kimi_tui.tui.main.commands.peer_commands import ELSEWHERE
+
+        self._keep_unknown(text)
+        said = f'"/{parsed.unknown}" is not a command.'
+        if answer := ELSEWHERE.get(parsed.unknown):
+            said = f"{said} {answer}"
+        elif parsed.meant:
+            names = [f"/{one.name}" for one in parsed.meant]
+            listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+            said = f"{said} Did you mean {listed}?"
+        else:
+            key = key_of("commands", self.bench.keys)
+            said = f"{said} {key or '/commands'} lists all commands."
+        send = key_of("send", self.bench.keys)
+        self.bench.tell(said, advice=f"{send} again sends the text as a message.")
+
+    def _keep_unknown(self, text: str) -> None:
+        """Keep a text in the prompt, and have the key that sends it send it as a message once a notice says so."""
+        self.bench.keep(text)
+        self._unknown = text
+        self._asked_unknown.ask(is_expected=True)
 
     @on(PromptArea.Changed)
     def _typed(self, event: PromptArea.Changed) -> None:
@@ -643,6 +682,12 @@ class MainScreen(Screen[None]):
             self._image_input = ImageInput(self.bench)
         return self._image_input
 
+    async def _load_image(self, facts: ImageBlock) -> bytes | None:
+        return await self.conversation.load_image(facts)
+
+    def _cost_words(self) -> str:
+        return self.conversation.cost_words()
+
     def values(self) -> Values:
         """Return the present values for arguments of commands: models, checkpoints, world lines."""
         from kimi_tui.tui.timeline.layout import whole_label
@@ -673,6 +718,13 @@ class MainScreen(Screen[None]):
     def _keys_changed(self) -> None:
         """Update the footer: keys of the prompt, or of the cursor in the chat, have another meaning now."""
         self.bench.update_footer()
+
+    @on(PromptArea.KeysAsked)
+    def _keys_asked(self) -> None:
+        """Show the page of keys: `?` was typed into the empty prompt."""
+        from kimi_tui.tui.dialogs.help import HelpScreen
+
+        app_of(self).push_screen(HelpScreen(self.commands, self.bench.keys))
 
     @on(PromptArea.PathPasted)
     def _path_pasted(self, event: PromptArea.PathPasted) -> None:
@@ -805,7 +857,7 @@ class MainScreen(Screen[None]):
         elif event.action == "bookmark" and target.id < 0 and uid:
             self.bench.start(world_lines.name_line(self.parts, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
-            self.bench.tell("That needs a step.", advice="Space unfolds the line.")
+            self.bench.tell("Select a step first.", advice="Press Space to expand the world line.")
         elif event.action == "bookmark":
             self.bench.start(world_lines.name_checkpoint(self.parts, target, uid), opens=True)
         elif event.action == "pin":
@@ -985,7 +1037,7 @@ class MainScreen(Screen[None]):
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
         """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
-        from kimi_tui.soul.rewind_values import Target
+        from kimi_tui.soul.rewind_values import Prospect, Target
         from kimi_tui.tui.preview.layout import consequence_rows
 
         bench, request = self.bench, panel.request

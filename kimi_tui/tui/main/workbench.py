@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -31,6 +31,7 @@ from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, first_hints, hint
 from kimi_tui.tui.notices import NoticeDetails, ShownNotice
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text
+from kimi_tui.tui.prompt.completion import FolderFiles, PromptCompletion
 from kimi_tui.tui.screens import AnswersOnce, SessionChosen, app_of
 from kimi_tui.tui.terminal_input import has_extended_keys
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -38,9 +39,10 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from kimi_tui.agent_parts import PartName
+    from kimi_tui.agent_parts import Mode, PartName
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.prompt.area import Draft
+    from kimi_tui.tui.prompt.command import Values
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.views import Views
     from kimi_tui.tui.world_line_view import WorldLineView
@@ -145,6 +147,8 @@ class Workbench:
         images: the images behind the chips in prompts.
         commands: all commands.
         transcript: the chat.
+        values: returns the present values for arguments of commands.
+        cost_words: returns what the session has cost so far, in words; empty if no prices are set.
 
     Attributes:
         screen: as above; so are `images`, `commands` and `transcript`.
@@ -153,6 +157,7 @@ class Workbench:
         header: the first row.
         chat_pane: the pane of the chat, or of a world line in its place.
         timeline_pane: the pane of the timeline, beside the chat or over it.
+        completion: the completions in the prompt.
         prompt: the row of the prompt.
         footer: the last row.
         type_ahead: holds back keys after one that opens something.
@@ -174,6 +179,8 @@ class Workbench:
         images: ImageChips,
         commands: CommandTable,
         transcript: Transcript,
+        values: Callable[[], Values],
+        cost_words: Callable[[], str],
     ) -> None:
         self.screen = screen
         self._launch = launch
@@ -182,8 +189,8 @@ class Workbench:
         self.commands = commands
         self.transcript = transcript
         self.last_key_at = 0.0
-        transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
+        self._cost_words = cost_words
         self.opening = OPENING if launch.resume is not None else ""
         """The text instead of the title until that is known."""
         heading = heading_of(launch)._replace(title=self.opening)
@@ -191,11 +198,12 @@ class Workbench:
         self.header = self.frame.header
         self.chat_pane = self.frame.chat_pane
         self.timeline_pane = self.frame.timeline_pane
-        self.prompt = PromptBar(key_of("send", self.keys))
-        self.prompt.area.images = images
+        self.tasks = Callbacks(self._tell_failure)
+        files = FolderFiles(screen, self.tasks)
+        self.completion = PromptCompletion(commands, self.keys, values, files)
+        self.prompt = PromptBar(key_of("send", self.keys), images, self.completion)
         self.footer = Footer()
         self.type_ahead = TypeAhead(screen, self.forward)
-        self.tasks = Callbacks(self._tell_failure)
         self.notices: deque[ShownNotice] = deque(maxlen=NOTICES_LIMIT)
         self.returned = ReturnedMessages()
         self.question: ApprovalPanel | None = None
@@ -209,6 +217,8 @@ class Workbench:
         """The widget that had the focus before the chat, and gets it back; None for the prompt."""
         self._search_from: Widget | None = None
         """The widget that had the focus before the search."""
+        self._parts: frozenset[PartName] = PARTS
+        """The parts of the agent."""
         self._of_line: AnswersOnce[Any] | None = None
         """The question of `ask_of_line`; None while there is none."""
 
@@ -223,7 +233,9 @@ class Workbench:
         """Chat, timeline and gauge. The latter two are imported and mounted when first needed."""
         views = self.frame.views
         if views is None:
-            views = self.frame.mount_views("approval", broken=self._view_broken)
+            views = self.frame.mount_views(
+                "approval", broken=self._view_broken, cost_words=self._cost_words
+            )
             views.timeline.reading = READING if self.transcript.reading else ""
         return views
 
@@ -276,13 +288,13 @@ class Workbench:
                 words = str(error.args[0]) if error.args else str(error)
             case OSError():
                 log.warning("operation failed", exc_info=error)
-                reason = f"The disk refused: {error.strerror or error}."
+                reason = f"The disk could not be written: {error.strerror or error}."
                 words = f"{error if is_user_facing(error) else reason} Nothing was changed."
             case _ if is_user_facing(error):
                 words = str(error)
             case _:
                 log.error("operation failed", exc_info=error)
-                words = "That failed, and the log file says why. Nothing was lost."
+                words = "This failed, and the log file says why. Nothing was lost."
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:
@@ -310,7 +322,7 @@ class Workbench:
         question = self._of_line
         if question is not None and question.is_current:
             if question.accepts_keys:
-                self.tell("The conversation is another one now.", advice="Choose again.")
+                self.tell("The conversation has changed since you chose.", advice="Choose again.")
             question.dismiss(None)
 
     @contextmanager
@@ -463,8 +475,15 @@ class Workbench:
         """Offer only the features of an agent with these parts: its commands, and the keys that lists, help and footer name."""
         if parts < PARTS:
             self.commands.keep(parts)
-            self.keys = self.transcript.keys = keys_with(self.keys, parts)
-            self.transcript.hints = first_hints(self.keys, parts)
+            self.keys = keys_with(self.keys, parts)
+            self._parts = parts
+
+    def update_first_hints(self, mode: Mode) -> None:
+        """Update the hints in an empty chat, which say what the agent may do without asking; the demo has others."""
+        if not self._launch.demo:
+            self.transcript.hints = first_hints(
+                self.keys, mode, self._parts, sandbox=self.header.heading.sandbox
+            )
 
     # --- footer and help
 

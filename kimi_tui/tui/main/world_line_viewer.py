@@ -20,7 +20,6 @@ from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.screens import add_sheets
-from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from textual import events
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.session.world_lines import WorldLine
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.rewind_values import Prospect
     from kimi_tui.tui.world_line_view import WorldLineView
     from kimi_tui.wire.events import EventRecord
 
@@ -197,10 +197,10 @@ class WorldLineViewer:
         add_sheets(bench.screen, "rows", "world_line")
         self._take_away()
         self._glance = glance
-        reading = self._reading = WorldLineView(info, bench.transcript.work_dir)
+        reading = self._reading = WorldLineView(
+            info, bench.transcript.work_dir, bench.keys, self._conversation.load_image
+        )
         bench.line = None if glance else reading
-        reading.transcript.keys = bench.keys
-        reading.transcript.load_image = bench.transcript.load_image
         reading.banner.offer(read=not glance)
         self._news = LiveLineActivity()
         self.tell_news()

@@ -36,14 +36,16 @@ WIDEST = 104
 _LEAST_FOR_FILES = 3
 _NAME_WIDTH = 5
 _LINE_NAME_WIDTH = 30
-_NOTHING_LOST = "Nothing is lost: what goes becomes a world line, and u brings it back."
-_NOTHING_LOST_BY_JUMP = (
-    "Nothing is lost: what you leave becomes a world line, and u brings it back."
+_NOTHING_LOST = (
+    "Nothing is lost: these messages become a world line (a branch), and /undo restores them."
 )
-_NOTHING_CUT = "Nothing is lost: what goes is left out of the fork, and stays here."
-_NOTHING_LEFT = "Nothing is lost: that line goes on from here, and u leads back."
-_HEADING = "Files changed since"
-_ALONG = "Files that go along"
+_NOTHING_LOST_BY_SWITCH = (
+    "Nothing is lost: the current messages become a world line (a branch), and /undo restores them."
+)
+_NOTHING_CUT = "Nothing is lost: this session keeps these messages; only the fork leaves them out."
+_NOTHING_LEFT = "Nothing is lost: that world line continues from here, and /undo switches back."
+_HEADING = "Files changed since then"
+_ALONG = "Files that change with it"
 _SHORTEST_NAME = 12
 _ROOMY = 8
 _ORDER = {"conflict": 0, "skip": 3}
@@ -145,7 +147,7 @@ class FilesState:
         return frozenset(self.chosen)
 
     def hint(self) -> str:
-        """Return the effect on the files, such as `restores 1, deletes 1; 2 stay`; the files that stay need a confirmation."""
+        """Return the effect on the files, such as `restores 1, deletes 1; keeps 2`; the files that it keeps need a confirmation."""
         fates = [
             one.would if one.fate == "conflict" else one.fate
             for one in self.files.files
@@ -154,23 +156,22 @@ class FilesState:
         deletes = fates.count("delete")
         parts = [f"restores {len(fates) - deletes}"] if len(fates) > deletes else []
         parts += [f"deletes {deletes}"] if deletes else []
-        stays = sum(one.path not in self.chosen for one in self.files.conflicts)
-        said = ", ".join(parts) or "none of them chosen"
-        return said + (f"; {stays} {'stays' if stays == 1 else 'stay'}" if stays else "")
+        kept = sum(one.path not in self.chosen for one in self.files.conflicts)
+        return (", ".join(parts) or "no file chosen") + (f"; keeps {kept}" if kept else "")
 
 
 def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
-    """Return rows in place of the list in small frames: `2 files changed since   +17 −1`, changes of other programs, and the rest."""
+    """Return rows in place of the list in small frames: `2 files changed   +17 −1`, changes of other programs, and the rest."""
     stays = [one for one in state.rows if state.files.goes_along and one.fate == "skip"]
     foreign = [one for one in state.rows if _is_foreign(one)]
     named = [_file_row(state, one, width, glyphs) for one in (*foreign, *stays)]
     counted = [one for one in state.rows if one not in foreign and one not in stays]
-    what = "to go along" if state.files.goes_along else "changed since"
+    what = "to change with it" if state.files.goes_along else "changed"
     said = f"  {formatting.counted(len(counted), 'file')} {what}"
     if len(named) >= room:
         # Not every file can be named here, but their number must be shown.
         said = f"  {formatting.counted(len(state.rows), 'file')} {what}"
-        said += f", {len(named)} also outside" if named else ""
+        said += f", {len(named)} also by others" if named else ""
         counted, named = state.rows, []
     rows = named
     notes = _notes(state.files, width, glyphs)
@@ -179,9 +180,9 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
         lost = 0 if state.files.goes_along else sum(one.fate == "skip" for one in counted)
         unnamed = 0 if fits else len(state.files.not_covered)
         if lost:
-            said += f", {formatting.grouped(lost + unnamed)} cannot come back"
+            said += f", {formatting.grouped(lost + unnamed)} cannot be restored"
         elif unnamed:
-            said += f", {formatting.grouped(unnamed)} not covered"
+            said += f", {formatting.grouped(unnamed)} not in a snapshot"
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
         rows = [sides([Span(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
     return [*rows, *notes] if fits else rows
@@ -204,7 +205,7 @@ def _listed_rows(
     if state.focused and state.at_rest and notes:
         notes[0] = Row([span._replace(style="accent") for span in notes[0].spans])
     if not state.rows:
-        return [Row([Span("  No file changed since.", "quiet")]), *notes][:room]
+        return [Row([Span("  No file changed since then.", "quiet")]), *notes][:room]
     heading = Span(
         f"  {_ALONG if files.goes_along else _HEADING}",
         "accent" if state.focused else "quiet",
@@ -229,6 +230,8 @@ def _listed_rows(
 def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[Span]:
     is_current = state.focused and one is state.current
     is_chosen = one.path in state.chosen
+    name = shown_name(one.path)
+    least = min(_SHORTEST_NAME, cell_len(name))
     sign = Span(" ", "quiet")
     if state.focused and is_chosen:
         sign = Span(glyphs.done, "ok")
@@ -239,28 +242,29 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
     if one.fate == "skip" and one.is_gone:
         right = [Span(one_line(one.reason), "quiet")]
     elif not is_chosen:
-        reason = f"{one_line(one.reason)}; " if one.reason else ""
-        right = [Span(f"{reason}stays", "quiet")]
+        right = [Span(f"{one_line(one.reason)}; kept" if one.reason else "kept", "quiet")]
+        if width - spans_width(right) - 4 < least:
+            right = [Span("kept", "quiet")]
     else:
         if one.only_rights:
-            right = [Span("permissions", "quiet")]
+            right = [Span("only permissions", "quiet")]
         elif one.is_folder:
             right = [Span("empty folder", "quiet")]
         elif one.is_text:
             right = change_counts(one.added, one.removed, glyphs)
         else:
-            right = [Span("no text", "quiet")]
-        mark = "new" if one.is_new else "gone" if one.is_gone else ""
+            right = [Span("not text", "quiet")]
+        mark = "new, to delete" if one.is_new else "gone, to restore" if one.is_gone else ""
         if mark:
             right = [Span(mark, "quiet"), *([Span("  ", "quiet"), *right] if right else [])]
         if one.reason:
             gap = "  " if right else ""
             said: list[Span] = [Span(f"{one_line(one.reason)}{gap}", "quiet"), *right]
-            right = said if width - spans_width(said) - 4 >= _SHORTEST_NAME else right
+            right = said if width - spans_width(said) - 4 >= least else right
     room = width - 2 - spans_width(right) - 2
-    if room < _SHORTEST_NAME:
+    if room < least:
         right, room = [], width - 2
-    name = formatting.path(shown_name(one.path), room, glyphs.cut)
+    name = formatting.path(name, room, glyphs.cut)
     return sides([*lead, Span(name, "accent" if is_current else "ink")], right, width)
 
 
@@ -275,9 +279,11 @@ def _is_foreign(one: FilePreview) -> bool:
 
 def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     if one.only_rights:
-        return [[Span("    only its permissions changed", "quiet")]]
+        return [[Span("    Only its permissions changed.", "quiet")]]
+    if one.is_folder:
+        return [[Span("    This is an empty folder.", "quiet")]]
     if not one.is_text:
-        return [[Span("    no text to show", "quiet")]]
+        return [[Span("    This is not a text file.", "quiet")]]
     return diff_rows(one.rows, width, glyphs, indent=2, banded=True)
 
 
@@ -293,7 +299,9 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     if one is not None:
         heading, rows = _file_row(state, one, width, glyphs), _diff(one, width, glyphs)
     else:
-        heading: list[Span] = [Span("  No snapshot holds these; they stay what they are.", "ink")]
+        heading: list[Span] = [
+            Span("  There is no snapshot of these files; they stay as they are.", "ink")
+        ]
         rows = [
             sides(
                 [Span(f"    {formatting.path(shown_name(path), width - 24, glyphs.cut)}", "quiet")],
@@ -311,9 +319,9 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
 
 
 def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
-    """Return the number of rows below and above the visible ones, as `12 more ↓   3 ↑`."""
+    """Return the number of rows below and above the visible ones, as `12 more ↓   3 more ↑`."""
     parts = [f"{formatting.grouped(below)} more {glyphs.down}"] if below else []
-    parts += [f"{formatting.grouped(above)} {glyphs.up}"] if above else []
+    parts += [f"{formatting.grouped(above)} more {glyphs.up}"] if above else []
     return "   ".join(parts)
 
 
@@ -324,10 +332,10 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
         named = [f"{shown_name(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
         count = len(files.not_covered)
         more = f" ({formatting.grouped(count)})" if count > len(named) else ""
-        sentences.append(f"Not covered{more}: {', '.join(named)}")
+        sentences.append(f"No snapshot{more} of: {', '.join(named)}")
     sentences += [one_line(remark) for remark in files.remarks]
     if files.ran_commands:
-        sentences.append("What commands did elsewhere stays done.")
+        sentences.append("Changes outside this folder are not undone.")
     cut = [formatting.cut(sentence, width - 2, glyphs.cut) for sentence in sentences]
     return [[Span(f"  {sentence}", "quiet")] for sentence in cut]
 
@@ -344,16 +352,16 @@ def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
         return [(arrows, "scroll"), ("Esc", "back")]
     one = files.current
     is_chosen = one is not None and one.path in files.chosen
-    space = [("Space", "leave alone" if is_chosen else "bring back")]
+    space = [("Space", "keep file" if is_chosen else "restore file")]
     if one is None or not files.may_choose(one):
         space = []
     what = "list" if files.at_rest else "diff"
-    first, last = (arrows, "choose"), (("Tab", "on"), ("Esc", "cancel"))
+    first, last = (arrows, "choose"), (("Tab", "back"), ("Esc", "cancel"))
     # If there is little room, the meaning of Space and Enter is more useful than that of the arrows.
-    short = [("Space", "leave")] if is_chosen and space else space
+    short = [("Space", "keep" if is_chosen else "restore")] if space else space
     return roomiest(
         (
-            (first, *space, ("Enter", f"whole {what}"), *last),
+            (first, *space, ("Enter", f"full {what}"), *last),
             (first, *space, ("Enter", what), *last),
             (*short, ("Enter", what), *last),
         ),
@@ -393,21 +401,23 @@ class PreviewAnswer:
     """The files to restore; None for those that need no confirmation."""
 
 
-REWIND = PreviewAction("r", "rewind", "Rewind the conversation", "files stay", verb="rewind")
-JUMP = replace(REWIND, title="Jump there", verb="jump")
-"""The rewind of the live line, as a jump to another world line."""
-BOTH = PreviewAction("f", "both", "Conversation and files", verb="rewind")
-FILES = PreviewAction("o", "files", "Files only", "conversation stays", verb="bring back")
-FORK = PreviewAction("n", "fork", "Fork into a new session", "this one stays", verb="fork")
-DMAIL = PreviewAction("d", "dmail", "Send a D-Mail here", verb="write", group=1)
+REWIND = PreviewAction("r", "rewind", "Rewind the conversation", "files unchanged", verb="rewind")
+SWITCH = replace(REWIND, title="Switch the conversation", verb="switch")
+"""The rewind of the current world line, as a switch to another one."""
+BOTH = PreviewAction("f", "both", "Rewind and restore files", verb="rewind")
+FILES = PreviewAction("o", "files", "Restore files only", "conversation unchanged", verb="restore")
+FORK = PreviewAction("n", "fork", "Fork into a new session", "this session unchanged", verb="fork")
+DMAIL = PreviewAction(
+    "d", "dmail", "Send a D-Mail here", "rewinds and leaves a note", verb="write", group=1
+)
 COMPACT_FROM = PreviewAction("c", "compact-from", "Compact from here on", verb="compact", group=1)
 COMPACT_TO = PreviewAction("p", "compact-to", "Compact up to here", verb="compact", group=1)
-WHOLE = PreviewAction("e", "whole", "Look at its end", verb="look", group=1)
+WHOLE = PreviewAction("e", "whole", "Preview its last step", verb="preview", group=1)
 """Previews the end of a world line in place of one of its checkpoints."""
 COPY = PreviewAction("y", "copy", "Copy up to here as Markdown", verb="copy", group=1)
-UNDO = PreviewAction("u", "undo", "Undo it", verb="undo")
-LEAVE = PreviewAction("r", "leave", "Go on", "files stay as they are", verb="go on")
-BRING = replace(FILES, title="Bring the files back", hint="")
+UNDO = PreviewAction("u", "undo", "Undo", verb="undo")
+LEAVE = PreviewAction("r", "leave", "Continue", "files unchanged", verb="continue")
+BRING = replace(FILES, title="Restore the files", hint="")
 """For a session whose files differ from those at the end of its conversation."""
 LETTERS = frozenset(
     one.key
@@ -432,11 +442,11 @@ def actions_at(
 ) -> Sequence[PreviewAction]:
     """Return the actions for a checkpoint, or for the end of another world line.
 
-    Only parts of the live line can be compacted: `compacts` are the actions for parts that hold messages. If the conversation
+    Only parts of the current world line can be compacted: `compacts` are the actions for parts that hold messages. If the conversation
     `is_there` already, there is no action that goes there. `has_dmail` and `has_lines` say whether the agent accepts D-Mails,
     and gives its conversation as a text.
     """
-    go = () if is_there else (JUMP if world_line else REWIND,)
+    go = () if is_there else (SWITCH if world_line else REWIND,)
     copy = (COPY,) if has_lines else ()
     if checkpoint_id < 0:
         return (*go, FORK, *copy)
@@ -456,12 +466,12 @@ def _with_files(
     place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
     verb = actions[place - 1].verb if place else BOTH.verb
     if pending is not None:
-        what = "Fork" if pending.name == FORK.name else "D-Mail"
-        stay = replace(pending, title=f"{what}; files stay as they are", hint="", group=0)
-        back = replace(BOTH, title=f"{what}; files come back", hint=hint, verb=pending.verb)
+        what = "Fork" if pending.name == FORK.name else "Send"
+        stay = replace(pending, title=f"{what} and keep the files", hint="", group=0)
+        back = replace(BOTH, title=f"{what} and restore the files", hint=hint, verb=pending.verb)
         return (stay, back)
     # If the conversation has nowhere to go, there is no action for both.
-    both = replace(BOTH, hint=hint, verb=verb)
+    both = replace(BOTH, title=f"{verb.capitalize()} and restore files", hint=hint, verb=verb)
     files = (both, FILES) if place else (replace(FILES, hint=hint),)
     return (*actions[:place], *files, *actions[place:])
 
@@ -510,7 +520,9 @@ class PreviewState:
         if self.files is None or not self.files.n_restorable:
             return
         if self.files.files.goes_along:
-            self.actions = [replace(one, hint=self.files.hint()) for one in self.plain_actions]
+            self.actions = [
+                replace(one, hint=f"files: {self.files.hint()}") for one in self.plain_actions
+            ]
         elif any(one.name == BRING.name for one in self.plain_actions):
             bring = replace(BRING, hint=self.files.hint())
             self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
@@ -645,7 +657,7 @@ def _keys(
     if state.files is not None and state.files.focused:
         return file_keys(state.files, arrows, width - 2 * AIR + 1)
     if width >= WIDE_FROM:
-        tab = [("Tab", "scroll what goes")] if can_scroll and not state.details else []
+        tab = [("Tab", "scroll messages")] if can_scroll and not state.details else []
         if state.files is not None and state.files.can_focus:
             tab = [("Tab", "files")]
         if state.details:
@@ -799,10 +811,10 @@ def frame_title(state: PreviewState) -> str:
     where = f"#{target.id}"
     if target.world_line:
         line = formatting.line_words(target.world_line, state.line_name, _LINE_NAME_WIDTH)
-        where = f"{line}, {'its end' if target.is_end else where}"
+        where = f"{'the end' if target.is_end else where} of {line}"
     if state.pending is not None:
         return f"{'Fork at' if state.pending.name == FORK.name else 'D-Mail to'} {where}"
-    return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"
+    return state.title or f"{'Switch' if target.world_line else 'Rewind'} to {where}"
 
 
 def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
@@ -816,38 +828,42 @@ def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
 def consequence_rows(
     preview: RewindPreview, width: int, glyphs: Glyphs, pending: PreviewAction | None = None
 ) -> list[list[Span]]:
-    """Return a sentence such as `Takes back 5 steps, 11 messages; frees 4.6k tokens`, with the window before and after if that fits.
+    """Return a sentence such as `Removes 5 steps, 11 messages; frees 4.6k tokens`, with the context before and after if that fits.
 
-    A jump leaves the steps, and the other line may be longer: `Leaves 1 step; adds 400 tokens`. A fork leaves them out. If
+    A switch leaves the steps, and the other line may be longer: `Leaves 1 step; adds 400 tokens`. A fork leaves them out. If
     prices are set, the cost of the dropped model calls follows, in a row of its own if it would be cut.
     """
     if preview.is_there:
         begins = preview.target.is_end and not preview.target.world_line
-        where = "goes on from here" if begins else "is there already"
-        return [[Span(f"The conversation {where}.", "quiet")]]
+        said = "The conversation continues from here."
+        if not begins:
+            said = "The conversation is already at this point."
+        return [[Span(said, "quiet")]]
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
         counts.insert(0, (preview.turns, "turn"))
     parts = [formatting.counted(count, noun) for count, noun in counts if count]
     jumps = bool(preview.target.world_line)
     change = preview.tokens_after - preview.tokens_before
-    verb = "Leaves " if jumps else "Takes back "
+    verb = "Leaves " if jumps else "Removes "
     does = (verb, "; adds " if change > 0 else "; frees ")
     if _is_fork(pending):
-        # A fork takes nothing from this conversation, and frees nothing.
-        does = ("Leaves out ", ", ")
+        # A fork removes nothing from this conversation, and frees nothing.
+        does = ("The fork omits ", ", ")
     freed = formatting.tokens(abs(change), estimated=preview.estimated)
     # Numbers are never cut: if there is no room for all of them, the less informative ones are left out.
     unit = " token" if abs(change) == 1 else " tokens"
-    shorter = ((parts, unit), (parts, ""), ([*parts[:1], *parts[-1:]], unit))
-    wordings = [_sizes(does, counted, f"{freed}{unit}") for counted, unit in shorter]
+    shorter = (parts, [*parts[:1], *parts[-1:]], parts[:1])
+    wordings = [_sizes(does, counted, f"{freed}{unit}") for counted in shorter]
     fitting = (wording for wording in wordings if spans_width(wording) <= width)
-    left = next(fitting, _sizes(does, parts[-1:], freed))
+    left = next(fitting, wordings[-1])
     after = formatting.tokens(preview.tokens_after, estimated=preview.estimated)
     before = formatting.tokens(preview.tokens_before)
     right: list[Span] = [Span(f"{before} {glyphs.to} ", "quiet"), Span(after, "strong")]
     if before == after.lstrip("~"):
-        right = [Span(after, "strong")]  # the left side names the changes
+        right = [Span(after, "strong")]  # the left side names the change
+    if spans_width(left) + 3 + len("context ") + spans_width(right) <= width:
+        right = [Span("context ", "quiet"), *right]
     money = cost_words(preview.cost) if preview.cost is not None else ""
     spent: list[Span] = [Span("; its calls cost ", "quiet"), Span(money, "ink")]
     below: list[list[Span]] = []
@@ -873,13 +889,15 @@ def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
     return [
         Span(f"{glyphs.caution} ", "warn"),
         Span("The agent is working.", "ink"),
-        Span(" It is stopped first.", "quiet"),
+        Span(" It will be stopped first.", "quiet"),
     ]
 
 
 def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Span]:
-    """Return the row `! In the background runs on: npm run dev`."""
-    lead = "In the background runs on: " if len(commands) == 1 else "In the background run on: "
+    """Return the row `! Background task keeps running: npm run dev`."""
+    lead = "Background task keeps running: "
+    if len(commands) > 1:
+        lead = "Background tasks keep running: "
     names = formatting.cut(", ".join(map(one_line, commands)), width - 2 - len(lead), glyphs.cut)
     return [Span(f"{glyphs.caution} ", "warn"), Span(lead, "quiet"), Span(names, "ink")]
 
@@ -887,13 +905,13 @@ def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Sp
 def _confirmation_row(
     files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """Return the row that asks for a confirmation: `! Also changed outside: notes.md   f again brings it back too`."""
+    """Return the row that asks for a confirmation: `! Also changed by others: notes.md   f again to restore it too`."""
     reasons = {one.reason.removesuffix(" before") for one in files}
     why = reasons.pop() if len(reasons) == 1 else "also changed by others"
     lead, end = f"{why.capitalize()}: ", f"   {key} again"
     names = ", ".join(shown_name(one.path) for one in files)
     room = width - 2 - cell_len(lead) - cell_len(end)
-    more = f" brings {'it' if len(files) == 1 else 'them'} back too"
+    more = f" to restore {'it' if len(files) == 1 else 'them'} too"
     if cell_len(names) + cell_len(more) <= room:
         end += more
     names = formatting.cut(names, max(0, room), glyphs.cut)
@@ -906,11 +924,11 @@ def _confirmation_row(
 
 
 def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
-    """Return the row `! 2 files changed since. Do they come back as well?`, which the choices answer."""
-    said = f"{formatting.counted(n_files, 'file')} changed since. "
-    asked = f"{'Does it' if n_files == 1 else 'Do they'} come back as well?"
+    """Return the row `! 2 files changed since then. Restore them as well?`, which the choices answer."""
+    said = f"{formatting.counted(n_files, 'file')} changed since then. "
+    asked = f"Restore {'it' if n_files == 1 else 'them'} as well?"
     if cell_len(said + asked) > width - 2:
-        said, asked = "", "Do the files come back as well?"
+        said, asked = "", "Restore the files as well?"
     return [Span(f"{glyphs.caution} ", "warn"), Span(said, "quiet"), Span(asked, "ink")]
 
 
@@ -923,18 +941,18 @@ def _nothing_lost_rows(
         said = _NOTHING_CUT
     elif preview.left_as:
         line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
-        said = f"Nothing is lost: what goes stays as {line}, and U brings it back."
+        said = f"Nothing is lost: these messages stay as {line}, and /redo restores them."
     elif preview.is_there:
-        said = "Nothing is lost: u takes it back."
+        said = "Nothing is lost: /undo reverses it."
     elif preview.target.world_line:
-        said = _NOTHING_LOST_BY_JUMP if preview.dropped else _NOTHING_LEFT
+        said = _NOTHING_LOST_BY_SWITCH if preview.dropped else _NOTHING_LEFT
     rows: list[list[Span]] = []
     place = 0
     for line in formatting.wrap_words(said, width):
         row: list[Span] = []
         for word in line.split():
             row += [Span(" ", "quiet")] if row else []
-            row.append(Span(word, "ink" if place < 3 or word in ("u", "U") else "quiet"))
+            row.append(Span(word, "ink" if place < 3 or word in ("/undo", "/redo") else "quiet"))
             place += 1
         rows.append(row)
     return rows
@@ -948,21 +966,21 @@ def _dropped_heading(
     preview: RewindPreview, width: int, pending: PreviewAction | None = None
 ) -> list[Span]:
     """Return the heading of the list of messages that are dropped, or that a fork leaves out."""
-    name = "Becomes a world line" if preview.target.world_line else "Goes"
+    name = "Left as a world line" if preview.target.world_line else "Removed from the conversation"
     if _is_fork(pending):
-        name = "Stays here, left out of the fork"
+        name = "Left out of the fork"
     return sides([Span(name, "quiet")], [Span("tokens", "quiet")], width)
 
 
 def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
     """Return the row in place of an empty list of dropped messages."""
     if preview.target.world_line:
-        return [Span("Nothing goes: that line goes on from here.", "quiet")]
+        return [Span("Nothing is removed: that world line continues from here.", "quiet")]
     if preview.messages and preview.prompt:
-        return [Span("Your message goes, back to the prompt.", "quiet")]
+        return [Span("Only your message is removed; it returns to the prompt.", "quiet")]
     if not preview.steps:
-        return [Span("Nothing of the conversation goes.", "quiet")]
-    return [Span("Nothing goes but the checkpoint itself.", "quiet")]
+        return [Span("Nothing is removed from the conversation.", "quiet")]
+    return [Span("Only the checkpoint itself is removed.", "quiet")]
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:

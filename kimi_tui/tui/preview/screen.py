@@ -164,7 +164,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         Binding("pageup", "page(-1)", "Scroll", id="preview.page_up", show=False),
         Binding("pagedown", "page(1)", "Scroll", id="preview.page_down", show=False),
         Binding("tab", "details", "Details", id="preview.details", show=False),
-        Binding("space", "bring_back", "Bring back", id="preview.bring_back", show=False),
+        Binding(
+            "space", "bring_back", "Restore or keep the file", id="preview.bring_back", show=False
+        ),
         Binding("enter", "choose", "Choose", id="preview.choose", show=False),
         Binding("escape", "cancel", "Cancel", id="preview.cancel", show=False),
     ]
@@ -243,11 +245,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             return False
         is_early = self._quiet is None or not self._quiet.accepts(event.time)
         if is_early and (event.key == "enter" or self._is_second):
-            self._tell_early("Enter" if event.key == "enter" else "key")
+            self._tell_early("Enter" if event.key == "enter" else "The key")
         return is_early
 
     def _tell_early(self, what: str) -> None:
-        self._sheet.border_subtitle = Content(f"That {what} came too early: press it again")
+        self._sheet.border_subtitle = Content(f"{what} was pressed too early; press it again")
 
     def _look(self, at: float) -> None:
         """Note that a key read at this monotonic time moves the selection: the user saw the preview, if that had been painted."""
@@ -414,7 +416,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if index is None:
             return
         if self._has_early_letter:
-            self._tell_early("key")
+            self._tell_early("The key")
         else:
             self._answer(index)
 

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.vim import Mode, VimKeys
 
 HELD_S = 0.7
+KEYS_SIGN = "?"
+KEYS_AFTER_S = 0.25
+"""Seconds without another key after which a `?` in the empty field asks for the keys, and does not begin a message."""
 LONG_PASTE = 20
 """A paste of more lines than this is shown in the field as a chip."""
 _BEHIND_PATH = ("#", ":")
@@ -104,11 +107,12 @@ class PromptArea(PatchedTextArea):
         is_answer: whether it is the field of a question: a long paste is shown in full, and Enter leaves the text in the
             field until the question is closed.
         masks_keys: whether API keys are masked in any text, and not only in the argument of a command.
+        images: the images behind chips; None in a field that takes none.
+        completion: the completion menu, which gets Enter, Tab and the arrows first; None in a field without completion.
 
     Attributes:
         past: the history of sent messages; None until it is loaded.
-        images: the images behind chips; None in a field that takes none.
-        completion: the completion menu, which gets Enter, Tab and the arrows first; None in a field without completion.
+        images, completion: as above.
         key_at: the monotonic time at which the newest key was read.
     """
 
@@ -218,6 +222,9 @@ class PromptArea(PatchedTextArea):
             super().__init__()
             self.menu = menu
 
+    class KeysAsked(Message):
+        """`?` was typed into the empty field, and nothing after it; the field has been emptied again."""
+
     class OffersChanged(Message):
         """The completions or the hint above the field may have changed."""
 
@@ -225,7 +232,13 @@ class PromptArea(PatchedTextArea):
         """The meaning of keys has changed: by the mode of vim keys, or by the offers of the menu."""
 
     def __init__(
-        self, *, placeholder: str = "", is_answer: bool = False, masks_keys: bool = False
+        self,
+        *,
+        placeholder: str = "",
+        is_answer: bool = False,
+        masks_keys: bool = False,
+        images: ImageChips | None = None,
+        completion: PromptCompletion | None = None,
     ) -> None:
         self._masks_keys = masks_keys
         self._is_answer = is_answer
@@ -248,8 +261,8 @@ class PromptArea(PatchedTextArea):
         self.cursor_blink = False
         self.key_at = 0.0
         self.past: PromptHistory | None = None
-        self.images: ImageChips | None = None
-        self.completion: PromptCompletion | None = None
+        self.images = images
+        self.completion = completion
         self._before_search: Draft | None = None
         """The draft before a search of the history; None while none is running."""
         self._vim: VimKeys | None = None
@@ -547,6 +560,8 @@ class PromptArea(PatchedTextArea):
             row, column = self.selection.end
             self.replace("", (row, column - 1), (row, column))
         self._offered_end = None
+        if event.character == KEYS_SIGN and not (self.text or is_taken or self._is_answer):
+            self.set_timer(KEYS_AFTER_S, self._ask_for_keys)
         if writes:
             self._key_mask.typed(event.character or "", event.time)
         else:
@@ -577,6 +592,11 @@ class PromptArea(PatchedTextArea):
             row, column = self.selection.end
             if joins_letters(self.document.get_line(row)[:column][-1:]):
                 self._type(event.character, *self.selection)
+
+    def _ask_for_keys(self) -> None:
+        if self.text == KEYS_SIGN and self.has_focus and not self.is_searching:
+            self.load_text("")
+            self.post_message(self.KeysAsked())
 
     def _ends_offers(self, key: str) -> bool:
         """Return whether a key that is bound by the screen ends the search or closes the menu."""

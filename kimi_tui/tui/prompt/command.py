@@ -11,6 +11,8 @@ from kimi_tui.agent_parts import PartName
 
 LIKENESS = 0.7
 """The least similarity (0 to 1, by difflib) between a mistyped word and the command that is suggested for it."""
+MOST_NEAR = 3
+"""The most commands that are suggested for a mistyped word."""
 LONGEST_SLIP = 20
 """The longest mistyped word that is compared, as the time grows with the square of its length."""
 
@@ -49,15 +51,15 @@ class Command(NamedTuple):
 
     Attributes:
         name: the word after `/`, and the name of the action in `[keys]`.
-        title: its title in the command palette.
-        help: one sentence.
+        title: two to five words, for lists.
+        help: one sentence in the imperative, which is shown for the chosen entry and needs no title.
         handler: the function that runs it.
         key: the default key, empty for none.
         argument: the argument as the help writes it; in brackets if it may be left out.
         values: returns the possible values of the argument; None if they are no fixed set.
         exact: whether a value must be typed completely or chosen with the arrows; if not, Enter takes the first match.
         opens: whether it opens or focuses a screen or a field; keys that are typed meanwhile are then kept for it.
-        aliases: other words for it, known from other programs; no list shows them.
+        aliases: other words for it, known from other programs or former versions; no list shows them.
         needs: the part of the agent that it uses; without that part the command is not offered. None for none.
     """
 
@@ -97,14 +99,14 @@ class Command(NamedTuple):
 class ParsedLine(NamedTuple):
     """A parsed line of the prompt: a command with its argument if `command` is set, else a message.
 
-    Without a command it is a message if `meant` and `unknown` are empty. `unknown` is a word that is no command, `meant` the
-    most similar command.
+    Without a command it is a message if `unknown` is empty. `unknown` is a word that is no command, `meant` are the commands
+    with similar names, the most similar first.
     """
 
     command: Command | None = None
     argument: str = ""
     unknown: str = ""
-    meant: Command | None = None
+    meant: tuple[Command, ...] = ()
 
 
 MESSAGE = ParsedLine()
@@ -137,12 +139,14 @@ class CommandTable:
         self.add(commands)
 
     def add(self, commands: Iterable[Command]) -> None:
-        """Add commands whose names are not taken yet."""
+        """Add commands whose names are not taken yet; a name goes before an alias of another command."""
         for command in commands:
-            if command.name not in self._by_name and command.name not in self._by_alias:
+            if command.name not in self._by_name:
                 self._by_name[command.name] = command
+                self._by_alias.pop(command.name, None)
                 for alias in command.aliases:
-                    self._by_alias.setdefault(alias, command)
+                    if alias not in self._by_name:
+                        self._by_alias.setdefault(alias, command)
 
     def keep(self, parts: Collection[PartName]) -> None:
         """Remove the commands that need a part of the agent which is not among these."""
@@ -182,25 +186,26 @@ class CommandTable:
         """Return the commands whose word begins with a prefix: the one that is the prefix first, then in the order of use."""
         named = self._command_named(prefix)
 
-        def rank(command: Command) -> tuple[bool, bool, tuple[bool, int]]:
-            is_alias = not command.name.startswith(prefix)
-            use = (True, 0) if is_alias else self._disuse(command)
-            return command is not named, is_alias, use
+        def rank(command: Command) -> tuple[bool, bool, tuple[bool, int], int]:
+            if command.name.startswith(prefix):
+                return command is not named, False, self._disuse(command), 0
+            rest = min(len(one) for one in command.aliases if one.startswith(prefix))
+            return command is not named, True, self._disuse(command), rest
 
         return tuple(sorted((one for one in self if one.is_begun_by(f"/{prefix}")), key=rank))
 
-    def near(self, word: str) -> Command | None:
-        """Return the command that a mistyped word is most similar to; None if there is none."""
+    def near(self, word: str) -> tuple[Command, ...]:
+        """Return the commands with names similar to a mistyped word, at most `MOST_NEAR`; the most similar first."""
         from difflib import get_close_matches
 
-        if len(word) > 1 and (found := self.matching(word)):
-            return found[0]
-        if len(word) > LONGEST_SLIP:
-            return None
-        names = get_close_matches(word, self._by_name, cutoff=LIKENESS)
-        # Commands that differ only in the order of letters come first.
-        names.sort(key=lambda name: sorted(name) != sorted(word))
-        return self._by_name[names[0]] if names else None
+        found = list(self.matching(word)) if len(word) > 1 else []
+        if len(word) <= LONGEST_SLIP:
+            names = {**self._by_alias, **self._by_name}
+            close = get_close_matches(word, names, n=MOST_NEAR, cutoff=LIKENESS)
+            # Names that differ only in the order of letters come first.
+            close.sort(key=lambda name: sorted(name) != sorted(word))
+            found += [names[name] for name in close if names[name] not in found]
+        return tuple(found[:MOST_NEAR])
 
     def offered(self, text: str) -> tuple[Command, ...]:
         """Return the commands that match a text of the prompt, while it is one word after a slash.
@@ -240,7 +245,12 @@ class CommandTable:
         found = [one for one in values if one[0].lower().startswith(typed)]
         found.sort(key=lambda one: one[0].lower() != typed)
         entries = tuple(
-            command._replace(name=f"{command.name} {one}", argument="", help=what or command.help)
+            command._replace(
+                name=f"{command.name} {one}",
+                argument="",
+                title=what or command.title,
+                help="" if what else command.help,
+            )
             for one, what in found
         )
         return entries if typed or not entries else (command, *entries)
@@ -254,8 +264,8 @@ class CommandTable:
     def parse(self, text: str) -> ParsedLine:
         """Parse a line of the prompt into a command with its argument, or a message.
 
-        It is a message if a space is before the slash, if the word cannot be a command's (a path), or if the word is similar
-        to no command and more words follow: `/tmp is full, clean it`.
+        It is a message if a space is before the slash, if the word cannot be a command's (a path), or if another slash follows
+        and the word is similar to no command: `/tmp and /var are full`.
         """
         if not text.startswith("/"):
             return MESSAGE
@@ -263,11 +273,11 @@ class CommandTable:
         word, argument = word.strip().lower(), argument.strip()
         if (command := self._command_named(word)) is not None:
             return ParsedLine(command, argument)
-        is_word = all(part.replace("-", "").isalpha() for part in word.split(":"))
-        if not is_word or not word.isascii():
+        parts = [part.replace("-", "").replace("_", "") for part in word.split(":")]
+        if not (word[:1].isalpha() and word.isascii() and all(map(str.isalnum, parts))):
             return MESSAGE
         meant = self.near(word)
-        return MESSAGE if argument and meant is None else ParsedLine(None, argument, word, meant)
+        return MESSAGE if "/" in argument and not meant else ParsedLine(None, argument, word, meant)
 
 
 def number(text: str) -> int | None:

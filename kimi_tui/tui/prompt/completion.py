@@ -112,8 +112,6 @@ class FolderFiles:
         tasks: runs the listing.
 
     Attributes:
-        folder: the work folder; None until the session is known, which may have another one than the program started in.
-        sandbox: the sandbox in which `rg` lists them; None for none.
         is_listing: whether the listing has been running for so long that the menu says so.
     """
 
@@ -123,12 +121,20 @@ class FolderFiles:
     def __init__(self, teller: MessagePump, tasks: Callbacks) -> None:
         self._teller = teller
         self._tasks = tasks
-        self.folder: Path | None = None
-        self.sandbox: Sandbox | None = None
+        self._folder: tuple[Path, Sandbox | None] | None = None
         self._files: FileList | None = None
         self.is_listing = False
         self._is_stale = True
         self._scans = False
+
+    def begin(self, folder: Path, sandbox: Sandbox | None) -> None:
+        """Set the work folder, once the session is known: it may be another one than the program started in.
+
+        Args:
+            folder: the work folder.
+            sandbox: the sandbox in which `rg` lists its files; None for none.
+        """
+        self._folder = (folder, sandbox)
 
     def matching(self, query: str, count: int) -> list[str]:
         """Return the best matches for a typed path; the folder is listed again in the background if it may have changed.
@@ -137,12 +143,12 @@ class FolderFiles:
             query: the path so far.
             count: the largest number of matches.
         """
-        if self.folder is None:
+        if self._folder is None:
             return []  # the modules for it are still being imported
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
-            self._files = FileList(self.folder, os.environ, self.sandbox)
+            self._files = FileList(self._folder[0], os.environ, self._folder[1])
         if self._is_stale and not self._scans:
             self._is_stale = False
             self._scans = True
@@ -351,10 +357,10 @@ class PromptCompletion:
     def search_words(self, text: str) -> str:
         """Return the row above the field while the history is searched for a text."""
         if self._finds:
-            return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
+            return "Search sent messages: Enter uses the selected one, Ctrl+R finds the next, Esc cancels"
         if text.strip():
-            return "Nothing that was sent has these words; Esc goes back"
-        return "Nothing was sent yet; Esc goes back"
+            return "No sent message contains this text. Esc cancels the search."
+        return "No message was sent yet. Esc cancels the search."
 
     def _matching_messages(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
         from kimi_tui.tui.prompt.menu import MenuOffer

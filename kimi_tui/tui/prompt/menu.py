@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -15,7 +16,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.keyboard import LineField, key_of
 from kimi_tui.tui.prompt.command import Command, CommandTable
@@ -48,18 +49,23 @@ class MenuModel(RowModel):
     Args:
         keys: the configured keys, by command.
         found: the entries.
+
+    Attributes:
+        found: as above.
+        is_hint: whether the one entry only shows how a command is used.
     """
 
     def __init__(self, keys: Mapping[str, str], found: Sequence[Command | MenuOffer] = ()) -> None:
         self._keys = keys
         self.found = found
+        self.is_hint = False
 
     def __len__(self) -> int:
         """Return the number of entries."""
         return len(self.found)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
-        """Return a row for each entry: the text that it puts into the prompt, and at the right its key or a note."""
+        """Return a row for each entry: the text that it puts into the prompt, its title, and at the right its key or a note."""
         return [[self._row(self.found[i], look, is_chosen=i == look.chosen)] for i in look.on_view]
 
     def _row(self, entry: Command | MenuOffer, look: Look, *, is_chosen: bool) -> Line:
@@ -70,7 +76,10 @@ class MenuModel(RowModel):
             room = max(0, look.width - NAME_CELLS - 4 - len(note) - 2)
             words = (
                 Span(f"  {name:<{NAME_CELLS + 1}}", style),
-                Span(cut(entry.help, room, glyphs.cut), "quiet"),
+                Span(
+                    cut(drawn(entry.title, glyphs), room, glyphs.cut),
+                    style if is_chosen else "quiet",
+                ),
             )
         else:
             note, fit = entry.note, path if entry.is_path else cut
@@ -80,13 +89,20 @@ class MenuModel(RowModel):
         return Line((*words, Span(f"{gap}{note}", "quiet")))
 
     def footing(self, look: Look) -> str:
-        """Return the places of the visible entries, if not all are visible."""
+        """Return the help of the chosen command, and the place of the entries if not all are visible."""
         n_entries, on_view = len(self.found), look.on_view
-        return (
-            f"{on_view.start + 1} to {on_view.stop} of {n_entries:,}"
-            if len(on_view) < n_entries
-            else ""
-        )
+        index = 0 if self.is_hint else look.chosen
+        chosen = self.found[index] if index is not None and n_entries else None
+        words = drawn(chosen.help, look.glyphs) if isinstance(chosen, Command) else ""
+        places = ""
+        if len(on_view) < n_entries:
+            places = f"{on_view.start + 1} to {on_view.stop} of {n_entries:,}"
+        if not words:
+            return places
+        gap = look.width - 3 - cell_len(words) - len(places)
+        if places and gap >= 2:
+            return f"{words}{' ' * gap}{places}"
+        return "\n".join(wrap_words(words, look.width - 3))
 
 
 class CommandMenu(RowList, can_focus=False):
@@ -108,12 +124,11 @@ class CommandMenu(RowList, can_focus=False):
         """Rows that the screen leaves for the menu."""
         self._is_moved = False
         """Whether the user has moved the choice."""
-        self._is_hint = False
 
     @property
     def active(self) -> bool:
         """Whether something can be chosen, so that the arrows, Enter, Tab and Esc act on the menu."""
-        return bool(len(self.model)) and not self._is_hint
+        return bool(len(self.model)) and not self.model.is_hint
 
     @property
     def chosen(self) -> Command | None:
@@ -157,9 +172,9 @@ class CommandMenu(RowList, can_focus=False):
         self._is_moved &= is_same_text
         first = 0 if found and is_first_chosen and not is_hint else None
         chosen = found.index(kept) if kept in found else first
-        if (found, is_hint, chosen) == (self.model.found, self._is_hint, self.state.chosen):
+        if (found, is_hint, chosen) == (self.model.found, self.model.is_hint, self.state.chosen):
             return
-        self.model.found, self._is_hint = found, is_hint
+        self.model.found, self.model.is_hint = found, is_hint
         if not self._is_moved:
             self.state.top = 0
         self.display = bool(found)
@@ -177,13 +192,13 @@ class CommandMenu(RowList, can_focus=False):
         return min(super().room, self._free)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of rows: one for each entry up to a limit, and one that names the limit if there are more."""
+        """Return the number of rows: one for each entry up to a limit, and one below them."""
         self._free = max(3, viewport.height - 9)
         return super().get_content_height(container, viewport, width)
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
-    """Return the commands that contain every word in their name, title or help; those with it in the title, and used most, first.
+    """Return the commands that contain every word in their name, title, help or aliases; those with it in the title, and used most, first.
 
     If there is none, those whose titles contain the letters in their order.
     """
@@ -191,7 +206,7 @@ def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
     parts = words.lower().split()
     rest = commands.by_use(command for command in commands if command.name != "commands")
     in_title = [c for c in rest if all(word in f"{c.name} {c.title}".lower() for word in parts)]
-    in_help = [c for c in rest if all(word in f"{c.title} {c.help}".lower() for word in parts)]
+    in_help = [c for c in rest if all(word in _all_words(c) for word in parts)]
     if in_title or in_help:
         return (*in_title, *(command for command in in_help if command not in in_title))
     from textual.fuzzy import Matcher
@@ -201,7 +216,11 @@ def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
     return tuple(command for points, command in scored if points > 0)
 
 
-NO_COMMAND = "No command matches."
+def _all_words(command: Command) -> str:
+    return " ".join((command.title, command.help, *command.aliases)).lower()
+
+
+NO_COMMAND = "No command matches. Backspace shows more."
 
 
 class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):

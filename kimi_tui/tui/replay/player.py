@@ -229,7 +229,9 @@ class Player:
         if n_steps:
             at = f"at #{head.id}" if head is not None else "at the beginning"
             timeline.set_title(f"{at}, of {counted(max(n_steps, head.id if head else 0), 'step')}")
-        self._views.gauge.aside = "" if at_end else f"then; now {tokens(replay.used_at_end)}"
+        self._views.gauge.aside = (
+            "" if at_end else f"at this moment; now {tokens(replay.used_at_end)} tokens"
+        )
 
     # --- playing
 

@@ -16,10 +16,10 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
 
-from kimi_tui import FAILED, USAGE
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
+from kimi_tui.program import FAILED, USAGE
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 OPEN_DELAY_S = 0.05
-READ_ONLY = "replay, read only"
+READ_ONLY = "replay, read-only"
 AT_ONCE = frozenset({"escape", "q", "ctrl+c"})
 """Keys that act before the session has been read."""
 
@@ -91,7 +91,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._early: list[str] | None = []
         """The keys that were pressed while the session was read; None after that."""
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
-        self.transcript = Transcript(work_dir=str(launch.work_dir))
+        self.transcript = Transcript(work_dir=str(launch.work_dir), load_image=self._load_image)
         self.footer = Footer()
         self._frame = SessionFrame(self, launch, size, heading, self.transcript)
         self.header = self._frame.header
@@ -145,13 +145,12 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             branch=recorded.branch,
         )
         self.transcript.work_dir = str(recorded.session.work_dir)
-        self.transcript.load_image = self._load_image
         scrubber.focus()
         player.seek(recording.opening)
         for fault in replay.faults:
             report_of(self)(fault)
         if not recording.end:
-            self._tell("Nothing of this session was recorded.")
+            self._tell("This session has no recording.")
         self._update_footer()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -261,7 +260,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def _write_over(self, text: str) -> None:
         if self._write is None:
-            self._tell("Nothing was done: a replay is read only.")
+            self._tell("A replay is read-only. Press c to continue from here in a new session.")
             return
         self._write(text)
         self.dismiss(None)
@@ -310,10 +309,10 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     async def _fork(self, recorded: RecordedSession, player: Player) -> Launch | None:
         head = player.head
         if head is None:
-            self._tell("Nothing has happened yet at this moment.")
+            self._tell("There is nothing to continue from at this moment. Move forward first.")
             return None
         if not isinstance(self._launch.choice, ModelChoice) and not self._launch.demo:
-            self._tell("No model is set up yet: start kimi-tui once to choose one.")
+            self._tell("No model is set up yet. Start kimi-tui once to choose one.")
             return None
         from kimi_tui.tui.replay.source import forked
 

@@ -181,9 +181,9 @@ class Scrubber(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "play", "Play, pause", id="replay.play", show=False),
         Binding("left", "step(-1)", "Step back", id="replay.back", show=False),
-        Binding("right", "step(1)", "Step on", id="replay.on", show=False),
-        Binding("left_square_bracket", "turn(-1)", "Turn before", id="replay.turn_before"),
-        Binding("right_square_bracket", "turn(1)", "Turn after", id="replay.turn_after"),
+        Binding("right", "step(1)", "Step forward", id="replay.on", show=False),
+        Binding("left_square_bracket", "turn(-1)", "Previous turn", id="replay.turn_before"),
+        Binding("right_square_bracket", "turn(1)", "Next turn", id="replay.turn_after"),
         Binding("home", "edge(-1)", "Beginning", id="replay.beginning", show=False),
         Binding("end", "edge(1)", "End", id="replay.end", show=False),
         Binding("plus,equals_sign", "speed(1)", "Faster", id="replay.faster", show=False),

@@ -63,7 +63,9 @@ def find(launch: Launch) -> Session:
         return store.find(str(launch.resume), launch.work_dir)
     newest = store.newest(launch.work_dir)
     if newest is None:
-        raise SessionNotFound("This folder has no session to play back; name one by its id.")
+        raise SessionNotFound(
+            "This folder has no session to replay. Give the id of one; kimi-tui sessions lists them."
+        )
     return newest
 
 
@@ -167,7 +169,7 @@ def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int,
                 return point.id, n, None
             following = points[index + 1].id if index + 1 < len(points) else None
             return following, n, point.id
-    raise UnknownWorldLine("This moment is not in the session's files any more.")
+    raise UnknownWorldLine("This moment is no longer in the session's files. Choose a later one.")
 
 
 def _said_at(records: Iterable[EventRecord], uid: str) -> str:
@@ -209,5 +211,5 @@ async def forked(launch: Launch, recorded: RecordedSession, uid: str, *, whole: 
         replay=False,
         prompt=prompt,
         offers_files=True,
-        notices=("This is a fork; the session that was played back is as it was.",),
+        notices=("You are in a copy; the session that you replayed is unchanged.",),
     )

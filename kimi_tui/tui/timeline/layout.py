@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 MAX_LANES = 3
 _LEAST_NAME = 8
+_LEAST_LABEL = 12
+"""Minimum cells of a label for the noun to be shown beside it after the number of folded steps."""
 _NAME_BY_AGE = 12
 """Minimum cells of a world line's name for its age to be shown beside it."""
-_FIGURE_WIDTH = 6
+_LEAST_FIGURE = 5
 _STEPS = (1, 1.5, 2, 3, 4, 6, 8, 10)
 """The round numbers for the scale of bar and curve, to be multiplied by a power of ten."""
 
@@ -219,14 +221,16 @@ def _checkpoint_spans(
         shown = Span(numbers.tokens(look.used, estimated=look.estimated), "strong")
     if quiet:
         shown = shown._replace(style="quiet")
-    suffix = f"+{row.hidden}" if row.hidden else ""
-    if not suffix and not is_said and checkpoint.files and columns.level >= 0:
-        suffix = f"{glyphs.files}{checkpoint.files}"
-    width = max(0, columns.figure_end - max(_FIGURE_WIDTH, cell_len(shown.text)) - 1 - label_at)
+    width = max(0, columns.figure_end - max(_LEAST_FIGURE, cell_len(shown.text)) - 1 - label_at)
+    suffix = _folded_words(row.hidden, width)
     room = width - (len(suffix) + 1 if suffix else 0)
     words = [Span("now", "strong")] if is_now else label_of(checkpoint, room, glyphs)
     if is_said:
         words = [Span(numbers.cut(checkpoint.said[row.said], room, glyphs.cut), "strong")]
+    elif checkpoint.files and not suffix and columns.level >= 0:
+        # The tool and its file tell more than the number of files, which is shown only beside them.
+        files = f"{glyphs.files}{checkpoint.files}"
+        suffix = files if spans_width(words) + 1 + len(files) <= width else ""
     if quiet:
         words = [word._replace(style="quiet") for word in words]
     if suffix:
@@ -243,7 +247,7 @@ def _checkpoint_spans(
 _REASONS = {
     "rewind": "rewind",
     "clear": "clear",
-    "jump": "jump",
+    "jump": "switch",
     "undo": "undo",
     "redo": "redo",
     "compaction": "compacted",
@@ -288,6 +292,14 @@ def _line(
     return spans + sides(label, [Span(figure, "lost")], columns.figure_end - at)
 
 
+def _folded_words(n_hidden: int, width: int) -> str:
+    """Return `+11 steps` for so many folded steps; without the noun where it would leave too little of the label."""
+    if not n_hidden:
+        return ""
+    words = f"+{numbers.counted(n_hidden, 'step')}"
+    return words if width - len(words) - 1 >= _LEAST_LABEL else words.partition(" ")[0]
+
+
 def _text_column(lanes: list[Span], columns: Columns) -> int:
     """Return the column of the text: that of the number, or two cells further for each lane beyond the second."""
     return max(columns.number, spans_width(lanes) + 2) if columns.lanes > 1 else columns.number
@@ -320,7 +332,10 @@ def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span
     if checkpoint.is_summary:
         return [*mark, Span(numbers.cut("Compacted", room, glyphs.cut), "compaction")]
     if checkpoint.is_heading:
-        return [*mark, Span(numbers.cut(checkpoint.words or "Go on", room, glyphs.cut), "strong")]
+        return [
+            *mark,
+            Span(numbers.cut(checkpoint.words or "Continue", room, glyphs.cut), "strong"),
+        ]
     if not checkpoint.calls:
         words = checkpoint.words or _STATE_WORDS[checkpoint.state]
         return [*mark, Span(numbers.cut(words, room, glyphs.cut), "ink")]
@@ -348,8 +363,12 @@ def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[S
     assert checkpoint.calls
     call = _main_call(checkpoint.calls)
     more = f" +{len(checkpoint.calls) - 1}" if len(checkpoint.calls) > 1 else ""
-    if call.target.startswith(NOT_SENT) and cell_len(f"{call.name} {NOT_SENT}{more}") > room:
-        more = ""
+    whole = NOT_SENT if call.target.startswith(NOT_SENT) else call.target
+    if call.card.kind == "path":
+        whole = whole.rsplit("/", 1)[-1]
+    # The tool and its file tell more than the number of the other calls.
+    if call.card.kind == "path" or whole == NOT_SENT:
+        more = more if cell_len(f"{call.name} {whole}{more}") <= room else ""
     name = numbers.cut(call.name, room - len(more), glyphs.cut)
     style = "dmail" if call.card.is_letter else "tool"
     left = room - len(more) - cell_len(name) - 1
@@ -569,10 +588,10 @@ def _height(tokens: int, scale: int, rows: int) -> int:
 # --- around the list
 
 
-EMPTY = "Each step of the agent will stand here. Choose one to go back to it."
+EMPTY = "The steps of the agent appear here. Select one to rewind to it."
 
 
-NOTHING_FOUND = "No step, tool or file holds that. Esc shows all steps again."
+NOTHING_FOUND = "No step, tool or file matches. Press Esc to show all steps."
 
 
 def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[Span]:
@@ -584,7 +603,7 @@ def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[
     if n_lines:
         forms = [
             f"{steps} {glyphs.pending} {numbers.counted(n_lines, 'world line')}",
-            f"{steps} {glyphs.pending} {numbers.counted(n_lines, 'line')}",
+            f"{steps} {glyphs.pending} {n_lines} {glyphs.lost}",
             steps,
         ]
     for form in forms:
@@ -632,7 +651,11 @@ def checkpoint_details(
     """Return the details of a checkpoint: time and duration, its complete label in at most `rows` rows, and the effect of a rewind."""
     first: list[Span] = [Span(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
     if said >= 0:
-        words = "Carried over with the D-Mail" if said < checkpoint.n_carried else "Said meanwhile"
+        words = (
+            "Kept through the D-Mail"
+            if said < checkpoint.n_carried
+            else "Sent while the agent worked"
+        )
         first = [Span(words, "quiet")]
     else:
         first += _circumstances(model, checkpoint)
@@ -650,13 +673,16 @@ def checkpoint_details(
                 Span(numbers.tokens(checkpoint.before), "ink"),
                 Span(" to ", "quiet"),
                 Span(numbers.tokens(after, estimated=not checkpoint.saved_measured), "ink"),
+                Span(" tokens", "quiet"),
             ]
         )
     elif not checkpoint.is_summary:
         freed = numbers.tokens(
             model.frees(checkpoint), estimated=model.estimated or not checkpoint.measured
         )
-        facts.append([Span("Rewinding here frees ", "quiet"), Span(freed, "ink")])
+        facts.append(
+            [Span("Rewinding here frees ", "quiet"), Span(freed, "ink"), Span(" tokens", "quiet")]
+        )
     return facts
 
 
@@ -693,7 +719,7 @@ def whole_label(checkpoint: CheckpointNode) -> str:
         text = f"{call.name} {call.target}".rstrip()
         if len(calls) > 1 and total and checkpoint.change > 0:
             cost = round(checkpoint.change * call.size_chars / total)
-            text += f" {numbers.tokens(cost, estimated=True)}"
+            text += f" {numbers.tokens(cost, estimated=True)}{'' if parts else ' tokens'}"
         parts.append(text)
     return name + ", ".join(parts)
 
@@ -705,16 +731,17 @@ def _dmail_words(checkpoint: CheckpointNode) -> str:
 
 
 _KEYS = (
-    ("[ ]", "turn before, turn after"),
-    ("Home End", "now, beginning"),
+    ("[ ]", "previous, next turn"),
+    ("Home End", "newest, oldest step"),
     ("Enter", "preview a rewind"),
     ("Space", "fold, unfold"),
-    ("w", "read from there on"),
-    ("{ }", "branch before, after"),
-    ("b P", "name a step or line, pin"),
+    ("w", "read the chat from there"),
+    ("{ }", "previous, next world line"),
+    ("b P", "name a step, pin it"),
     ("/", "filter: text, tool, file"),
     ("u U", "undo, redo"),
-    ("p", "play the session back"),
+    ("p", "replay the session"),
+    ("F1", "help, with a legend"),
     ("Esc", "back to the prompt"),
 )
 _LEFT_BY = {
@@ -722,7 +749,7 @@ _LEFT_BY = {
     "dmail": "a D-Mail",
     "compaction": "a compaction",
     "clear": "your /clear",
-    "jump": "your jump",
+    "jump": "your switch",
     "undo": "your undo",
     "redo": "your redo",
 }
@@ -730,7 +757,7 @@ _LEFT_BY = {
 
 def left_by(reason: str) -> str:
     """Return the reason why a line was left, in words for the user: `your rewind`."""
-    return _LEFT_BY.get(reason, "a change of line")
+    return _LEFT_BY.get(reason, "another operation")
 
 
 def line_details(
@@ -753,7 +780,7 @@ def line_details(
     return [
         *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
         [Span(f"World line {line.n}", "ink"), Span(f"  {numbers.ago(age)}", "quiet")],
-        [Span(f"left by {why}{where}", "quiet")],
+        [Span(f"created by {why}{where}", "quiet")],
         [Span(steps, "quiet")],
     ]
 
@@ -763,12 +790,13 @@ def now_details(model: TimelineModel) -> list[list[Span]]:
     if model.limit <= 0:
         return [[Span(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
     words = forecast(model.used, model.trigger, model.per_step)
+    words += " tokens" if words.startswith("at ") else ""
     return [
         [
             Span(numbers.tokens(model.used, estimated=model.estimated), "ink"),
             Span(f" of {numbers.tokens(model.limit)} tokens", "quiet"),
         ],
-        [Span(f"Compacts {words.replace('next', 'before the next')}", "quiet")] if words else [],
+        [Span(f"Compaction {words.replace('next', 'before the next')}", "quiet")] if words else [],
     ]
 
 

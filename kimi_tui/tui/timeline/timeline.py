@@ -31,14 +31,13 @@ from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import in_slices, run_until
-from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.textual_patches.compositor import runs
 from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.soul.rewind_values import Target
+    from kimi_tui.soul.rewind_values import Prospect, Target
 
 
 DMAIL_MOTION_S = 0.9
@@ -800,6 +799,8 @@ def _target_of(row: TimelineRow | None) -> Target:
 
 def _prospect_of(row: TimelineRow | None, model: TimelineModel) -> Prospect:
     """Return the prospect of a rewind to this row, or to its line, as the preview computes it; for None the present state."""
+    from kimi_tui.soul.rewind_values import Prospect
+
     target = _target_of(row)
     if row is None:
         return Prospect(target)

@@ -50,6 +50,7 @@ from kimi_tui.tui.rows import (
     spans_width,
     title_row,
 )
+from kimi_tui.tui.transcript.markdown import PARSE_LIMIT, MarkdownLayout, Parser
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.tool_card import DIFF_ROWS, tool_card
 
@@ -509,7 +510,7 @@ def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
 def _way(block: DMailBlock) -> str:
     """Return the checkpoints from which and to which a D-Mail was sent; only the latter if they are the same."""
     if block.is_carried:
-        return "carried over from another world line"
+        return "copied from another world line"
     if block.checkpoint is None:
         # A summary replaced the checkpoint, so both checkpoints of the D-Mail have no number any more.
         return ""
@@ -575,10 +576,10 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
         left.append(Span("  edited by you", "quiet"))
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     rows = [title_row(room, left, [], number, hit=HIT_FOLD)]
-    parts = block.summary.split("\n")
-    text = block.summary if block.unfolded else "\n".join(part for part in parts if part.strip())
     lead = (edge, Span("   "))
-    lines = paragraph(text, "ink", prose_width(room.width), lead, hit=HIT_FOLD)
+    lines = _summary_rows(block.summary, room, lead)
+    if not block.unfolded:
+        lines = [line for line in lines if line.text.strip() != edge.text]
     hidden = len(lines) - SUMMARY_ROWS
     if hidden > 0 and not block.unfolded:
         lines = [
@@ -588,10 +589,18 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
     return [*rows, *lines, *paragraph(_what_stays(block), "quiet", prose_width(room.width), lead)]
 
 
+def _summary_rows(text: str, room: LayoutRoom, lead: tuple[Span, ...]) -> list[Line]:
+    """Return the rows of a summary, drawn from Markdown; a very long one is drawn as it is."""
+    if len(text) > PARSE_LIMIT:
+        return paragraph(text, "ink", prose_width(room.width), lead, hit=HIT_FOLD)
+    drawn = MarkdownLayout(room.width, room.glyphs).elements(Parser().parse(text), lead, lead)
+    return [line._replace(hit=HIT_FOLD) for line in drawn]
+
+
 def _what_stays(block: CompactionBlock) -> str:
     """Return in words which messages before and after a compaction the model still gets."""
     if block.is_past:
-        return "No longer sent: a newer summary stands for it"
-    above = "" if block.checkpoint else "Above: no longer sent"
-    below = f"Below: {counted(block.kept, 'message')} kept" if block.kept else ""
-    return "   ".join(part for part in (above, below) if part)
+        return "A newer summary replaces this one; the model no longer sees it."
+    above = "" if block.checkpoint else "This summary replaces the messages above."
+    below = f"Kept below: {counted(block.kept, 'message')}." if block.kept else ""
+    return " ".join(part for part in (above, below) if part)

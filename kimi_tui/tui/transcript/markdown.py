@@ -195,6 +195,15 @@ class Parser:
         return tuple(Paragraph(inline(token)) for token in tokens)
 
 
+def plain_text(text: str) -> str:
+    """Return a line of Markdown without the marks of bold and italic text and of code; as it is if more would be left out."""
+    if not any(mark in text for mark in "*_`"):
+        return text
+    runs = [one.runs for one in Parser().running_text(text) if isinstance(one, Paragraph)]
+    plain = "".join(span.text for row in runs for span in row)
+    return plain if [*filter(str.isalnum, plain)] == [*filter(str.isalnum, text)] else text
+
+
 def _elements(tokens: Sequence[Token], index: int, until: str) -> tuple[list[Element], int]:
     out: list[Element] = []
     while index < len(tokens):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -961,6 +962,29 @@ def _numbered(elements: tuple[Element, ...], before: int) -> tuple[tuple[Element
     )
     elements = (Items(renumbered), *elements[1:])
     return elements, number + len(first.items) - 1, renumbered[-1].marker
+
+
+_UNSHOWN = re.compile(
+    r"^[ \t]*(?:>[ \t]*)*(?:`{3,}|~{3,})[ \t]*(?:[\w+#.-]+[ \t]*)?$|^([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\[[xX]\][ \t]",
+    re.MULTILINE,
+)
+"""Matches the parts of Markdown whose letters are not drawn: the language after a fence, the cross of a task that is done."""
+FAITHFUL_LIMIT = 10_000
+"""The most characters of a text that `faithful_rows` lays out, which it does in one go."""
+
+
+def faithful_rows(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line] | None:
+    """Return the rows of a text that is approved before anything is done with it; None if it must be shown as it is written.
+
+    That is the case if a letter of it would not be drawn (such as those of a link definition, or of an address that is
+    shortened), or if it is too long to be laid out at once.
+    """
+    if len(text) > FAITHFUL_LIMIT:
+        return None
+    rows = whole_answer(text, width, glyphs)
+    written = Counter(filter(str.isalpha, _UNSHOWN.sub(r"\1", text)))
+    drawn = Counter(filter(str.isalpha, "".join(row.text for row in rows)))
+    return rows if written <= drawn else None
 
 
 def whole_answer(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line]:

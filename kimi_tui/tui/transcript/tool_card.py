@@ -47,6 +47,7 @@ from kimi_tui.tui.rows import (
     title_row,
     wrap,
 )
+from kimi_tui.tui.transcript.markdown_stream import whole_answer
 
 TAIL_ROWS = 3
 OWN_ROWS = 20
@@ -291,7 +292,8 @@ def _own_output(block: ToolBlock, most: int, room: LayoutRoom) -> Iterator[Line]
     tail = most // 2
     head = most - tail - 1
     mark = Span(fold_mark(len(lines) - head - tail), "ink")
-    between = Line((Span(" " * HANGING), mark), hit=HIT_FOLD, margin=HANGING)
+    how = Span(f"   {room.unfold_keys} shows all" if room.unfold_keys else "", "quiet")
+    between = Line((Span(" " * HANGING), mark, how), hit=HIT_FOLD, margin=HANGING)
     return iter(
         [
             *_last_rows(lines[:head], head, room, block),
@@ -438,19 +440,22 @@ def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _text_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """Yield the rows of a text, such as that of a plan; for a folded card only the first ones."""
-    lines = clean(presented(block)).strip().split("\n")
-    lead = Span(" " * HANGING)
-    shown = lines if block.unfolded else lines[:DIFF_ROWS]
-    for line in shown[:UNFOLDED_ROWS]:
-        if not line.strip():
-            yield Line((lead,), margin=HANGING)
-            continue
-        rows = paragraph(line[:LINE_LIMIT], "ink", prose_width(room.width), (lead,))
-        yield from (row._replace(hit=HIT_FOLD) for row in rows)
-    if len(lines) > len(shown):
-        mark = Span(fold_mark(len(lines) - len(shown)))
-        yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
+    """Yield the rows of a text in Markdown, such as that of a plan; for a folded card only the first ones.
+
+    The question about it has the text while the call waits for the answer.
+    """
+    if block.state == "waiting":
+        return
+    lead = Span(" " * (HANGING - MARGIN))
+    width = room.width - (HANGING - MARGIN)
+    rows = whole_answer(clean(presented(block)).strip(), width, room.glyphs)
+    shown = rows[: UNFOLDED_ROWS if block.unfolded else DIFF_ROWS]
+    for row in (one.shown for one in shown):
+        margin = row.margin + len(lead.text)
+        yield row._replace(spans=(lead, *row.spans), hit=row.hit or HIT_FOLD, margin=margin)
+    if len(rows) > len(shown):
+        mark = Span(fold_mark(len(rows) - len(shown)))
+        yield Line((Span(" " * HANGING), mark), hit=HIT_FOLD, margin=HANGING)
 
 
 def _diff(diff: DiffBlock, room: LayoutRoom, *, unfolded: bool) -> Iterator[Line]:

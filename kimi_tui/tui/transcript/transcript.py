@@ -28,7 +28,7 @@ from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.faults import Callbacks, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import keys_of
+from kimi_tui.tui.keyboard import key_of, keys_of
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import (
     BLANK,
@@ -139,6 +139,8 @@ class Transcript(ScrollView, can_focus=True):
         work_dir: paths below this folder are shown relative to it.
         hints: keys and their effects, shown in an empty transcript; without them it shows no question either.
         question: the question in an empty transcript instead of the usual one.
+        keys: the configured keys, by action.
+        load_image: reads an image; None if images are only named.
         is_left: whether it shows a world line that was left: with a grey edge, and the chosen block kept visible.
         id: the widget's id.
         classes: the widget's CSS classes.
@@ -244,6 +246,8 @@ class Transcript(ScrollView, can_focus=True):
         work_dir: str = "",
         hints: Sequence[tuple[str, str]] = (),
         question: str = "",
+        keys: Mapping[str, str] | None = None,
+        load_image: LoadImage | None = None,
         is_left: bool = False,
         id: str | None = None,  # noqa: A002
         classes: str | None = None,
@@ -290,7 +294,7 @@ class Transcript(ScrollView, can_focus=True):
         self._motion: RevertAnimation | None = None
         self._search: Search | None = None
 
-        self.keys: Mapping[str, str] = {}
+        self.keys = keys or {}
         """The configured keys, by action."""
         self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
@@ -303,8 +307,7 @@ class Transcript(ScrollView, can_focus=True):
         """The key of the block whose code was copied last, and the index of the piece of code."""
         self._opened_link = (0, -1)
         self._thumbnails: Thumbnails | None = None
-        self.load_image: LoadImage | None = None
-        """Reads an image; None if images are only named."""
+        self._load_image = load_image
 
     # --- contents
 
@@ -412,18 +415,24 @@ class Transcript(ScrollView, can_focus=True):
     def room(self) -> LayoutRoom:
         """Return the width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
-        picture = self._picture if self.load_image is not None and self.is_attached else None
+        picture = self._picture if self._load_image is not None and self.is_attached else None
+        fold = key_of("chat.fold", self._keys)
         return LayoutRoom(
-            self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs, picture
+            self.pane_width,
+            rows < LOW_ROWS,
+            rows < LOWEST_ROWS,
+            self.glyphs,
+            picture,
+            f"Tab, then {fold}" if fold else "",
         )
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[tuple[Span, ...]]:
         from kimi_tui.tui.pictures import Thumbnails, draws_cells
 
-        if self.load_image is None or not draws_cells(self):
+        if self._load_image is None or not draws_cells(self):
             return ()
         if self._thumbnails is None:
-            self._thumbnails = Thumbnails(self, self.load_image)
+            self._thumbnails = Thumbnails(self, self._load_image)
         return self._thumbnails.rows(image, columns, rows)
 
     def on_thumbnails_ready(self, event: Thumbnails.Ready) -> None:
@@ -1393,7 +1402,7 @@ class Transcript(ScrollView, can_focus=True):
 
         found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
         if found is None:
-            self.post_message(self.NothingCopied("There is no code to copy here."))
+            self.post_message(self.NothingCopied("There is no code block to copy here."))
             return
         key, pieces = found
         last_key, last = self._taken_code
@@ -1401,7 +1410,7 @@ class Transcript(ScrollView, can_focus=True):
         if number > len(pieces):
             from kimi_tui.tui.formatting import counted
 
-            words = f"The last answer with code has {counted(len(pieces), 'piece')} of it."
+            words = f"The last answer with code has {counted(len(pieces), 'code block')}."
             self.post_message(self.NothingCopied(words))
             return
         if number:

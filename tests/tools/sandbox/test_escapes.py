@@ -323,7 +323,7 @@ async def test_no_link_on_the_way_to_what_is_guarded_is_changed(
     mv a a.old 2> /dev/null && mkdir a && cp evil a/link.toml; mv sub sub.old 2> /dev/null
     cat .env second plain sub/.env CLAUDE.md "$HOME/dots/keys/id" "$HOME/dots/config.toml" "$HOME/shared" 2>&1"""
     if sandbox.backend == "bwrap":
-        with pytest.raises(NoSandbox, match="is a link, which bubblewrap cannot hold still"):
+        with pytest.raises(NoSandbox, match="is a link, which bubblewrap cannot protect"):
             await run_in(sandbox, script, outside)
         return
     said = await run_in(sandbox, script, outside)
@@ -337,7 +337,7 @@ async def test_a_missing_configuration_is_not_made(sandbox: Sandbox, outside: Ou
     (outside.work / "conf").mkdir(parents=True)
     outside.app.mkdir()
     (outside.app / "config.toml").symlink_to(outside.work / "conf/config.toml")
-    with pytest.raises(NoSandbox, match=r"commands could make \S+/conf/config\.toml"):
+    with pytest.raises(NoSandbox, match=r"commands could create \S+/conf/config\.toml"):
         await run_in(sandbox, "echo evil > conf/config.toml", outside)
 
 
@@ -642,11 +642,11 @@ async def test_a_held_folder_in_the_way_of_a_rename_is_named(
         written(outside.work / name, f"{outside.secret}\n")
     policy = policy_for(outside.work, sandbox.settings, {"HOME": str(outside.home)})
     rename = 'python3 -c \'import os; os.rename("%s", "%s")\''
-    copy = "(a folder there is held still, for what is in it; a copy works)"
+    copy = "(files in that folder are protected; copying it works)"
     for script, what in (
         (rename % ("apps/web/a.py", "a.py"), [f"renaming apps/web/a.py {copy}"]),
         (rename % ("apps", "other"), [f"renaming apps {copy}"]),
-        ("mv apps/web w", ["copying to w/.env what is hidden"]),
+        ("mv apps/web w", ["copying hidden files to w/.env"]),
         (rename % ("apps/b.py", "apps/c.py"), []),
         ("cp -r apps/b.py b.py", []),
     ):

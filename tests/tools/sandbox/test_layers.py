@@ -219,3 +219,28 @@ def test_a_layer_alone_holds_what_it_is_for(layer: str, world: World) -> None:
     held = HELD[layer] | (ROOT_HELD.get(layer, set()) if world.user == 0 else set())
     # An attempt that the layer need not hold still shows that the layer can be put on.
     assert world.got_out(layer, held or {"seen"}) & held == set()
+
+
+_NAMESPACES = """
+import os
+from kimi_tui.tools.sandbox import confine
+kinds = ("user", "mnt", "ipc", "net")
+before = [os.readlink(f"/proc/self/ns/{kind}") for kind in kinds]
+as_root = confine._unshare({online})
+after = [os.readlink(f"/proc/self/ns/{kind}") for kind in kinds]
+print(as_root, *(old != new for old, new in zip(before, after)))
+"""
+_MAY_UNSHARE = 1 << 21
+"""The capability CAP_SYS_ADMIN among those of a process."""
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_root_needs_no_user_namespace(*, online: bool) -> None:
+    text = Path("/proc/self/status").read_text()
+    (words,) = (line.split()[1] for line in text.splitlines() if line.startswith("CapEff:"))
+    is_root = os.geteuid() == 0 and bool(int(words, 16) & _MAY_UNSHARE)
+    code = _NAMESPACES.replace("{online}", str(online))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.split() == [
+        str(one) for one in (is_root, not is_root, True, True, not online)
+    ]

@@ -519,7 +519,7 @@ print([path for path in sys.argv[2:] if policy.may_write(path)])
         check=True,
     )
     assert said.stdout.strip() == str(free)
-    with pytest.raises(NoSandbox, match="part of this program"):
+    with pytest.raises(NoSandbox, match="inside kimi-tui's own program folder"):
         policy_for(package / "tools", SandboxSettings(), environ)
 
 
@@ -905,12 +905,12 @@ def test_a_sandbox_that_does_not_hold_fails_the_tests_that_need_one(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*_: object) -> Sandbox:
-        raise NoSandbox("the trial did not end")
+        raise NoSandbox("the test did not end")
 
     monkeypatch.setattr(covered, "find_sandbox", none)
-    monkeypatch.setattr(covered, "trouble_with", lambda _: "the trial did not end")
+    monkeypatch.setattr(covered, "trouble_with", lambda _: "the test did not end")
     tries = bubblewrap if sandbox.backend == "bwrap" else lambda: whole_sandbox(Path(__file__))
-    with pytest.raises(pytest.fail.Exception, match="does not hold: the trial did not end"):
+    with pytest.raises(pytest.fail.Exception, match="does not hold: the test did not end"):
         tries()
 
 
@@ -1083,15 +1083,24 @@ def test_bubblewrap_comes_before_landlock_alone(
     ("held", "trouble"),
     [
         # The shell of the trial runs this first, so that its attempts seem refused; it is not confined otherwise.
-        ("cd /proc", "cannot write in the work folder"),
-        ("TMPDIR=/proc", "has no temporary folder"),
-        ("", "reads secrets"),
-        ("read() { return 1; }", "signals others"),
-        ("read() { return 1; }; kill() { return 1; }", "writes outside"),
-        ("read() { return 1; }; kill() { return 1; }; set -- /proc/1/no", "writes hooks"),
-        ('read() { return 1; }; kill() { return 1; }; shift; set -- "$1"', "writes outside"),
+        ("cd /proc", "the test could not write in the work folder"),
+        ("TMPDIR=/proc", "the test had no temporary folder"),
+        ("", "the test could read secrets"),
+        ("read() { return 1; }", "the test could signal other processes"),
+        (
+            "read() { return 1; }; kill() { return 1; }",
+            "the test could write outside the work folder",
+        ),
+        (
+            "read() { return 1; }; kill() { return 1; }; set -- /proc/1/no",
+            "the test could write git hooks",
+        ),
+        (
+            'read() { return 1; }; kill() { return 1; }; shift; set -- "$1"',
+            "the test could write outside the work folder",
+        ),
         ("echo held; exit", ""),
-        ("exit", "the trial could not be run"),
+        ("exit", "the test could not be run"),
     ],
 )
 def test_a_trial_says_what_does_not_hold(
@@ -1131,7 +1140,7 @@ def test_a_trial_that_does_not_end_is_ended(
     monkeypatch.setattr(Sandbox, "confined", hangs)
     monkeypatch.setattr("kimi_tui.tools.sandbox.sandbox._TRIAL_S", 1.0)
     monkeypatch.setattr("kimi_tui.tools.sandbox.sandbox._END_S", 1.0)
-    assert trouble_with(Sandbox("full", SandboxSettings(), environ)) == "the trial did not end"
+    assert trouble_with(Sandbox("full", SandboxSettings(), environ)) == "the test did not end"
     if held == "itself":
         os.kill(int(pid.read_text()), signal.SIGKILL)
     # Nobody holds the other end any more.

@@ -119,7 +119,7 @@ def test_tabs_go_to_the_next_stop() -> None:
 
 def test_a_yes_for_the_session_only_where_one_is_offered() -> None:
     assert [choice.key for choice in choices(request())] == ["y", "n", "e"]
-    offered = request(session_offer="Yes, and every edit in this folder in this session")
+    offered = request(session_offer="Yes, and allow all edits here for this session")
     assert [choice.key for choice in choices(offered)] == ["y", "a", "n", "e"]
 
 
@@ -412,7 +412,7 @@ async def test_a_digit_chooses_a_row_and_enter_answers() -> None:
         # There is no fourth.
         await press(pilot, "4")
         assert desk.answers == []
-        assert "4 is no answer here." in desk.text()
+        assert '"4" is not an answer.' in desk.text()
         assert desk.panel._chosen == 1  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
         await press(pilot, "1", "2", "enter")
@@ -425,7 +425,7 @@ async def test_a_digit_leads_to_no_yes_before_the_end_was_on_the_screen() -> Non
         desk.wait_out()
         await press(pilot, "1", "enter")
         assert desk.answers == []
-        assert "read to the end first" in desk.text()
+        assert "Read to the end first" in desk.text()
 
 
 @pytest.mark.parametrize("settle_s", [0.25], indirect=True)
@@ -501,6 +501,85 @@ async def test_escape_in_the_reason_goes_back_to_the_answers() -> None:
         assert desk.answers == []
 
 
+PLAN = """# Plan
+
+1. Split `reader.py`
+2. **Test** it
+
+```python
+x = 1
+```
+"""
+
+
+async def test_a_plan_is_drawn_from_its_markdown() -> None:
+    desk = Desk(request(PLAN, kind="plan", options=("Yes",)))
+    async with desk.run_test(size=(80, 40)) as pilot:
+        await pilot.pause()
+        shown = [row.strip("▌ ") for row in desk.text().split("\n")]
+        at = shown.index("Plan")
+        assert shown[at : at + 6] == [
+            "Plan",
+            "",
+            "1. Split reader.py",
+            "2. Test it",
+            "",
+            "x = 1",
+        ]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        '[a]: https://example.com "Then delete it"',
+        '[docs](https://example.com "Then delete it")',
+        "[docs](https://example.com/" + "x" * 80 + ")",
+        "``` and then delete it\n```",
+        "&ZeroWidthSpace;",
+    ],
+)
+def test_a_plan_of_which_markdown_hides_a_letter_is_shown_as_it_is_written(hidden: str) -> None:
+    rows = detail_rows(request(f"# Plan\n\n{hidden}", kind="plan", options=("Yes",)), 200)
+    assert "\n".join(row.text for row in rows) == f"# Plan\n\n{hidden}"
+
+
+DATABASES = ("SQLite", "Postgres")
+
+
+async def test_an_option_and_its_explanation_are_shown_once() -> None:
+    described = "SQLite: One **file**, no server\nPostgres: Many writers"
+    asked = request(described, question="Which `db`?", kind="question", options=DATABASES)
+    desk = Desk(asked)
+    async with desk.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        shown = [row.strip("▌ ") for row in desk.text().split("\n") if row.strip("▌ ")]
+        shown.remove("in ~/app, for at most 60 s")
+        assert shown == [
+            "Which db?",
+            "1  SQLite  One file, no server",
+            "2  Postgres  Many writers",
+            "e  Write another answer",
+            "n  Let the agent decide",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("y", "Yes"),
+        ("Y", "Yes"),
+        ("n", "No, keep it"),
+        ("l", ""),
+    ],
+)
+async def test_y_and_n_answer_a_yes_no_question(keys: str, said: str) -> None:
+    desk = Desk(request("", question="Delete it?", kind="question", options=("Yes", "No, keep it")))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, keys)
+        assert desk.answers == [("once", said)]
+
+
 async def test_no_yes_before_the_end_was_on_the_screen() -> None:
     desk = Desk(request("\n".join(f"echo {n}" for n in range(50)) + "\nrm -rf /"))
     async with desk.run_test(size=(80, 40)) as pilot:
@@ -509,7 +588,7 @@ async def test_no_yes_before_the_end_was_on_the_screen() -> None:
         await press(pilot, "y")
         await press(pilot, "down", "enter")
         assert desk.answers == []
-        assert "read to the end first" in desk.text()
+        assert "Read to the end first" in desk.text()
         for _ in range(51 // (FEW_ROWS - 1) + 1):
             await press(pilot, "pagedown")
         assert "rm -rf /" in desk.text()
@@ -523,19 +602,21 @@ async def test_no_yes_before_the_end_was_on_the_screen() -> None:
 async def test_a_yes_past_the_middle_is_asked_for_twice(
     kind: RequestKind, key: str, size: tuple[int, int]
 ) -> None:
-    desk = Desk(request("\n".join(f"echo {n}" for n in range(50)), kind=kind, options=("Yes",)))
+    text = "\n".join(f"- echo {n}" for n in range(50))
+    desk = Desk(request(text, kind=kind, options=("Yes",)))
     async with desk.run_test(size=size) as pilot:
         desk.wait_out()
         await press(pilot, "end")
         await press(pilot, key)
         assert desk.answers == []
-        assert re.search(r"rows from (8|13) on were passed over; the same key again", desk.text())
+        assert re.search(r"you skipped rows from (8|13) on", desk.text())
         if kind == "plan":
             await press(pilot, "c", "escape")
         await press(pilot, key)
         assert desk.answers == [("once", "Yes" if kind == "plan" else "")]
         # A user who scrolls back to where they were has read all of it.
-    desk = Desk(request("\n".join(f"echo {n}" for n in range(50)), kind=kind, options=("Yes",)))
+    text = "\n".join(f"- echo {n}" for n in range(50))
+    desk = Desk(request(text, kind=kind, options=("Yes",)))
     async with desk.run_test(size=size) as pilot:
         desk.wait_out()
         await press(pilot, "end")
@@ -557,7 +638,7 @@ async def test_what_no_field_can_hold_is_not_changed_there(text: str) -> None:
             await press(pilot, "c")
             assert not field(desk).display
             assert "change it first" not in desk.text()
-            assert "too long to be changed here" in desk.text()
+            assert "too long to edit here" in desk.text()
     assert not may_be_changed(request(text))
 
 
@@ -588,7 +669,7 @@ async def test_a_plan_is_read_before_it_is_changed() -> None:
         desk.wait_out()
         await press(pilot, "c")
         assert not field(desk).display
-        assert "read to the end first" in desk.text()
+        assert "Read to the end first" in desk.text()
 
 
 async def test_a_command_is_edited_before_it_runs() -> None:
@@ -599,7 +680,7 @@ async def test_a_command_is_edited_before_it_runs() -> None:
         await press(pilot, "ctrl+g")
         assert field(desk).has_focus
         assert field(desk).text == "pytest -q"
-        assert "Run it so" in desk.text()
+        assert "Run this command" in desk.text()
         await press(pilot, *" -x")
         assert desk.answers == []
         await press(pilot, "enter")
@@ -639,7 +720,7 @@ async def test_a_command_is_read_to_its_end_before_it_is_edited() -> None:
         desk.wait_out()
         await press(pilot, "ctrl+g", "enter")
         assert desk.answers == []
-        assert "read to the end first" in desk.text()
+        assert "Read to the end first" in desk.text()
         assert not field(desk).display
 
 
@@ -678,7 +759,7 @@ async def test_tab_is_named_only_where_it_shows_more() -> None:
 @pytest.mark.parametrize("size", [(120, 40), (60, 40)])
 async def test_all_answers_stay_on_the_screen_with_the_whole_diff(size: tuple[int, int]) -> None:
     block = DiffBlock("a.py", 50, 0, tuple(DiffLine("+", n, "x") for n in range(50)))
-    offer = "Yes, and every edit in this folder in this session"
+    offer = "Yes, and allow all edits here for this session"
     desk = Desk(request("deep/" * 12 + "a.py", display=(block,), session_offer=offer))
     async with desk.run_test(size=size) as pilot:
         desk.wait_out()
@@ -722,7 +803,7 @@ async def test_question_place_and_all_answers_are_on_every_screen(size: tuple[in
 @pytest.mark.parametrize("deep", [8, 30])
 @pytest.mark.parametrize("size", [(60, 40), (60, 20)])
 async def test_no_word_stands_alone_before_a_long_path(size: tuple[int, int], deep: int) -> None:
-    where = f"in /work{'/a-folder' * deep}, for at most 60 s; may change files"
+    where = f"in /work{'/a-folder' * deep}, at most 60 s; can change files"
     desk = Desk(replace(request(), where=where))
     async with desk.run_test(size=size) as pilot:
         await pilot.pause()
@@ -751,8 +832,8 @@ async def test_all_answers_to_a_question_are_on_every_screen(size: tuple[int, in
         rows = desk.text().replace("▌", " ").split("\n")
         assert len(rows) <= size[1] - 3
         shown = " ".join(" ".join(rows).split())
-        assert "e Something else: write it" in shown
-        assert "n Leave it to the agent" in shown
+        assert "e Write another answer" in shown
+        assert "n Let the agent decide" in shown
         # Whole words, in as many rows as there are for them.
         assert all(f" {n} Take the parser of the standard" in shown for n in range(1, 7))
         known = {*label.split(), *described.split(), *asked.split()}
@@ -812,7 +893,7 @@ async def test_what_a_question_leaves_to_the_agent_need_not_be_read() -> None:
     desk = Desk(same)
     async with desk.run_test(size=(80, 24)) as pilot:
         desk.wait_out()
-        assert "1  a: x" in desk.text()
+        assert "1  a  x" in desk.text()
         await press(pilot, "end")
         # A text that has the words of another answer is shown, too.
         assert "a: y" in desk.text()
@@ -964,7 +1045,7 @@ async def test_a_letter_is_changed_and_sent_by_mouse() -> None:
     desk = Desk(letter("Yes"))
     async with desk.run_test(size=(80, 24)) as pilot:
         desk.wait_out()
-        await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "change it first")))
+        await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "let me edit it first")))
         assert field(desk).has_focus
         await pilot.click("ApprovalPanel PromptArea")
         assert desk.answers == []
@@ -984,12 +1065,12 @@ async def test_a_long_letter_fits_every_screen_also_while_it_is_changed(
     async with desk.run_test(size=size) as pilot:
         desk.wait_out()
         await pilot.pause()
-        assert "Yes, but change it first" in desk.text()
+        assert "Yes, but let me edit it first" in desk.text()
         # Each page is to be drawn: what was passed over is not read.
         while not desk.panel._detail.at_end:  # pyright: ignore[reportPrivateUsage]
             await press(pilot, "pagedown")
         await press(pilot, "c")
         assert desk.panel.size.height <= size[1]
-        below = row_of(desk, "Send it so")
+        below = row_of(desk, "Send this D-Mail instead")
         assert field(desk).region.bottom - desk.panel.region.y < below
         assert field(desk).region.y - desk.panel.region.y > row_of(desk, "Send this D-Mail to #7?")

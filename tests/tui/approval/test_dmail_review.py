@@ -41,7 +41,7 @@ def told(server: ChatServer) -> str:
 
 async def asked(one: Desk) -> ApprovalPanel:
     """Return the question about the letter, when keys count."""
-    await one.sees("Send this D-Mail to #1?")
+    await one.sees("Rewind to #1 and leave the agent this note")
     panel = one.screen.query_one(ApprovalPanel)
     await one.until(lambda: panel.accepts_keys)
     return panel
@@ -62,8 +62,8 @@ async def test_a_letter_is_changed_before_it_is_sent(
         await asked(one)
         await one.sees("waits for you")
         # As before a rewind, its cost is shown in words, on the gauge and in the chat.
-        shown = await one.sees("Takes back 2 steps, 4 messages; frees ~")
-        assert "goes back from #2; the files stay; it can be undone" in shown
+        shown = await one.sees("Removes 2 steps, 4 messages; frees ~")
+        assert "now at #2; the files stay; /undo reverses it" in shown
         await one.until(lambda: one.screen.transcript._dropped_from == 1)  # pyright: ignore[reportPrivateUsage]
         gauge = next(row for row in shown.split("\n") if " / 32.0k" in row)
         assert "→" in gauge
@@ -135,7 +135,7 @@ async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:
         await one.pilot.press("e", *"look again", "enter")
         shown = await one.sees("Then I go on.")
         await one.idle()
-        assert "turned it down and says: look again" in told(server)
+        assert "refused it and says: look again" in told(server)
         assert "I look." in told(server)
         assert "you said no" in shown
         assert "You: look again" in shown

@@ -59,13 +59,13 @@ async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
             say("Written."),
         )
         await one.ready()
-        await one.sees("plans only")
+        await one.sees("kimi-test   plan")
         await one.say("Mend the quotes")
         await answer(one, "Which parser?", "2")
         # The model was told of plan mode with the user's words, and that an edit is not to be had.
         first, second = (str(request.body["messages"][-1]) for request in server.requests[:2])
         assert "turned plan mode on" in first
-        assert "Plan mode: nothing is changed" in second
+        assert "Plan mode is on: nothing may be changed" in second
         assert not (home / "app" / "a.txt").exists()
         await answer(one, "question 2 of 2", "e")
         await one.pilot.press(*"perhaps", "enter")
@@ -74,13 +74,13 @@ async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
         assert (home / "app" / "a.txt").read_text() == "x\n"
         assert one.screen.conversation.state.mode == "edits"
         shown = one.text()
-        assert "accepts edits" in shown
+        assert "accept edits" in shown
         assert "Which parser? our own" in shown
         assert "Keep the old file? perhaps" in shown
-        assert "1. Split `reader.py`" in shown
+        assert "1. Split reader.py" in shown
         agreed = [str(one) for one in server.requests[3].body["messages"]]
         assert "The user agreed to the plan" in agreed[-1]
-        assert "edits in the work folder are made unasked" in agreed[-1]
+        assert "edits in the work folder are made without asking" in agreed[-1]
 
 
 ANSWERS: tuple[tuple[tuple[str, ...], Mode, str], ...] = (
@@ -116,11 +116,11 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         await one.say("/plan")
         await one.sees("The agent now makes a plan")
         await one.say("Mend the quotes")
-        await one.sees("if you change it: edit files unasked")
+        await one.sees("If you edit the plan, it runs in accept edits mode")
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "edits"
-        assert "accepts edits" in one.text()
+        assert "accept edits" in one.text()
 
 
 async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) -> None:
@@ -130,11 +130,11 @@ async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) ->
         await one.say("/plan")
         await one.sees("The agent now makes a plan")
         await one.say("Mend the quotes")
-        await one.sees("if you change it: ask before each change")
+        await one.sees("If you edit the plan, it runs in ask mode")
         # The mode goes through all values while the question is open, so the mode before plan mode is another one by then.
         await one.pilot.press("shift+tab", "shift+tab", "shift+tab")
         await one.until(lambda: one.screen.conversation.state.mode == "plan")
-        assert "if you change it: ask before each change" in one.text()
+        assert "If you edit the plan, it runs in ask mode" in one.text()
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "ask"
@@ -151,7 +151,7 @@ async def test_several_of_what_is_offered_are_an_answer(home: Path) -> None:
         await one.ready()
         await one.say("Go")
         # Nothing but what is checked is an answer, and a row is checked as often as it is chosen.
-        await answer(one, "several may be chosen", "enter")
+        await answer(one, "you can choose several", "enter")
         await one.sees("Nothing is checked")
         await one.pilot.press("down", "down", "space", "2", "1", "3")
         await one.until(lambda: one.text().count("[✓]") == 2)
@@ -160,13 +160,13 @@ async def test_several_of_what_is_offered_are_an_answer(home: Path) -> None:
         # The card has the answer before the model is asked with it.
         await one.until(lambda: "Which checks? ruff; tests; slow ones" in told(server))
         # Words besides, or alone.
-        await answer(one, "several may be chosen", "3")
+        await answer(one, "you can choose several", "3")
         await one.sees("[✓] tests; slow ones")
         await one.pilot.press("e")
         await one.sees("with the 1 checked")
         await one.pilot.press(*"mypy", "enter")
         await one.until(lambda: "Which checks? tests; slow ones; mypy" in told(server))
-        await answer(one, "several may be chosen", "e")
+        await answer(one, "you can choose several", "e")
         await one.pilot.press(*"later", "enter")
         await one.sees("Well.")
         assert "Which checks? later" in told(server)
@@ -181,8 +181,8 @@ async def test_a_question_is_left_to_the_agent_in_every_mode(home: Path) -> None
         )
         await one.ready()
         await one.say("Go")
-        await answer(one, "Keep the old file?", "n")
+        await answer(one, "Keep the old file?", "l")
         await one.sees("Well.")
         results = [str(message.get("content")) for message in server.requests[-1].body["messages"]]
-        assert any("(left to you)" in result for result in results)
+        assert any("(the user leaves this to you)" in result for result in results)
         assert any("Plan mode is off" in result for result in results)

@@ -10,11 +10,12 @@ from support.left_line import left_line
 from support.still_screen import still_screen
 
 from kimi_tui.projection.comparison import Comparison
-from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison
+from kimi_tui.soul.world_line_reader import WorldLineComparison
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
 from kimi_tui.tui.frame import HeaderText
 from kimi_tui.wire.events import EventRecord, TextPart
+from kimi_tui.workspace.diff import Divergence
 
 
 def said(text: str) -> EventRecord:
@@ -30,7 +31,7 @@ def page(then: str = "what was then") -> CompareScreen:
             -1,
             (),
             (),
-            DivergedFiles(()),
+            Divergence(()),
             0,
         ),
         Comparison.of([said(then)], [said("what is now")]),
@@ -44,9 +45,9 @@ async def test_lines_with_equal_messages_are_not_said_to_share_nothing(tmp_path:
     """A compaction begins a line anew, and what it kept stands on both sides."""
     async with still_screen(tmp_path) as one:
         one.app.push_screen(page("what is now"))
-        await one.sees("they share no step")
+        await one.sees("no step in common")
         one.app.push_screen(page())
-        await one.sees("they share nothing")
+        await one.sees("nothing in common")
 
 
 async def test_what_is_copied_is_said(tmp_path: Path) -> None:

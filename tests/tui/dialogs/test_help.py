@@ -57,14 +57,14 @@ async def test_what_is_on_view_is_painted_and_all_of_it_can_be_selected(
         with monkeypatch.context() as watched:
             watched.setattr(TextRows, "render_line", noted)
             await one.pilot.press("f1")
-            await one.sees("Prompt")
+            await one.sees("Type to search")
             text = one.app.screen.query_one(TextRows)
             assert len(painted) < text.size.height / 2
             await one.pilot.press("end")
             await one.sees("/quit")
             assert len(painted) < text.size.height
         await one.pilot.press("home")
-        await one.sees("put back what was cut")
+        await one.sees("queue the message for after")
 
         def shown() -> list[str]:
             # The screen behind it, where something may still change, is left out.
@@ -86,10 +86,10 @@ async def test_what_is_on_view_is_painted_and_all_of_it_can_be_selected(
         assert shown() == before
         # A second click selects a word, and a third one the row.
         lines = [line.text for line in text.lines(text.content_size.width)]
-        y, row = next((y, row) for y, row in enumerate(lines) if "put back" in row)
-        at = (row.index("what") + 1, y)
+        y, row = next((y, row) for y, row in enumerate(lines) if "queue the message" in row)
+        at = (row.index("message") + 1, y)
         await one.pilot.click(text, offset=at, times=2)
-        assert one.app.screen.get_selected_text() == "what"
+        assert one.app.screen.get_selected_text() == "message"
         await one.pilot.click(text, offset=at, times=3)
         assert one.app.screen.get_selected_text() == row.strip()
 
@@ -118,6 +118,24 @@ async def test_it_begins_with_the_place_that_has_the_keys(home: Path) -> None:
             await one.until(lambda screen=screen: isinstance(one.app.screen, screen))
 
 
+async def test_typing_shows_only_the_rows_with_the_words(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("f1")
+        await one.sees("Type to search")
+        await one.pilot.press(*"world switch")
+        shown = await one.sees("/switch K[:N]")
+        assert "switch to this world line" in shown
+        assert "/rewind" not in shown
+        await one.pilot.press(*"zzz")
+        await one.sees("No key or command matches. Esc shows all.")
+        await one.pilot.press("escape")
+        await one.sees("change what runs without asking")
+        assert isinstance(one.app.screen, HelpScreen)
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+
+
 def test_the_places_that_it_can_begin_with_are_in_it() -> None:
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.dialogs.text_screen import SummaryScreen
@@ -137,7 +155,7 @@ async def test_no_row_is_wider_than_the_frame(home: Path, size: tuple[int, int])
     async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
         await one.ready()
         await one.pilot.press("f1")
-        await one.sees("Prompt")
+        await one.sees("Type to search")
         text = one.app.screen.query_one(TextRows)
         rows = text.lines(text.content_size.width)
         assert max(row.width for row in rows) <= text.content_size.width
@@ -181,7 +199,7 @@ def test_the_help_lists_every_key_of_every_place() -> None:
     )
     for title, bound in (
         *fixed,
-        ("Jobs, window, statistics, notices", keys_in(TextScreen.BINDINGS)),
+        ("Tasks, context, statistics, notices", keys_in(TextScreen.BINDINGS)),
     ):
         shown = ", ".join(said[title])
         assert all(key_name(key) in shown.split(", ") for key in bound), title

@@ -38,7 +38,7 @@ async def test_header_gauge_and_footer_do_what_they_name(home: Path) -> None:
         await one.say("Hello")
         await one.idle()
         area = one.screen.prompt.area
-        await one.pilot.click(Header, offset=at(one, Header, "asks first"))
+        await one.pilot.click(Header, offset=at(one, Header, "ask"))
         await one.until(lambda: area.text == "/mode ")
         area.put("")
         await one.pilot.click(Header, offset=at(one, Header, "kimi-test"))

@@ -17,6 +17,7 @@ from kimi_tui.app_paths import hints_file
 from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.first_time_hints import WORDS, keep_seen, read_seen
+from kimi_tui.wire import events as ev
 
 
 @pytest.fixture
@@ -44,16 +45,16 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         await learned(one)
         prompt = one.screen.prompt
         await one.say("First")
-        await one.sees("Ctrl+T goes back to any step")
+        await one.sees("Ctrl+T rewinds to any step")
         await one.pilot.press("a")
         await one.until(lambda: not prompt.hint)
-        assert "goes back to any step" not in one.text()
+        assert "rewinds to any step" not in one.text()
         await one.until(lambda: read_seen(hints_file(home)) == {"turn"})
         # A message that is sent while the agent works brings the hint on how to take it back.
         await one.say("Second")
         await one.until(lambda: len(server.requests) == 2)
         await one.say("and that")
-        await one.sees("↑ takes it back; Tab would queue it")
+        await one.sees("↑ takes it back")
         # Never over a decision: that has a row of its own for what was pressed too early there.
         server.release()
         await one.sees("Run this command?")
@@ -63,14 +64,14 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         while not panel.hint:
             panel.restart_wait()
             await one.pilot.press("y")
-        await one.sees("Too early: answers wait")
+        await one.sees("Too early: answer after")
         assert "takes it back" not in one.text()
         assert panel.size.height == height
         await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.until(lambda: len(server.requests) == 3)
         await one.pilot.press("escape")
-        await one.sees("↑ has the message again")
+        await one.sees("↑ brings the message back")
     assert read_seen(hints_file(home)) == {"turn", "steered", "early", "stopped"}
 
 
@@ -80,11 +81,11 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
         server.script(say("One."), say("Two."))
         await learned(one)
         one.screen.prompt.area.post_message(events.Paste("x\n" * 30))
-        await one.sees("Left, then Enter, opens what was pasted")
+        await one.sees("Press Left, then Enter, to open")
         await one.pilot.press("enter")
         # In the place of what was shown another one, and none after it is switched off.
-        await one.sees("F1 lists the keys of every place")
-        assert "goes back to any step" not in one.text()
+        await one.sees("F1 lists all keys")
+        assert "rewinds to any step" not in one.text()
         await one.pilot.press("a")
         assert not one.screen.prompt.hint
         config = one.app.launch.config
@@ -101,7 +102,8 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
 
 @pytest.mark.parametrize("width", [80, 60])
 def test_all_fit_over_the_prompt(width: int) -> None:
-    for words in WORDS.values():
+    for forms in WORDS.values():
+        words = forms[0 if width == 80 else -1]
         parts = string.Formatter().parse(words)
         shown = "".join(said + (key_of(action, {}) if action else "") for said, action, *_ in parts)
         assert cell_len(shown) <= width - 5, shown
@@ -132,3 +134,27 @@ def test_what_stands_in_the_file_is_believed_as_far_as_it_is_known(tmp_path: Pat
     # If there is no folder, only the memory of the hint is lost.
     (tmp_path / "file").write_text("")
     keep_seen(tmp_path / "file" / "hints.json", "turn")
+
+
+async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
+        await learned(one)
+        hints, prompt = one.screen.first_time_hints, one.screen.prompt
+        assert hints is not None
+        letter = ev.ContextReverted("dmail", 1, "u", 3, 1, 4, 1, 900, 100, author="agent")
+        told = (
+            (ev.TurnEnd("done"), "Ctrl+T rewinds to any step"),
+            (letter, "left itself a note (a D-Mail); Ctrl+T shows it"),
+            (ev.ContextReverted("rewind", 1, "u", 3, 2, 4, 1, 900, 100), "is now a world line"),
+            (ev.CompactionEnd(900, 100, "summary"), "became a summary (a compaction); Ctrl+T"),
+        )
+        for n_told, (event, words) in enumerate(told, start=1):
+            # What happened now is more useful than an older hint, which was read.
+            hints.apply(event)
+            assert words in prompt.hint
+            await one.until(lambda n=n_told: len(read_seen(hints_file(home))) == n)
+        hints.apply(letter)
+        assert "compaction" in prompt.hint, "each is told once"
+    assert read_seen(hints_file(home)) == {"turn", "dmail", "line", "compacted"}

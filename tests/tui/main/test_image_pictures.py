@@ -69,7 +69,7 @@ async def show(home: Path, pilot: Pilot[None], theme: str) -> MainScreen:
     async def load(facts: ImageBlock) -> bytes | None:
         return shot.data if facts.sha256 == shot.sha256 else saved(flat(64, 64))
 
-    screen.transcript.load_image = load
+    pytest.MonkeyPatch().setattr(screen.conversation, "load_image", load)
     records = told((ImageBlock.of(shot),)).records
     await show_records(running, pilot, records, "What is wrong")
     screen.prompt.area.put(f"And here? {running.images.add(shot)} ")

@@ -79,7 +79,7 @@ async def test_an_image_is_there_wherever_its_message_is(
             # A D-Mail to after the message takes the place of the later messages.
             server.script(say("so be it"))
             await one.say("/dmail 3 look again")
-            await one.confirm("enter", "Takes back")
+            await one.confirm("enter", "Removes")
             await one.sees("so be it")
             await one.idle()
             assert server.requests[-1].image_urls == [URL]

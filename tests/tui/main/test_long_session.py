@@ -141,16 +141,16 @@ async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Views) -> No
     await one.sees("◊ World line")  # the row that is selected shows it
     await pictures.of(one, "filter", SIZES[:1])
     await one.pilot.press("enter", "escape", "question_mark")
-    await one.sees("turn before, turn after")
+    await one.sees("previous, next turn")
     await one.pilot.press("x")
-    assert "turn before, turn after" not in one.text()
+    assert "previous, next turn" not in one.text()
 
 
 async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Views) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     shown = await one.sees("Files changed since")
-    assert "also changed outside; stays" in shown
+    assert "also changed by others; kept" in shown
     assert "! src/ledger.py" in shown
     # Tab gives the arrows to the files; Space there takes one along that would have stayed.
     await one.pilot.press("tab")
@@ -180,11 +180,11 @@ async def test_a_world_line_and_its_comparison(one: Desk, pictures: Views) -> No
     await one.pilot.press("w")
     await one.sees("World line 3  ")
     await one.sees("One test fails")
-    await one.sees("left by your rewind to #25")
+    await one.sees("created by your rewind to #25")
     await pictures.of(one, "world-line")
     await one.pilot.press("c")
     await one.until(lambda: isinstance(one.app.screen, CompareScreen))
-    await one.sees("both share #0 to #24")
+    await one.sees("in common: #0 to #24")
     await one.sees("Use a regular expression")
     await one.pilot.press("n")
     await one.pilot.press("tab")
@@ -201,7 +201,7 @@ async def test_a_letter_of_ones_own(one: Desk, pictures: Views) -> None:
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     await click(one, "Send a D-Mail here", x=0)
     # The question about the files comes before the D-Mail is written.
-    await one.sees("D-Mail; files come back")
+    await one.sees("Send and restore the files")
     await one.pilot.press("d")
     await one.until(lambda: isinstance(one.app.screen, TextDialog))
     page = one.app.screen

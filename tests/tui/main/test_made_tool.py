@@ -46,7 +46,7 @@ async def test_a_tool_of_a_running_session_is_like_the_others(home: Path) -> Non
         shown = await one.sees("deployed.txt")
         (row,) = [row for row in shown.split("\n") if "to docs.example" in row and "1 sent" in row]
         assert "Deploy to docs.example" in " ".join(row.split())
-        assert "1 file changed, can be brought back" in shown
+        assert "1 file changed, can be restored" in shown
         # The step on the timeline has its name, too.
         assert any("Deploy to docs" in " ".join(line.split()) for line in shown.split("\n"))
         transcript = one.screen.transcript

@@ -92,7 +92,7 @@ async def test_a_session_that_is_read_is_not_called_a_new_one(
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         assert "Reading the session" in one.desk.text()
         assert "Opening the session" in one.desk.text()
-        hint = "Each step of the agent"
+        hint = "The steps of the agent"
         for _ in range(40):
             shown = one.desk.text()
             assert "What shall we work on?" not in shown
@@ -160,7 +160,7 @@ async def test_a_session_that_is_open_elsewhere_can_be_forked(
         original = session_dir(home)
         # A message that was sent before goes to the fork.
         one.screen.conversation.say("And then?")
-        shown = await one.sees("go on in a fork, a copy of it")
+        shown = await one.sees("continue in a copy of the session (a fork)")
         assert f"“A first question” is open in process {os.getpid()} on" in shown
         server.script(say("The second answer."))
         await one.pilot.press("x")
@@ -169,7 +169,7 @@ async def test_a_session_that_is_open_elsewhere_can_be_forked(
         await one.pilot.press("f")
         shown = await one.sees("The second answer.")
         assert "The first answer." in shown
-        assert "This is a fork; the session it was made from is as it was." in shown
+        assert "This is a fork (a copy of the session). The original session is unchanged." in shown
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.session.dir.parent == original.parent
@@ -180,7 +180,7 @@ async def test_the_offer_goes_where_the_session_is_closed_elsewhere(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_elsewhere(home, monkeypatch, 0.0) as (one, lock, _):
-        await one.sees("go on in a fork, a copy of it")
+        await one.sees("continue in a copy of the session (a fork)")
         lock.release()
         await one.ready()
         assert "go on in a fork" not in await one.sees("The first answer.")
@@ -191,7 +191,7 @@ async def test_without_the_fork_the_program_ends(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_elsewhere(home, monkeypatch, 0.0) as (one, _, _):
-        await one.sees("go on in a fork, a copy of it")
+        await one.sees("continue in a copy of the session (a fork)")
         await one.pilot.press("escape")
         await one.until(lambda: bool(one.app.exit_message))
         assert one.app.exit_message.startswith("This session is open in process ")
@@ -226,7 +226,7 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
         assert "ZeroDivisionError" in (home / "logs" / "kimi-tui.log").read_text()
         # The timeline does not speak to who has never had a session either.
         shown = await one.desk.sees("Reading the session")
-        assert "Each step of the agent" not in shown
+        assert "The steps of the agent" not in shown
         await one.whole()
         shown = await one.desk.sees("The second answer.")
         assert "Reading" not in shown
@@ -238,7 +238,7 @@ async def test_a_folder_without_a_session_has_a_new_one_after_all(home: Path) ->
         shown = await one.sees("What shall we work on?")
         assert "New session" in shown
         assert "Reading" not in shown
-        await one.sees("Each step of the agent will")
+        await one.sees("The steps of the agent")
 
 
 async def test_a_message_that_is_sent_early_is_seen_to_wait_and_sent(
@@ -385,7 +385,7 @@ async def test_a_disk_that_takes_no_session_leaves_the_program_and_the_text(home
         async with desk(home, server.base_url) as one:
             await one.pilot.press(*"precious")
             await one.sees("Could not open the session: ")
-            assert "Enter tries it again." in one.text()
+            assert "Enter tries again." in one.text()
             for _ in range(2):
                 await one.pilot.press("enter")
                 await one.until(lambda: one.screen.prompt.area.text == "precious")

@@ -109,7 +109,7 @@ COMMAND = ApprovalRequest(
     "Shell",
     "Run this command?",
     "python -m build --wheel",
-    where="in ~/work/importer, for at most 60 s; may change files",
+    where="in ~/work/importer, at most 60 s; can change files",
     session_offer='Yes, and every "python -m build" in this session',
     changeable=True,
 )
@@ -134,7 +134,7 @@ EDIT = ApprovalRequest(
             ),
         ),
     ),
-    session_offer="Yes, and every edit in this folder in this session",
+    session_offer="Yes, and allow all edits here for this session",
 )
 PLAN = ApprovalRequest(
     "p",
@@ -156,7 +156,7 @@ QUESTION = ApprovalRequest(
     kind="question",
     options=("csv", "our own"),
 )
-SEVERAL = replace(QUESTION, where="several may be chosen", multi_select=True)
+SEVERAL = replace(QUESTION, where="you can choose several", multi_select=True)
 
 
 @pytest.mark.parametrize(

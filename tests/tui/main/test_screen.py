@@ -17,6 +17,7 @@ from support.screens import Desk, desk
 from textual import events
 from textual.await_remove import AwaitRemove
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.config.settings import Config
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
@@ -28,7 +29,6 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.state import MODE_WORDS
 
 
 @pytest.fixture
@@ -366,7 +366,7 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         assert area.text == "/redo "
         area.put("")
         await one.pilot.press(*"/nothing", "enter")
-        await one.sees("There is no command /nothing.")
+        await one.sees('"/nothing" is not a command.')
         assert area.text == "/nothing"
         area.put("")
         # Palette and help.
@@ -382,31 +382,31 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         assert area.has_focus
         # The mode, by key and by word.
         await one.pilot.press("shift+tab")
-        await one.sees("accepts edits")
+        await one.sees("kimi-test   accept edits")
         await one.pilot.press("shift+tab")
-        await one.sees("plans only")
+        await one.sees("kimi-test   plan")
         await one.pilot.press("shift+tab")
-        await one.sees("asks first")
+        await one.sees("kimi-test   ask")
         await one.say("/mode all")
-        await one.sees("allows all, no sandbox")
+        await one.sees("allow all, no sandbox")
         await one.sees("commands run as you would run them")
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.mode == "all"
         # Now that it was said the key comes by it, too.
-        for words in ("plans only", "asks first", "accepts edits", "allows all", "plans only"):
+        for words in ("plan", "ask", "accept edits", "allow all", "plan"):
             await one.pilot.press("shift+tab")
             await one.sees(f"kimi-test   {words}")
-            assert MODE_WORDS[soul.mode] == words
+            assert MODE_TITLES[soul.mode] == words
         assert server.requests == []
         # Ctrl+C empties the prompt, and quits once it says so.
         await one.pilot.press(*"text", "ctrl+c")
         assert area.text == ""
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         await one.pilot.press(*"more")
-        await one.until(lambda: "again quits" not in one.text())
+        await one.until(lambda: "again to quit" not in one.text())
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert area.text == "", "a letter in between: it meant the text again"
         assert one.app.return_code is None
         await one.pilot.press("ctrl+c")
@@ -447,7 +447,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         await one.pilot.press("shift+tab")
         assert one.screen.conversation.state.mode == "ask"
         await one.pilot.press("f4")
-        await one.sees("The question on the screen still waits for your answer.")
+        await one.sees("The question on the screen still needs your answer.")
         assert one.screen.conversation.state.mode == "edits"
         assert not (home / "app" / "a.txt").exists(), "it was not answered by that"
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
@@ -483,7 +483,7 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
         assert soul is not None
         for mode in modes:
             assert soul.mode == one.screen.conversation.state.mode == mode
-            await one.sees(MODE_WORDS[mode])
+            await one.sees(MODE_TITLES[mode])
             await one.pilot.press("shift+tab")
             await one.until(lambda mode=mode: soul.mode != mode)
         if not held:
@@ -609,8 +609,8 @@ async def test_all_that_is_wrong_with_a_session_is_told(
             await one.idle()
         spoil_the_line(home)
         async with desk(home, server.base_url, resume="newest") as again:
-            await again.sees("could not be read and stay in the file")
-            await again.sees("cut off in the middle")
+            await again.sees("could not be read; they stay in the file")
+            await again.sees("is incomplete")
 
 
 async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
@@ -678,17 +678,17 @@ async def test_ctrl_c_quits_as_long_as_it_says_so(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         # The time is over.
         (end,) = ends
         end()
-        await one.until(lambda: "again quits" not in one.text())
+        await one.until(lambda: "again to quit" not in one.text())
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert one.app.return_code is None
         # Something else is done in between, with the mouse.
         await one.app.on_event(events.MouseDown(None, 9, 9, 0, 0, 1, False, False, False))
-        await one.until(lambda: "again quits" not in one.text())
+        await one.until(lambda: "again to quit" not in one.text())
         assert one.app.return_code is None
 
 
@@ -699,7 +699,7 @@ async def test_ctrl_d_twice_quits_and_stops_nothing(home: Path) -> None:
         await one.say("Go")
         await one.until(lambda: one.screen.conversation.state.running)
         await one.pilot.press("ctrl+d")
-        await one.sees("Ctrl+D again quits.")
+        await one.sees("Press Ctrl+D again to quit.")
         assert one.screen.conversation.state.running
         await one.pilot.press("ctrl+d")
         await one.until(lambda: one.app.return_code == 0)

@@ -204,10 +204,10 @@ async def test_doing_a_dmail_again_never_touches_the_prompt(home: Path) -> None:
         await one.idle()
         await one.say("/undo")
         await one.confirm("u", "1 step since then stays as world line 3 (it is done).")
-        await one.sees("Undone: the D-Mail")
+        await one.sees("Undid the D-Mail")
         assert one.screen.bench.views.timeline.model.line_name(3) == "it is done"
         await one.say("/redo")
-        await one.sees("Done again: the D-Mail")
+        await one.sees("Redid the D-Mail")
         await one.sees("After the letter.")
         assert area.text == ""
         server.script(say("Fourth answer."))

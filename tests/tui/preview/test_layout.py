@@ -28,15 +28,15 @@ def keys(width: int, *, chosen: bool) -> str:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_key_of_a_file_is_named(width: int, chosen: bool) -> None:
     row = keys(width, chosen=chosen)
-    assert "Space leave" in row if chosen else "Space bring back" in row
-    assert "diff   Tab on   Esc cancel" in row
+    assert "Space keep" in row if chosen else "Space restore" in row
+    assert "diff   Tab back   Esc cancel" in row
 
 
 def test_the_words_are_as_long_as_there_is_room() -> None:
-    whole = "↑↓ choose   Space leave alone   Enter whole diff   Tab on   Esc cancel"
+    whole = "↑↓ choose   Space keep file   Enter full diff   Tab back   Esc cancel"
     assert keys(120, chosen=True) == whole
-    assert keys(80, chosen=True) == whole.replace("whole ", "")
-    assert keys(60, chosen=True) == "Space leave   Enter diff   Tab on   Esc cancel"
+    assert keys(80, chosen=True) == whole.replace("full ", "")
+    assert keys(60, chosen=True) == "Space keep   Enter diff   Tab back   Esc cancel"
 
 
 @pytest.mark.parametrize("width", WIDTHS.values())
@@ -51,19 +51,18 @@ def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None
     assert text.split() == [
         "4",
         "files",
-        "changed",
-        "since,",
+        "changed,",
         "3",
         "cannot",
-        "come",
-        "back",
+        "be",
+        "restored",
         "+1",
         "−5",
     ]
     # Files that nobody looked at are counted with them if they cannot be named.
     files = replace(state.files, not_covered=(("np", "not a regular file"),) * 3)
     (row,) = _summary_rows(FilesState(files), width, 1, UNICODE)
-    assert "6 cannot come back  " in "".join(span.text for span in row)
+    assert "6 cannot be restored  " in "".join(span.text for span in row)
     assert sum(len(span.text) for span in row) <= width
     (row,) = _summary_rows(
         FilesState(FilesPreview(tuple(state.files.files[:1]))), width, 3, UNICODE
@@ -72,7 +71,6 @@ def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None
         "1",
         "file",
         "changed",
-        "since",
         "+1",
         "−5",
     ]

@@ -143,21 +143,23 @@ async def test_the_story_is_told_as_in_the_picture() -> None:
         )
         assert (
             rows[3]
-            == "│   Takes back 5 steps, 11 messages; frees 4.6k tokens"
-            + " " * 33
-            + "58.3k → 53.7k   │"
+            == "│   Removes 5 steps, 11 messages; frees 4.6k tokens"
+            + " " * 28
+            + "context 58.3k → 53.7k   │"
         )
-        assert rows[5].startswith("│ ▌ r  Rewind the conversation              Goes")
+        assert rows[5].startswith(
+            "│ ▌ r  Rewind the conversation              Removed from the conversation"
+        )
         assert rows[6].startswith(
-            "│      files stay                           × Shell pytest -q tests/csv"
+            "│      files unchanged                      × Shell pytest -q tests/csv"
         )
 
 
 async def test_a_running_turn_is_said_to_be_stopped_first() -> None:
     app = PreviewApp(LONG, running=True)
     async with app.run_test(size=(80, 24)):
-        assert any("! The agent is working. It is stopped first." in row for row in app.rows)
-        assert any("Takes back 3 turns, 65 steps, 140 messages" in row for row in app.rows)
+        assert any("! The agent is working. It will be stopped first." in row for row in app.rows)
+        assert any("Removes 3 turns, 65 steps, 140 messages" in row for row in app.rows)
 
 
 async def test_below_a_hundred_columns_tab_shows_what_goes() -> None:
@@ -181,18 +183,18 @@ async def test_below_a_hundred_columns_tab_shows_what_goes() -> None:
 async def test_resizing_lays_out_anew() -> None:
     app = PreviewApp(LONG)
     async with app.run_test(size=(120, 40)) as pilot:
-        assert any("Goes" in row for row in app.rows)
+        assert any("Removed from" in row for row in app.rows)
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
         assert all(cell_len(row) <= 60 for row in app.rows)
         assert any("Rewind the conversation" in row for row in app.rows)
-        assert not any("Goes" in row for row in app.rows)
+        assert not any("Removed from" in row for row in app.rows)
 
 
 def test_more_actions_are_data() -> None:
     actions = (
         *CONVERSATION_ACTIONS[:1],
-        PreviewAction("f", "both", "Conversation and files", "restores 1, deletes 1"),
+        PreviewAction("f", "both", "Rewind and restore files", "restores 1, deletes 1"),
         *CONVERSATION_ACTIONS[1:],
         PreviewAction("d", "dmail", "Send a D-Mail here", group=1),
         PreviewAction("c", "compact_from", "Compact from here on", group=1),
@@ -281,7 +283,7 @@ DIFF = (
 )
 FILES = FilesPreview(
     files=(
-        FilePreview("README.md", "conflict", "also changed outside", "restore", 2, 0, DIFF[2:4]),
+        FilePreview("README.md", "conflict", "also changed by others", "restore", 2, 0, DIFF[2:4]),
         FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1, rows=DIFF),
         FilePreview("tests/csv/test_quotes.py", "delete", added=14, rows=DIFF[2:], is_new=True),
     ),
@@ -327,11 +329,11 @@ async def test_files_are_chosen(keys: list[str], answer: PreviewAnswer | None) -
 async def test_choosing_files_changes_what_the_action_says() -> None:
     app = PreviewApp(WITH_FILES)
     async with app.run_test(size=(120, 40)) as pilot:
-        assert any("restores 1, deletes 1; 1 stays" in row for row in app.rows)
+        assert any("restores 1, deletes 1; keeps 1" in row for row in app.rows)
         assert any(
-            "! README.md" in row and "also changed outside; stays" in row for row in app.rows
+            "! README.md" in row and "also changed by others; kept" in row for row in app.rows
         )
-        assert any("Not covered: .venv/ (ignored)" in row for row in app.rows)
+        assert any("No snapshot of: .venv/ (ignored)" in row for row in app.rows)
         await pilot.press("tab", "space")
         await pilot.pause()
         assert any("restores 2, deletes 1" in row for row in app.rows)
@@ -340,7 +342,7 @@ async def test_choosing_files_changes_what_the_action_says() -> None:
 
 FOREIGN = replace(
     FILES,
-    files=(*FILES.files, FilePreview("theirs.md", "restore", "also changed outside before")),
+    files=(*FILES.files, FilePreview("theirs.md", "restore", "also changed by others before")),
     not_covered=tuple((f"folder{n}/", "ignored") for n in range(30)),
 )
 
@@ -352,7 +354,7 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
         await pilot.press("f")
         await pilot.pause()
         assert app.answers == []
-        assert any("Also changed outside: theirs.md   f again" in row for row in app.rows)
+        assert any("Also changed by others: theirs.md   f again" in row for row in app.rows)
         await pilot.press("f")
         await pilot.pause()
         assert app.answers == [PreviewAnswer("rewind", "restore")]
@@ -374,7 +376,7 @@ async def _press_twice(app: PreviewApp, key: str) -> None:
         await pilot.press(key, key)
         await pilot.pause()
         assert app.answers == []
-        assert any("came too early" in row for row in app.rows)
+        assert any("too early" in row for row in app.rows)
         while not app.shown.accepts_keys:
             await pilot.pause(0.01)
         await pilot.press(key)
@@ -399,12 +401,15 @@ async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
 
 @pytest.mark.parametrize(
     ("files", "says"),
-    [(("built",), "while a job ran: built"), (("built", "theirs.md"), "by others: built, theirs.")],
+    [
+        (("built",), "during a background task: built"),
+        (("built", "theirs.md"), "by others: built, theirs."),
+    ],
 )
 async def test_what_a_job_changed_is_not_said_to_be_changed_outside(
     files: tuple[str, ...], says: str
 ) -> None:
-    built = FilePreview("built", "restore", "also changed while a job ran")
+    built = FilePreview("built", "restore", "also changed during a background task")
     listed = [one for one in (built, *FOREIGN.files) if one.path in files]
     app = PreviewApp(replace(STORY_PREVIEW, files=replace(FOREIGN, files=tuple(listed))))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -422,18 +427,17 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
         await pilot.pause()
         assert app.answers == []
         assert any("Fork at #11" in row for row in app.rows)
-        assert any("Leaves out 5 steps, 11 messages, " in row for row in app.rows)
-        assert not any("Goes " in row for row in app.rows)
+        assert any("The fork omits 5 steps, 11 messages" in row for row in app.rows)
+        assert not any("Removed " in row for row in app.rows)
         if size == (120, 40):
-            assert any("Stays here, left out of the fork" in row for row in app.rows)
+            assert any("Left out of the fork" in row for row in app.rows)
         assert not any("frees" in row for row in app.rows)
         assert any(
-            "files come back as well?" in row or "they come back as well?" in row
-            for row in app.rows
+            "estore the files as well?" in row or "Restore them as well?" in row for row in app.rows
         )
-        assert any("n  Fork; files stay as they are" in row for row in app.rows)
-        assert any("f  Fork; files come back" in row for row in app.rows)
-        assert not any("u brings it back" in row for row in app.rows)
+        assert any("n  Fork and keep the files" in row for row in app.rows)
+        assert any("f  Fork and restore the files" in row for row in app.rows)
+        assert not any("/undo" in row for row in app.rows)
         # The other actions do not answer that question.
         assert not any("Rewind the conversation" in row for row in app.rows)
         assert len(app.rows) == before
@@ -443,11 +447,11 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
 async def test_what_needs_a_word_is_in_sight_among_many_files(size: tuple[int, int]) -> None:
     many = tuple(FilePreview(f"file{n:02}", "restore", added=1) for n in range(40))
     mine = tuple(
-        FilePreview(f"mine{n}", "conflict", "changed outside", "restore") for n in range(4)
+        FilePreview(f"mine{n}", "conflict", "changed by others", "restore") for n in range(4)
     )
     app = PreviewApp(replace(STORY_PREVIEW, files=FilesPreview((*many, *mine))))
     async with app.run_test(size=size) as pilot:
-        assert any("restores 40; 4 stay" in row for row in app.rows)
+        assert any("restores 40; keeps 4" in row for row in app.rows)
         await pilot.press("tab")
         await pilot.pause()
         assert all(any(f"! mine{n}" in row for row in app.rows) for n in range(4))
@@ -465,7 +469,7 @@ async def test_what_the_user_has_said_is_not_asked_again() -> None:
 async def test_all_that_is_not_covered_can_be_read() -> None:
     app = PreviewApp(replace(STORY_PREVIEW, files=FOREIGN))
     async with app.run_test(size=(80, 24)) as pilot:
-        assert any("Not covered (30): folder0/" in row for row in app.rows)
+        assert any("No snapshot (30) of: folder0/" in row for row in app.rows)
         await pilot.press("tab", *["down"] * 9, "enter", *["pagedown"] * 5)
         await pilot.pause()
         assert any("folder29/" in row and "ignored" in row for row in app.rows)
@@ -479,7 +483,7 @@ async def test_files_that_are_not_seen_are_counted(size: tuple[int, int]) -> Non
 
         def counted() -> int:
             row = next(row for row in app.rows if "Files changed since" in row)
-            hidden = [int(number) for number in re.findall(r"(\d+) (?:more ↓|↑)", row)]
+            hidden = [int(number) for number in re.findall(r"(\d+) more [↓↑]", row)]
             return len(re.findall(r"file\d\d", "\n".join(app.rows))) + sum(hidden)
 
         await pilot.press("tab")
@@ -498,11 +502,11 @@ async def test_a_change_that_no_line_shows_has_a_word() -> None:
     )
     app = PreviewApp(replace(STORY_PREVIEW, files=FilesPreview(some)))
     async with app.run_test(size=(120, 40)) as pilot:
-        assert any("picture" in row and "no text" in row for row in app.rows)
+        assert any("picture" in row and "not text" in row for row in app.rows)
         await pilot.press("tab", "down", "enter")
         await pilot.pause()
         assert any("script" in row and "permissions" in row for row in app.rows)
-        assert any("only its permissions changed" in row for row in app.rows)
+        assert any("Only its permissions changed." in row for row in app.rows)
 
 
 async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:
@@ -523,7 +527,7 @@ async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:
         assert any("✓ one.py" in row for row in app.rows)
         assert any("line 1" in row for row in app.rows)
         await click("one.py", -2)
-        assert any("one.py" in row and "stays" in row for row in app.rows)
+        assert any("one.py" in row and "kept" in row for row in app.rows)
         await click("b.py")
         await click("b.py")
         assert not any("one.py" in row for row in app.rows)
@@ -531,7 +535,7 @@ async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:
         for _ in range(5):
             app.screen.on_mouse_scroll_down()
         await pilot.pause()
-        assert any("5 ↑" in row for row in app.rows)
+        assert any("5 more ↑" in row for row in app.rows)
         await pilot.press("enter", "tab", "tab", "f")
         await pilot.pause()
         assert app.answers == [PreviewAnswer("rewind", "restore", frozenset({"b.py"}))]
@@ -560,11 +564,11 @@ async def test_enter_shows_the_whole_diff_of_a_file() -> None:
 
 
 async def test_files_that_cannot_come_back_say_why_and_offer_the_rest() -> None:
-    files = FilesPreview(reason="The work folder is a home folder, so its files are not followed.")
+    files = FilesPreview(reason="The work folder is a home folder, so there are no file snapshots.")
     app = PreviewApp(replace(STORY_PREVIEW, files=files))
     async with app.run_test(size=(120, 40)) as pilot:
         assert any("The work folder is a home folder" in row for row in app.rows)
-        assert not any("Files only" in row for row in app.rows)
+        assert not any("Restore files only" in row for row in app.rows)
         await pilot.press("f", "o", "tab", "tab", "enter")
         await pilot.pause()
         assert app.answers == [PreviewAnswer("rewind")]
@@ -626,11 +630,11 @@ async def test_a_jump_says_what_it_leaves_and_that_there_is_more() -> None:
     app = PreviewApp(THERE)
     async with app.run_test(size=(120, 40)):
         shown = "\n".join(app.rows)
-        assert "╭─ Jump to world line 3, #6 ─" in shown
+        assert "╭─ Switch to #6 of world line 3 ─" in shown
         assert "Leaves 1 step, 2 messages; adds 500 tokens" in shown
         assert "4.3k → 4.8k" in shown
-        assert "Becomes a world line" in shown
-        assert "Nothing is lost: what you leave" in shown
+        assert "Left as a world line" in shown
+        assert "Nothing is lost: the current messages" in shown
 
 
 def test_a_jump_forward_leaves_nothing() -> None:
@@ -640,7 +644,7 @@ def test_a_jump_forward_leaves_nothing() -> None:
         rows = layout.preview_rows(state, width, height, UNICODE).rows
         shown = "\n".join(row.text for row in rows)
         assert "Leaves nothing; adds 500 tokens" in shown
-        assert "r  Jump there" in shown
+        assert "r  Switch the conversation" in shown
         assert "Rewind" not in shown
         assert "becomes a world line" not in shown.casefold()
 
@@ -648,8 +652,8 @@ def test_a_jump_forward_leaves_nothing() -> None:
 def test_the_files_go_along_with_a_jump() -> None:
     state = layout.PreviewState(replace(THERE, files=FILES), actions_at(6, 3))
     assert [(one.name, one.verb) for one in state.actions[:2]] == [
-        ("rewind", "jump"),
-        ("both", "jump"),
+        ("rewind", "switch"),
+        ("both", "switch"),
     ]
 
 
@@ -714,5 +718,5 @@ def test_a_message_that_alone_goes_is_said_to_come_back() -> None:
     state = layout.PreviewState(preview, CONVERSATION_ACTIONS)
     rows = layout.preview_rows(state, 104, 28, UNICODE).rows
     shown = "\n".join(row.text for row in rows)
-    assert "Your message goes, back to the prompt." in shown
-    assert "Nothing goes but" not in shown
+    assert "Only your message is removed; it returns to the prompt." in shown
+    assert "Only the checkpoint" not in shown

@@ -90,8 +90,8 @@ async def test_enter_or_a_click_runs_what_is_highlighted(
         assert area.text == ""
         assert area.has_focus
         # A command that needs an argument waits for it.
-        await click_on(one, "/jum", "/jump")
-        await one.until(lambda: area.text == "/jump ")
+        await click_on(one, "/swi", "/switch")
+        await one.until(lambda: area.text == "/switch ")
         await one.pilot.press("ctrl+u")
         # A message that was sent before opens no menu.
         for text in ("/usage", "/undo"):
@@ -125,9 +125,9 @@ async def test_more_than_is_shown_is_said_and_found(home: Path) -> None:
         menu = one.app.screen.query_one(CommandMenu)
         await one.until(lambda: menu.chosen is not None and menu.chosen.name == "settings")
         await one.pilot.press("ctrl+u", *"zzzq")
-        await one.sees("No command matches.")
+        await one.sees("No command matches")
         await one.pilot.press("ctrl+u")
-        await one.until(lambda: "No command matches." not in one.text())
+        await one.until(lambda: "No command matches" not in one.text())
 
 
 @each("name", [command.name for command in COMMANDS])
@@ -147,7 +147,7 @@ async def test_enter_runs_the_chosen_one_at_every_row(
         commands = ran(one, monkeypatch)
         table = one.screen.commands
         await one.pilot.press("/", "enter")
-        await one.sees("A command follows the slash.")
+        await one.sees("begins a command")
         assert (one.screen.prompt.area.text, commands) == ("/", []), "none is chosen"
         for command in COMMANDS.offered("/"):
             await one.pilot.press("down")
@@ -206,7 +206,7 @@ async def test_escape_closes_it_and_keeps_the_text(home: Path) -> None:
         assert one.screen.prompt.area.text == "/he"
         assert one.screen.conversation.state.running, "the agent works on"
         await one.pilot.press("enter")
-        await one.sees("There is no command /he. Did you mean /help?")
+        await one.sees('"/he" is not a command. Did you mean /help')
         assert one.screen.prompt.area.text == "/he"
         await one.pilot.press("l")
         await offers(one, "help")
@@ -226,14 +226,14 @@ async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert one.screen.completion.command is None
         await one.pilot.press(*"Apples", "enter")
         await one.sees("This session is now called Apples.")
-        await one.pilot.press(*"/jump", "enter")
-        await one.sees("/jump K[:N]: Go on with line K")
-        assert one.screen.prompt.area.text == "/jump ", "it waits for what it needs"
+        await one.pilot.press(*"/switch", "enter")
+        await one.sees("/switch K[:N]: Continue on world line K")
+        assert one.screen.prompt.area.text == "/switch ", "it waits for what it needs"
         await one.pilot.press(*"x", "enter")
         await one.sees('"x" is not a world line.')
         commands = ran(one, monkeypatch)
         await one.pilot.press(*"/new folder please", "enter")
-        await one.sees("/new takes nothing behind it.")
+        await one.sees("/new takes no argument.")
         assert one.screen.prompt.area.text == "/new folder please"
         assert commands == []
 
@@ -243,7 +243,7 @@ async def test_what_looks_like_a_path_is_a_message(home: Path) -> None:
         await one.ready()
         for n, (typed, sent) in enumerate(
             (
-                ("/tmp is full, clean it", "/tmp is full, clean it"),
+                ("/tmp and /var are full", "/tmp and /var are full"),
                 ("/usr/bin/python fails", "/usr/bin/python fails"),
                 (" /help is a command", "/help is a command"),
                 ("//help", "//help"),
@@ -254,6 +254,56 @@ async def test_what_looks_like_a_path_is_a_message(home: Path) -> None:
             await one.sees(f"Understood {n}.")
             assert sent in str(server.requests[-1].body["messages"][-1])
             await one.idle()
+
+
+async def test_an_unknown_command_is_sent_by_a_second_enter_alone(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        area = one.screen.prompt.area
+        for typed, words in (
+            ("/tmp is full, clean it", '"/tmp" is not a command. Ctrl+P lists all commands.'),
+            ("/mcp", '"/mcp" is not a command. kimi-tui does not use MCP servers.'),
+            ("/hel me", '"/hel" is not a command. Did you mean /help?'),
+        ):
+            await one.say(typed)
+            await one.sees(words)
+            await one.until(lambda typed=typed: area.text == typed)
+            # Another text is not sent by the same key.
+            await one.pilot.press("x", "enter")
+            await one.sees("is not a command")
+            assert area.text == f"{typed}x"
+            await one.pilot.press("ctrl+u")
+        assert server.requests == []
+        server.script(say("Understood."))
+        await one.say("/tmp is full, clean it")
+        await one.sees("Enter again sends the text as a message.")
+        await one.pilot.press("enter")
+        await one.sees("Understood.")
+        assert "/tmp is full, clean it" in str(server.requests[-1].body["messages"][-1])
+        await one.idle()
+        # From the history it is a message at once.
+        await one.pilot.press("up")
+        await one.until(lambda: area.text == " /tmp is full, clean it")
+
+
+async def test_a_question_mark_in_the_empty_prompt_shows_the_keys(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(60, 20)) as one:
+        await one.ready()
+        area = one.screen.prompt.area
+        monkeypatch.setattr("kimi_tui.tui.prompt.area.KEYS_AFTER_S", 0.01)
+        await one.pilot.press("question_mark")
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+        shown = await one.sees("type to search all")
+        assert "change what runs without asking" in shown, "it is one page"
+        assert area.text == ""
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        # A message may begin with it, if it is typed in one go.
+        monkeypatch.setattr("kimi_tui.tui.prompt.area.KEYS_AFTER_S", 60.0)
+        await one.pilot.press(*"?a")
+        assert area.text == "?a"
 
 
 async def test_the_values_of_an_argument_are_offered(

@@ -162,7 +162,7 @@ async def test_keys_clicks_and_the_clock_go_through_it(home: Path) -> None:
         screen = await until_read(app, pilot)
         one, scrubber, clock = Desk(app, pilot), app.screen.query_one(Scrubber), clock_of(screen)
         # Keys go by steps and turns and to the edges.
-        assert "replay, read only" in seen(app, pilot)
+        assert "replay, read-only" in seen(app, pilot)
         assert "at #0, of 64 steps" in seen(app, pilot)
         await pilot.press("right", "right")
         assert "at #2, of 64 steps" in seen(app, pilot)
@@ -262,7 +262,7 @@ async def test_a_session_that_is_open_elsewhere_is_played_and_left_as_it_is(home
     async with app.run_test(size=(120, 40)) as pilot:
         await until_read(app, pilot)
         await pilot.press("end", "home", "c")
-        await Desk(app, pilot).sees("Nothing has happened yet")
+        await Desk(app, pilot).sees("There is nothing to continue from")
         await pilot.press("right", "c")
         await Desk(app, pilot).sees("No model is set up yet")
         await pilot.press("escape")
@@ -365,9 +365,9 @@ async def test_an_empty_session_is_said_to_be_one(home: Path) -> None:
     app = replaying(home, name)
     async with app.run_test(size=(120, 40)) as pilot:
         await until_read(app, pilot)
-        await Desk(app, pilot).sees("Nothing of this session was recorded.")
+        await Desk(app, pilot).sees("This session has no recording.")
         await pilot.press("space", "right", "left", "end", "home", "c")
-        await Desk(app, pilot).sees("Nothing has happened yet")
+        await Desk(app, pilot).sees("There is nothing to continue from")
 
 
 async def test_a_text_appears_as_it_was_streamed(home: Path) -> None:
@@ -619,4 +619,4 @@ async def test_what_is_copied_in_a_replay_is_said(home: Path) -> None:
         await Desk(app, pilot).sees("Copied the last answer")
         assert app.clipboard
         screen.transcript.copy_code()
-        await Desk(app, pilot).sees("There is no code to copy here.")
+        await Desk(app, pilot).sees("There is no code block to copy here.")

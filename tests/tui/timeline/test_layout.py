@@ -81,11 +81,11 @@ def test_a_number_is_on_one_row_only(width: int) -> None:
 def test_the_story_at_its_full_width() -> None:
     assert painted(model_of(whole_story()), 38) == [
         "●   #16 now                 47.5k ▂",
-        "×   #15 Shell pytest -q t…  +1.2k ▂",
-        "│   #14 Edit tokeni….py ±1  +0.9k ▂",
+        "×   #15 Shell pytest -q te… +1.2k ▂",
+        "│   #14 Edit tokenizer.py   +0.9k ▂",
         "│   #13 Read tokenizer.py   +2.1k ▂",
         "│   #12 Todo 1 of 3 done    +0.4k ▂",
-        '●   #11 Fields with "" in…  42.9k ▂',
+        '●   #11 Fields with "" ins… 42.9k ▂',
         "│",
         "│   #10 Shell git diff       ~+6k ▂",
         '│    #9 Grep "find("        +5.3k ▂',
@@ -94,12 +94,12 @@ def test_the_story_at_its_full_width() -> None:
         "│    #7 Glob src/csv/*      +0.3k ▁",
         "●    #6 Why is the import…  31.0k ▁",
         "│",
-        "│    #5 I split the line…   +2.9k ▁",
-        "●    #4 Split at the comm…  28.1k ▁",
+        "│    #5 I split the line a… +2.9k ▁",
+        "●    #4 Split at the comma… 28.1k ▁",
         "│",
         "├─◊ 2   Use a regular e… 14 steps",
         "│    #3 Shell make test      ~+2k ▁",
-        "│    #2 Write impor….py ±2  +3.1k ▁",
+        "│    #2 Write importer.py   +3.1k ▁",
         "●    #1 Add a CSV importer  22.8k ▁",
         "≡    #0 Compacted        211k→21k ▁",
         "┆ ◊ 1   Build an import… 64 steps",
@@ -109,10 +109,10 @@ def test_the_story_at_its_full_width() -> None:
 def test_the_story_in_thirty_and_twenty_four_columns() -> None:
     model = model_of(whole_story())
     thirty, narrow = painted(model, 30), painted(model, 24)
-    assert thirty[1] == "×   #15 Shell pytest…   +1.2k"
-    assert thirty[2] == "│   #14 Edit token….py  +0.9k"
+    assert thirty[1] == "×   #15 Shell pytest -… +1.2k"
+    assert thirty[2] == "│   #14 Edit tokeni….py +0.9k"
     assert thirty[10] == "├─◊ 3   Use re.findi… 5 steps"
-    assert narrow[1] == "× #15 Shell pyt…  +1.2k"
+    assert narrow[1] == "× #15 Shell pyte… +1.2k"
     assert narrow[9] == "◆  #8 D-Mail fr… −18.4k"
     assert narrow[10] == "◊ 3 Use re.fin… 5 steps"
 
@@ -131,7 +131,7 @@ def test_an_opened_world_line_closes_the_loop_of_the_arc() -> None:
         "◆─╮  #8 D-Mail from #12     ~−18k ▁",
         "│ ◊ #12 D-Mail to #8        ~+700",
         "│ │ #11 Read import.log    +14.2k",
-        "│ │ #10 Shell head import…  +1.9k",
+        "│ │ #10 Shell head import.… +1.9k",
         '│ │  #9 Grep "slow"         +0.8k',
         "│ │  #8 Read importer.py    +1.1k",
         "├─╯ 3   Use re.finditer.  5 steps",
@@ -150,7 +150,7 @@ def test_a_long_world_line_opens_in_two_steps() -> None:
         "│ │  #7 Edit tokenizer.py   +1.1k",
         "│ ×  #6 Shell pytest -q     +2.9k",
         "│ │  #5 Edit tokenizer.py   +1.1k",
-        "│ ●  #4 Use a regular exp…  28.1k",
+        "│ ●  #4 Use a regular expr… 28.1k",
     ]
     model.toggle(next(row for row in model.rows if row.kind == "more"))
     assert not any("+9 steps" in line for line in painted(model, 38))
@@ -163,7 +163,7 @@ def test_the_line_before_a_compaction_stands_below_it() -> None:
     lines = painted(model, 38)
     at = lines.index("┆ ◊ 1   Build an import… 64 steps")
     assert lines[at - 1].startswith("≡    #0")
-    assert lines[at + 1].startswith("┆ │ #63 Shell make check-…")
+    assert lines[at + 1].startswith("┆ │ #63 Shell make check-62")
     assert lines[-1] == "┆ │     +59 steps"
 
 
@@ -321,7 +321,7 @@ def text_of(lines: list[list[Span]]) -> list[str]:
     ("width", "words"),
     [
         (35, "Timeline   16 steps · 3 world lines"),
-        (29, "Timeline   16 steps · 3 lines"),
+        (29, "Timeline       16 steps · 3 ◊"),
         (23, "Timeline       16 steps"),
     ],
 )
@@ -334,7 +334,7 @@ def test_the_facts_of_a_turn() -> None:
     lines = layout.checkpoint_details(
         model, model.tree.live[6], None, width=34, rows=2, glyphs=UNICODE
     )
-    assert text_of(lines)[1:] == ["Why is the import slow?", "Rewinding here frees 16.5k"]
+    assert text_of(lines)[1:] == ["Why is the import slow?", "Rewinding here frees 16.5k tokens"]
     assert "min" in text_of(lines)[0] or " s" in text_of(lines)[0]
 
 
@@ -346,7 +346,7 @@ def test_the_facts_of_a_d_mail() -> None:
     first = text_of(lines)[0]
     assert first[2] == ":"
     assert "sent from #12" in first
-    assert text_of(lines)[2] == "Rewinding here frees ~300"
+    assert text_of(lines)[2] == "Rewinding here frees ~300 tokens"
 
 
 def test_a_step_of_several_tools_says_what_each_cost() -> None:
@@ -358,7 +358,7 @@ def test_a_step_of_several_tools_says_what_each_cost() -> None:
         cost=8_000,
     )
     checkpoint = model_of(t).tree.live[1]
-    assert layout.whole_label(checkpoint) == "Read a.py ~4.0k, Read b.py ~4.0k"
+    assert layout.whole_label(checkpoint) == "Read a.py ~4.0k tokens, Read b.py ~4.0k"
 
 
 def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
@@ -368,7 +368,7 @@ def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
     checkpoint = model_of(t).tree.live[1]
     assert checkpoint.calls is not None
     checkpoint.calls[0].size_chars = checkpoint.calls[1].size_chars // 3
-    assert layout.whole_label(checkpoint) == 'Read b.py ~6.0k, Grep "x" ~2.0k'
+    assert layout.whole_label(checkpoint) == 'Read b.py ~6.0k tokens, Grep "x" ~2.0k'
 
 
 def test_a_world_line_tells_why_it_was_left() -> None:
@@ -379,12 +379,12 @@ def test_a_world_line_tells_why_it_was_left() -> None:
         "Use a regular expression for the",
         "whole line.",
         "World line 2  2 h ago",
-        "left by your rewind to #4",
+        "created by your rewind to #4",
         "14 steps, ~53.2k tokens",
     ]
     assert (
         text_of(layout.line_details(model.tree.lines[3], line.at, "", 34, UNICODE))[1]
-        == "left by a D-Mail from #12"
+        == "created by a D-Mail from #12"
     )
 
 
@@ -400,17 +400,17 @@ def test_a_line_that_an_undo_left_tells_its_tokens_too() -> None:
     line = model_of(t).tree.lines[2]
     assert (line.reason, line.tokens_before) == ("undo", used)
     told = text_of(layout.line_details(line, line.at, "", 34, UNICODE))
-    assert told[-3:] == ["World line 2  just now", "left by your undo", "1 step, ~14.2k tokens"]
+    assert told[-3:] == ["World line 2  just now", "created by your undo", "1 step, ~14.2k tokens"]
 
 
 def test_the_forecast_in_words() -> None:
     model = TimelineModel()
     for used, trigger, per_step, words in (
-        (10, 100, 30, "Compacts in ~3 steps"),
-        (99, 100, 30, "Compacts before the next step"),
-        (10, 212_000, 0, "Compacts at 212k"),
-        (10, 212_000, 100, "Compacts at 212k"),
-        (100, 100, 5, "Compacts before the next step"),
+        (10, 100, 30, "Compaction in ~3 steps"),
+        (99, 100, 30, "Compaction before the next step"),
+        (10, 212_000, 0, "Compaction at 212k tokens"),
+        (10, 212_000, 100, "Compaction at 212k tokens"),
+        (100, 100, 5, "Compaction before the next step"),
     ):
         status = StatusUpdate(used=used, limit=262_144, trigger=trigger, per_step=per_step)
         model.apply(EventRecord(1, 0.0, status))

@@ -248,8 +248,8 @@ async def test_going_down_scrolls_and_keeps_the_selection_in_view() -> None:
 @pytest.mark.parametrize(
     ("width", "words"),
     [
-        (38, ["Each step of the agent will", "stand here. Choose one to go", "back to it."]),
-        (30, ["Each step of the agent", "will stand here. Choose", "one to go back to it."]),
+        (38, ["The steps of the agent appear", "here. Select one to rewind to", "it."]),
+        (30, ["The steps of the agent", "appear here. Select one", "to rewind to it."]),
     ],
 )
 async def test_before_the_session_is_open_it_says_what_will_stand_here(

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
-from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
+from kimi_tui.tool_cards import (
+    BriefBlock,
+    DiffBlock,
+    DiffLine,
+    ShellBlock,
+    TodoBlock,
+    TodoItem,
+)
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.rows import LayoutRoom, cells
 from kimi_tui.tui.transcript.layout import user_message
@@ -35,6 +42,14 @@ def shell(output: str, code: int | None = 0, **values: Any) -> ToolBlock:
     return block(output=output, display=(ShellBlock("make test", code, 2.4),), **values)
 
 
+def test_a_plan_is_drawn_from_its_markdown_once_its_question_is_answered() -> None:
+    arguments = json.dumps({"plan": "# Plan\n\n1. Split `reader.py`\n2. **Test** it\n"})
+    made = block("ExitPlanMode", "Plan", arguments=arguments)
+    assert rows(made)[1:] == ["      Plan", "", "      1. Split reader.py", "      2. Test it"]
+    made.state = "waiting"
+    assert len(rows(made)) == 1
+
+
 def test_a_command_that_went_well_shows_its_last_lines() -> None:
     assert rows(shell("one\ntwo\nthree\nfour\n\n")) == [
         "  ✓ Shell make test                                        exit 0   2.4 s    #5",
@@ -55,6 +70,8 @@ def test_a_command_of_the_users_own_shows_what_it_said(code: int) -> None:
     shown = rows(long)[1:]
     assert (shown[0], shown[-1], len(shown)) == ("      line 0", "      line 499", 20)
     assert shown[9] == "      +481 lines"
+    named = rows(long, LayoutRoom(60, unfold_keys="Tab, then Space"))
+    assert named[10] == "      +481 lines   Tab, then Space shows all"
     assert len(rows(long, LayoutRoom(80, lowest=True))) < 6
 
 
@@ -67,20 +84,20 @@ def test_a_command_that_failed_shows_three_and_why_in_red() -> None:
 
 def test_a_command_says_what_it_changed_under_its_output() -> None:
     made = shell("made\n", changed=("a.py", "sub/b.py"), n_changed=3)
-    said = "      3 files changed, can be brought back: a.py, sub/b.py …"
+    said = "      3 files changed, can be restored: a.py, sub/b.py …"
     assert rows(made)[1:] == ["      made", said]
-    assert rows(made, LayoutRoom(50))[2] == "      3 files changed, can be brought back: a.p…"
+    assert rows(made, LayoutRoom(50))[2] == "      3 files changed, can be restored: a.py, s…"
     assert rows(shell("", changed=("a",), n_changed=1, n_lost=1))[1:] == [
-        "      1 file changed, not to be brought back: a"
+        "      1 file changed, cannot be restored: a"
     ]
 
 
 def test_the_setting_that_allows_a_read_stands_whole_under_the_output() -> None:
     setting = f'{ALLOWED_BY}readable = ["~/notes.txt", "~/a/long/way/to/another/place"]'
     made = shell("cat: no\n", 1)
-    made.display = (*made.display, BriefBlock(f"exit 1 · the sandbox refused x · {setting}"))
+    made.display = (*made.display, BriefBlock(f"exit 1 · the sandbox blocked x · {setting}"))
     title, said, *below = rows(made)
-    assert title.endswith("exit 1   the sandbox refused x   2.4 s    #5")
+    assert title.endswith("exit 1   the sandbox blocked x   2.4 s    #5")
     assert said == "      cat: no"
     assert " ".join(" ".join(below).split()) == setting
     assert len(rows(made, LayoutRoom(50))) > len(rows(made))

@@ -57,8 +57,8 @@ def test_the_name_of_a_folder_gives_the_terminal_no_orders() -> None:
 
 def test_nothing_moves_when_the_facts_come() -> None:
     for width, height in ((81, 37), (80, 21), (60, 13)):
-        before = empty_rows(width, height, UNICODE, first_hints({}))
-        after = empty_rows(width, height, UNICODE, first_hints({}), "2 files in x.")
+        before = empty_rows(width, height, UNICODE, first_hints({}, "ask"))
+        after = empty_rows(width, height, UNICODE, first_hints({}, "ask"), "2 files in x.")
         moved = [row for row, other in zip(before, after, strict=True) if row != other]
         assert len(moved) == 1
 
@@ -81,11 +81,11 @@ def test_what_a_key_does_wraps_where_it_has_no_room(plays: bool, keys: dict[str,
 
 def test_the_hints_of_the_demo_take_a_row_each_in_the_smallest_usual_terminal() -> None:
     rows = _texts(60, 14, demo_hints({}, plays=False))
-    assert rows[-2].endswith("Ctrl+T   goes back to any step, in real sessions too")
+    assert rows[-2].endswith("Ctrl+T   opens the timeline, to rewind to any step")
 
 
 def test_the_keys_are_those_of_the_configuration() -> None:
-    rows = empty_rows(81, 37, UNICODE, first_hints({"timeline": "ctrl+shift+g"}))
+    rows = empty_rows(81, 37, UNICODE, first_hints({"timeline": "ctrl+shift+g"}, "ask"))
     text = "\n".join("".join(span.text for span in row.spans) for row in rows)
     assert "Ctrl+Shift+G  goes back to any step" in text
     assert "Ctrl+T" not in text

@@ -69,18 +69,18 @@ def test_commands_in_folders() -> None:
     table.add([COMMANDS["undo"]._replace(name="git:commit", aliases=("commit", "exit"))])
     for text in ("/git:commit", "/commit", "/git:c", "/GIT:COMMIT now"):
         parsed = table.parse(text)
-        assert (parsed.command or parsed.meant) == table["git:commit"]
+        assert (parsed.command or parsed.meant[0]) == table["git:commit"]
     assert names(table, "/git:")[0] == "git:commit"
     assert "git:commit" in names(table, "/com")
     assert table.parse("/exit").command == table["quit"], "no other takes its words"
-    assert table.parse("/git:comit").meant == table["git:commit"]
+    assert table.parse("/git:comit").meant[0] == table["git:commit"]
     assert table.parse("/git: what is it").unknown == ""
 
 
 def test_numbers_are_offered_with_what_they_stand_for() -> None:
     known = Values(checkpoints=(("12", "Fix it"), ("2", "Begin")))
     entries = COMMANDS.with_values("/rewind 2", known)
-    assert [(one.name, one.help) for one in entries] == [("rewind 2", "Begin")]
+    assert [(one.name, one.title) for one in entries] == [("rewind 2", "Begin")]
     assert [one.name for one in COMMANDS.with_values("/rewind ", known)][1:] == [
         "rewind 12",
         "rewind 2",

@@ -53,11 +53,11 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         assert "restores 1, deletes 1" in shown
         # The agent never touched it.
         assert "! b.txt" in shown
-        assert " changed outside; stays" in shown
-        assert "also changed outside" not in shown
+        assert " changed by others; kept" in shown
+        assert "also changed by others" not in shown
         await one.pilot.press("f")
         await one.until(lambda: one.screen.prompt.area.text == "Change it")
-        await one.sees("1 deleted (made), 1 left alone (b.txt)")
+        await one.sees("1 deleted (made), 1 kept (b.txt)")
         assert sorted(path.name for path in work.iterdir()) == ["a.txt", "b.txt"]
         assert (work / "a.txt").read_text() == "old\n"
         assert (work / "b.txt").read_text() == "by hand\n"
@@ -85,9 +85,9 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         await soul.travel.rewind(Target(0), "restore")
         (work / "a.txt").write_text("by hand\n")
         await one.pilot.press("ctrl+t", "u")
-        shown = await one.sees("Left alone:")
+        shown = await one.sees("Kept:")
         words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
-        assert "Undone: the rewind to #0. 1 file went with it. Left alone: a.txt." in words
+        assert "Undid the rewind to #0. 1 file changed with it. Kept: a.txt." in words
 
 
 async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> None:
@@ -125,12 +125,12 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         origin = one.screen
         await one.say("/fork 2")
         await one.sees("Fork at #2")
-        await one.sees("1 file changed since. Does it come back as well?")
+        await one.sees("1 file changed since then. Restore it as well?")
         await one.pilot.press("f")
         await one.until(lambda: one.screen is not origin and one.screen.conversation.state.ready)
         assert (work / "a.txt").read_text() == "old\n"
         shown = await one.sees("Fork at #2: First")
-        assert any("1 file brought back." in told.text for told in one.screen.bench.notices)
+        assert any("1 file restored." in told.text for told in one.screen.bench.notices)
         # A message that the agent never gets is not in the chat, but in the prompt, from where it can be sent again.
         assert one.screen.prompt.area.text == "Change it"
         assert "Change it" not in shown.partition("› ")[0]
@@ -164,12 +164,12 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         origin = one.screen
         one.screen.bench.leave_for(launch)
         await one.until(lambda: one.screen is not origin)
-        await one.sees("Files of this moment")
+        await one.sees("Changed files")
         assert "restores 1" in one.text()
-        assert "Nothing of the conversation goes." in one.text()
+        assert "Nothing is removed from the conversation." in one.text()
         await one.pilot.press("o")
         await one.until(lambda: (work / "a.txt").read_text() == "old\n")
-        await one.sees("1 file brought back.")
+        await one.sees("1 file restored.")
         assert one.screen.prompt.area.text == "Change it"
 
 
@@ -185,8 +185,8 @@ async def test_what_cannot_come_back_is_named_before_and_after(home: Path) -> No
         await one.idle()
         await one.say("/rewind 0")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        shown = await one.sees("gone, and not a regular file")
+        shown = await one.sees("deleted; not a regular file")
         assert "empty folder" in shown
         await one.pilot.press("f")
-        await one.sees("1 left alone (pipe)")
+        await one.sees("1 kept (pipe)")
         assert [path.name for path in work.iterdir()] == ["empty"]

@@ -147,7 +147,7 @@ async def test_a_letter_by_command(home: Path) -> None:
         await one.say("/dmail 2 think of grapes")
         # Its cost is shown before, as for a rewind.
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.sees("Takes back 1 step")
+        await one.sees("Removes 1 step")
         assert len(server.requests) == 2
         server.script(say("Grapes, then."))
         await one.confirm("enter")
@@ -204,8 +204,10 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
         shown = await one.sees("World line 1  Tell me of pears")
         await one.sees("The pear is green.")
         assert "The plum is blue." not in chat(one)
-        await one.sees("Reading world line 1 (Tell me of pears). Esc returns to now.")
-        assert "left by your rewind to #2" in shown
+        await one.sees(
+            "Reading world line 1 (Tell me of pears). Esc returns to the current conversation."
+        )
+        assert "created by your rewind to #2" in shown
         assert isinstance(one.app.focused, WorldLineTranscript)
         # Later events come after it.
         server.script(say("The fig is violet."))
@@ -228,7 +230,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         await answered(one, "y")
         await one.idle()
         # The keys return to the line.
-        await one.sees("Now   ● the agent is done, 2 steps")
+        await one.sees("Current   ● the agent is done, 2 steps")
         assert isinstance(one.app.focused, WorldLineTranscript)
         assert "j jump back" in one.text()
         n_asked = len(server.requests)
@@ -277,7 +279,7 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
 async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> None:
     async with talk(home, a_world_line) as (one, _):
         # The header says that another line can only be read.
-        assert "asks first" in one.text().splitlines()[0]
+        assert one.text().splitlines()[0].rstrip().endswith(" ask")
         await one.pilot.press("ctrl+t")
         timeline = one.screen.bench.views.timeline
         await one.until(lambda: timeline.has_focus)
@@ -288,13 +290,13 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         assert one.text().splitlines()[0].rstrip().endswith("read only")
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
-        await one.sees("both share")
+        await one.sees("in common")
         assert one.text().splitlines()[0].rstrip().endswith("read only")
         await one.pilot.press("escape")
         await one.until(lambda: not isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("escape")
         await one.until(lambda: not one.screen.bench.reading)
-        await one.sees("asks first")
+        await one.sees("kimi-test   ask")
         # The line is searched.
         one.screen.bench.return_to_prompt()
         await one.say("/worldline 1")
@@ -327,7 +329,7 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         await one.say("/worldline 1")
         await one.sees("Reading world line 1")
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert one.screen.bench.reading == 1
         await one.pilot.press("ctrl+d")
         await one.until(lambda: one.app.return_code == 0)
@@ -338,10 +340,10 @@ async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("enter")
-        await one.sees("It stands at the end of the conversation.")
+        await one.sees("The message is at the end of the conversation.")
         await one.until(lambda: "The pear is green." in chat(one))
         await one.pilot.press("ctrl+t", "u")
-        await one.sees("Undone: what was sent to now.")
+        await one.sees("Undid the copied messages.")
         await one.until(lambda: "The pear is green." not in chat(one))
         assert "The plum is blue." in chat(one)
         await one.pilot.press("U")
@@ -366,9 +368,9 @@ async def test_a_warning_stands_once(home: Path) -> None:
 async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        for command in ("rewind", "fork", "dmail", "jump", "pin"):
+        for command in ("rewind", "fork", "dmail", "switch", "pin"):
             await one.say(f"/{command} {command[0]}")
-            what = "world line" if command == "jump" else "checkpoint"
+            what = "world line" if command == "switch" else "checkpoint"
             await one.sees(f'"{command[0]}" is not a {what}.')
             await one.sees(f"Use a number from the timeline (Ctrl+T), for example /{command} ")
         for command in ("worldline", "compare"):
@@ -379,8 +381,8 @@ async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> Non
 async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, server):
         await one.pilot.press("j")
-        await one.confirm("r", "Jump to world line 1 (Tell me of pears), its end")
-        await one.sees("World line 1 (Tell me of pears) is live again.")
+        await one.confirm("r", "Switch to the end of world line 1 (Tell me of pears)")
+        await one.sees("Switched to world line 1 (Tell me of pears).")
         await one.sees("The pear is green.")
         assert not one.screen.bench.reading
         assert "The plum is blue." not in one.text()
@@ -405,7 +407,7 @@ async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
         await one.sees("The pear is green.")
         await one.pilot.press(*"mind", "enter")
         await one.until(lambda: not one.screen.bench.reading)
-        await one.sees("It stands at the end of the conversation.")
+        await one.sees("The message is at the end of the conversation.")
         server.script(say("I do."))
         await one.say("Go")
         await one.sees("I do.")
@@ -419,8 +421,8 @@ async def test_a_jump_by_command(home: Path) -> None:
     async with talk(home, a_world_line) as (one, _):
         await one.say("/jump 1:2")
         # From a checkpoint of it to its end, and what is there already needs no way there.
-        await one.confirm("e", "Jump to world line 1 (Tell me of pears), #2")
-        await one.sees("Jump to world line 1 (Tell me of pears), its end")
+        await one.confirm("e", "Switch to #2 of world line 1 (Tell me of pears)")
+        await one.sees("Switch to the end of world line 1 (Tell me of pears)")
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         await one.say("/jump 1:2")
@@ -428,7 +430,7 @@ async def test_a_jump_by_command(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
         one.screen.prompt.area.put("")
         await one.say("/jump 1:2")
-        await one.confirm("y", "The conversation is there already.")
+        await one.confirm("y", "The conversation is already at this point.")
         copied = "**You:** Tell me of apples\n\n**Agent:** The apple is red.\n"
         await one.until(lambda: one.app.screen is one.screen and one.app.clipboard == copied)
         await one.say("/jump 1:x")
@@ -451,16 +453,16 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         for said in (
-            "both share #0 to #1",
+            "in common: #0 to #1",
             "The pear is green.",
             "The plum is blue.",
-            "Neither changed a file since they parted.",
+            "Neither branch has changed a file since they parted.",
         ):
             await one.sees(said)
         # From the other side's second message: jump to before it.
         await one.pilot.press("down", "down", "j")
         await one.confirm("r")
-        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter")
+        await one.sees("Switched to world line 1 (Tell me of pears) at #3; press")
         assert not one.screen.bench.reading
 
 
@@ -485,7 +487,7 @@ async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int,
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         shown = [line.split() for line in (await one.sees("b.txt")).split("\n")]
         assert ["a.txt", "new", "+3"] in [line[:3] for line in shown]
-        assert ["new", "outside"] in [line[-2:] for line in shown if line[:1] == ["b.txt"]]
+        assert ["new", "by", "others"] in [line[-3:] for line in shown if line[:1] == ["b.txt"]]
         await one.pilot.press("tab", "tab", "enter")
         await one.sees("+ 1")
         # Whatever is unfolded, the keys stay on the screen.
@@ -517,13 +519,13 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
     async with talk(home) as (one, _):
         await one.say("/rewind 2")
         await one.confirm("r")
-        await one.sees("Rewound; your message is back for editing.")
+        await one.sees("Rewound; edit your message in the prompt.")
         await one.say("/undo")
-        await one.sees("Undone: the rewind to #2.")
+        await one.sees("Undid the rewind to #2.")
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("s")
-        await one.sees("World line 1 has nothing to send that is not here.")
+        await one.sees("World line 1 has no message that the current one lacks.")
 
 
 @pytest.mark.parametrize(
@@ -531,11 +533,11 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
     [
         (
             ("down", "j"),
-            "World line 1 (Tell me of pears) is live again at #2; your",
+            "Switched to world line 1 (Tell me of pears) at #2; edit your",
             "Tell me of pears",
         ),
-        (("j",), "World line 1 (Tell me of pears) is live again.", ""),
-        (("down", "J"), "World line 1 (Tell me of pears) is live again.", ""),
+        (("j",), "Switched to world line 1 (Tell me of pears).", ""),
+        (("down", "J"), "Switched to world line 1 (Tell me of pears).", ""),
     ],
     ids=["to its first message", "nothing chosen", "whole"],
 )
@@ -582,7 +584,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             await one.sees("* better")
             await one.sees("#2 is called better now.")
             await one.say("/pin 0")
-            await one.sees("No longer pinned.")
+            await one.sees("Unpinned this message.")
             assert "‡ #0" not in chat(one)
 
 
@@ -608,7 +610,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         await one.pilot.press("e")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("ctrl+end", *" Nuts too.", "enter")
-        await one.sees("The summary is yours now.")
+        await one.sees("The agent now has your summary.")
         await one.sees("They like fruit. Nuts too.")
         await one.say("/undo")
         await one.until(lambda: "Nuts too." not in chat(one))
@@ -624,12 +626,12 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
     async with a_line_that_is_read(home) as (one, server):
         one.screen.bench.start(preview(one.screen.parts, Target(3, 1)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.sees("Jump to world line 1 (Tell me of pears), #3")
-        await one.sees("r  Jump there")
+        await one.sees("Switch to #3 of world line 1 (Tell me of pears)")
+        await one.sees("r  Switch the conversation")
         await one.sees("Leaves 2 steps, 2 messages")
-        assert "Rewind" not in await one.sees("Becomes a world line")
+        assert "Rewind" not in await one.sees("Left as a world line")
         await one.pilot.press("enter")
-        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter in an empty")
+        await one.sees("Switched to world line 1 (Tell me of pears) at #3; press Enter in the")
         assert not one.screen.bench.reading
         await one.until(lambda: one.screen.conversation.state.can_resume)
         server.script(say("Pears are green, I say."))
@@ -694,7 +696,7 @@ async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(hom
 async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> None:
     async with talk(home) as (one, server):
         await one.say("/clear")
-        await one.sees("Cleared: the agent begins anew")
+        await one.sees("Cleared. The agent no longer sees")
         await one.until(lambda: "The pear is green." not in chat(one))
         await one.until(lambda: one.screen.bench.views.timeline.model is not None)
         await one.sees("◊ 1   Tell me of")
@@ -707,7 +709,7 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         assert "apple" not in told(server)
         # The messages since then are undone with it: they are named before, and are in the chat after it.
         await one.say("/undo")
-        await one.confirm("escape", "Undo the clearing")
+        await one.confirm("escape", "Undo /clear")
         await one.until(lambda: one.app.screen is one.screen)
         assert "The plum is blue." in chat(one)
         await one.say("/undo")
@@ -715,10 +717,8 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         toll = "2 steps since then stay as world line 2 (Tell me of plums)"
         await one.confirm("u", f"{toll}.")
         await one.sees("The pear is green.")
-        await one.sees(f"◊ Undone: {toll}")
-        await one.until(
-            lambda: one.screen.bench.notices[-1].text == f"Undone: the clearing. {toll}."
-        )
+        await one.sees(f"◊ Undo: {toll}")
+        await one.until(lambda: one.screen.bench.notices[-1].text == f"Undid /clear. {toll}.")
         assert one.screen.bench.views.timeline.model.line_name(2) == "Tell me of plums"
         assert "The plum is blue." not in chat(one)
         await one.say("/redo")
@@ -829,7 +829,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
             lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.accepts_keys
         )
         await soul.travel.redo()
-        await one.sees("The conversation is another one now.")
+        await one.sees("The conversation has changed since you chose.")
         assert one.app.screen is one.screen
         # A D-Mail that is being written to it: the words are not lost.
         await one.say("/dmail 1")

@@ -1,0 +1,147 @@
+"""Lists the texts that a person can meet, file by file: `python docs/make_strings.py`.
+
+The page `docs/strings.md` is made from the literals in `kimi_tui/`, so that a reader can go through all words in one place
+and see which of them cannot be understood alone. A name in braces is filled in while the program runs. Docstrings,
+annotations, log lines, patterns and the messages of programming errors are left out: nobody meets these.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "strings.md"
+_HEAD = (
+    "# Texts of the program\n\n"
+    "Made by `python docs/make_strings.py` from the code; do not edit. A name in braces is filled in while the program\n"
+    "runs, `⏎` is a line break.\n"
+)
+_UNSEEN_CALLS = frozenset(
+    [
+        "Binding",
+        "Literal",
+        "NewType",
+        "TypeVar",
+        "add_class",
+        "cast",
+        "compile",
+        "count",
+        "debug",
+        "encode",
+        "endswith",
+        "environ",
+        "exception",
+        "field_validator",
+        "find",
+        "getLogger",
+        "getattr",
+        "getenv",
+        "has_class",
+        "has_pseudo_class",
+        "hasattr",
+        "import_module",
+        "index",
+        "info",
+        "log",
+        "lstrip",
+        "match",
+        "model_validator",
+        "partition",
+        "query",
+        "query_one",
+        "remove_class",
+        "removeprefix",
+        "removesuffix",
+        "replace",
+        "rpartition",
+        "rstrip",
+        "run_worker",
+        "search",
+        "set_class",
+        "setattr",
+        "split",
+        "startswith",
+        "strip",
+    ]
+)
+"""Calls whose arguments are names, patterns or lines of the log."""
+_OWN_FAULTS = frozenset(
+    {
+        "AssertionError",
+        "AttributeError",
+        "KeyError",
+        "NotImplementedError",
+        "RuntimeError",
+        "TypeError",
+    }
+)
+"""Errors that are raised for a mistake in the program, which a person only meets in the log file."""
+_WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z_]{0,8} [^ ]|^[A-Z][a-z]+[…,.:;!?]?$")
+
+
+def page() -> str:
+    """The whole page: a heading for each file of `kimi_tui/`, and below it each text once, in the order of the code."""
+    lines = [_HEAD]
+    for path in sorted((ROOT / "kimi_tui").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found = dict.fromkeys(text.replace("\n", "⏎") for _, text in sorted(texts(tree)))
+        if found:
+            lines.append(f"\n## {path.relative_to(ROOT).as_posix()}\n\n")
+            lines += [f"- {text}\n" for text in found]
+    return "".join(lines)
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line number and the text of each literal that reads as words."""
+    unseen = set(_unseen(tree))
+    for node in ast.walk(tree):
+        if id(node) in unseen:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(_part(value) for value in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        if _WORDS.search(text):
+            yield node.lineno, text
+
+
+def _part(value: ast.expr) -> str:
+    if isinstance(value, ast.Constant):
+        return str(value.value)
+    assert isinstance(value, ast.FormattedValue)
+    return "{" + ast.unparse(value.value) + "}"
+
+
+def _unseen(tree: ast.Module) -> Iterator[int]:
+    """Yield the identities of the nodes that are not listed: texts nobody meets, and the pieces of f-strings."""
+    for node in ast.walk(tree):
+        below: list[ast.AST] = []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield id(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            below = [value for value in node.values if isinstance(value, ast.Constant)]
+        elif isinstance(node, ast.Call) and _is_unseen(node.func):
+            below = [node]
+        elif isinstance(node, (ast.AnnAssign, ast.arg)) and node.annotation is not None:
+            below = [node.annotation]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            below = [node.returns]
+        for top in below:
+            yield from map(id, ast.walk(top))
+
+
+def _is_unseen(called: ast.expr) -> bool:
+    if isinstance(called, ast.Attribute):
+        owner = called.value
+        own_log = isinstance(owner, ast.Name) and owner.id in {"log", "logger", "re"}
+        return own_log or called.attr in _UNSEEN_CALLS
+    return isinstance(called, ast.Name) and called.id in _UNSEEN_CALLS | _OWN_FAULTS
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

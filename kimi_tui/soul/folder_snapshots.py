@@ -1,0 +1,371 @@
+"""The snapshots of a work folder as all agents of a session share them: the thread that scans, the first scan, the running tools.
+
+`workspace.tracker` scans, stores and restores. Its work runs in one thread, in order of the calls, so that each change
+belongs to the interval between two scans. Agents with snapshots of their own would take each other's changes for somebody
+else's; `FileHistory` is what one agent does with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from kimi_tui.session.journal import Journal
+from kimi_tui.session.session import Session
+from kimi_tui.workspace.restore import Restored
+from kimi_tui.workspace.snapshots import By, Limits, Snapshot
+from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+FILES_NAME = "files"
+"""The folder of the snapshots within a session's folder."""
+_MOST_NEIGHBOURS = 3
+# These are the seconds for which the end waits for a running scan, and again after it was told to stop: a scan of a dead
+# network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
+_END_PATIENCE_S = 2.0
+_HAS_ENDED = "The session whose snapshots these are has ended."
+_NOT_READY = "The first file snapshot is not finished; a notice tells you when it is."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangingTool:
+    """A running tool that changes files. `paths` are all files that it can change, None if they are unknown (a command);
+    `agent` is the agent that runs it.
+    """
+
+    paths: frozenset[str] | None
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstScan:
+    """The result of the first scan. `outcome` is that of a restore that was interrupted in an earlier process; `left` are the
+    files of one that was not carried out, and `why` is the reason.
+    """
+
+    ended: bool
+    outcome: Restored | None = None
+    left: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Figures(NamedTuple):
+    """A snapshot with the lines that it added and removed, and its files that cannot be restored to their former state."""
+
+    snapshot: Snapshot | None
+    added: int = 0
+    removed: int = 0
+    lost: Sequence[str] = ()
+
+
+class FolderSnapshots:
+    """The snapshots of a session's work folder, for every agent that works in it.
+
+    Args:
+        session: the open session, whose folder holds the snapshots, and whose journal names the restores.
+        limits: the limits of the snapshots.
+        around: the scope of the snapshots, from `snapshot_scope`.
+
+    Attributes:
+        work_dir: the work folder.
+        tracker: scans and restores; to be called in `run`.
+        first_scan: the first scan; None before `start`.
+        under_way: the running tools that change files, of all agents.
+        was_missed: whether an operation had to do without the first scan.
+        trouble: why the first scan failed; empty if it did not.
+    """
+
+    def __init__(self, session: Session, limits: Limits, around: SnapshotScope) -> None:
+        # This is set when a running scan is not needed any more.
+        self._cancelled = threading.Event()
+        self.work_dir = session.work_dir
+        folder = session.dir / FILES_NAME
+        self.tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
+        self._journal = session.context.journal
+        self._pool = _OneThread()
+        self._is_open = True
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.first_scan: asyncio.Future[FirstScan] | None = None
+        self.was_missed = False
+        self.trouble = ""
+        self.under_way: list[ChangingTool] = []
+        # These are the running tools, and ended ones that no scan has covered yet.
+        self._unseen: list[ChangingTool] = []
+        self._n_jobs: dict[str, int] = {}
+
+    @property
+    def refusal(self) -> str:
+        """A sentence for the user that says why nothing is stored in this folder; empty if something is."""
+        return self.tracker.refusal
+
+    @property
+    def reason(self) -> str:
+        """A sentence for the user that says why files cannot be restored; empty if they can."""
+        if not self._is_open:
+            return _HAS_ENDED
+        if self.refusal or self.is_ready:
+            return self.refusal
+        return self.trouble or _NOT_READY
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the first scan has ended, and found all that there was."""
+        first = self.first_scan
+        return (
+            first is not None
+            and first.done()
+            and not first.cancelled()
+            and first.exception() is None
+            and first.result().ended
+        )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether snapshots are taken at all."""
+        return self._is_open and not self.refusal
+
+    def start(self, reads_only: Callable[[], bool]) -> asyncio.Future[FirstScan] | None:
+        """Start the first scan, and return it; None if it was started before, or nothing is stored.
+
+        Args:
+            reads_only: returns whether changes are forbidden now (plan mode); an interrupted restore is not finished then.
+        """
+        if self.refusal or self.first_scan is not None:
+            return None
+        self.first_scan = asyncio.get_running_loop().run_in_executor(
+            self._pool, _run_first_scan, self.tracker, self._journal, reads_only
+        )
+        return self.first_scan
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work with the tracker after all earlier work, in its thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
+
+    def submit(self, work: Callable[[str], None], argument: str) -> asyncio.Future[None]:
+        """Have work done in the thread of the tracker, after what has been submitted so far."""
+        return asyncio.get_running_loop().run_in_executor(self._pool, work, argument)
+
+    # -- who changes files ------------------------------------------------------------------------
+
+    def begin(self, change: ChangingTool) -> None:
+        """Note that a tool runs."""
+        self.under_way.append(change)
+        self._unseen.append(change)
+
+    def end(self, change: ChangingTool) -> None:
+        """Note that it has ended; its changes are known when a scan has covered it."""
+        self.under_way.remove(change)
+
+    def covered(self, change: ChangingTool) -> None:
+        """Note that a scan has seen the changes of an ended tool, or that none will."""
+        self._unseen.remove(change)
+
+    def follow_jobs(self, agent: str, running: int) -> bool:
+        """Set the number of commands that an agent runs in the background; return whether one has ended."""
+        ended = running < self._n_jobs.get(agent, 0)
+        self._n_jobs[agent] = running
+        return ended
+
+    @property
+    def touched(self) -> frozenset[str] | None:
+        """The files that the running tools can have changed; None if they are unknown."""
+        return _touched(self.under_way)
+
+    @property
+    def others(self) -> By:
+        """The author of changes that no tool made."""
+        return "job" if any(self._n_jobs.values()) else "other"
+
+    async def take(self, by: By, agent: str = "") -> Figures:
+        """Scan; return the snapshot of the changes since the last scan with its figures.
+
+        The tools that run when the scan begins are those that count, not those when it was asked for.
+
+        Args:
+            by: the author of the changes.
+            agent: the agent that made them; empty for the session's own.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        return await self.run(self._take, by, agent)
+
+    def _take(self, by: By, agent: str) -> Figures:
+        if by != "agent":
+            return Figures(self.tracker.take_snapshot(by))
+        touched = _touched(self._unseen)
+        snapshot = self.tracker.take_snapshot(by, touched, others=self.others, author=agent)
+        if snapshot is None:
+            return Figures(None)
+        return Figures(snapshot, *self.tracker.figures(snapshot))
+
+    # -- tasks, and the end -----------------------------------------------------------------------
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Keep a task that scans until it ends; `settled` waits for it, the end of all cancels it."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settled(self) -> None:
+        """Wait until the changes of tools have been scanned. It does not wait for the first scan."""
+        if self._tasks and self.is_ready:
+            await asyncio.wait(list(self._tasks))
+
+    async def aclose(self) -> None:
+        """End the thread and release the files; work that does not end within a few seconds is not awaited."""
+        self._is_open = False
+        if not self.is_ready:
+            self._cancelled.set()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        end = asyncio.get_running_loop().run_in_executor(self._pool, _nothing)
+        for _ in range(2):
+            # The time limit must not cancel this task: it is the last in the queue, and its end shows that all earlier work
+            # is done.
+            await asyncio.wait([end], timeout=_END_PATIENCE_S)
+            self._cancelled.set()
+        if not end.done():
+            log.warning("the files are still being looked at; the end does not wait for that")
+            end.cancel()
+        self._pool.shutdown(wait=False)
+
+
+def _touched(changes: Iterable[ChangingTool]) -> frozenset[str] | None:
+    """Return the files that these tools can have changed; None if they are unknown."""
+    paths: set[str] = set()
+    for change in tuple(changes):
+        if change.paths is None:
+            return None
+        paths |= change.paths
+    return frozenset(paths)
+
+
+def _nothing() -> None:
+    """Do nothing: the end of this call in the thread shows that all earlier work has been done."""
+
+
+_NOT_OURS = "others can write to this session's folder, or it came from elsewhere"
+_IN_PLAN = "nothing is changed in plan mode"
+
+
+def _run_first_scan(
+    tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]
+) -> FirstScan:
+    """Scan everything, then finish an interrupted restore; one that the journal does not name had changed nothing.
+
+    Raises:
+        OSError: the work folder cannot be read, or the disk refused.
+    """
+    if not tracker.first_scan():
+        return FirstScan(ended=False)
+    prepared = tracker.unfinished_restore()
+    if prepared is None:
+        return FirstScan(ended=True)
+    after = prepared.intent.after
+    if all(entry.snapshot_after != after for entry in journal.entries):
+        tracker.abandon()
+        return FirstScan(ended=True)
+    why = "" if tracker.is_ours_alone(prepared.intent) else _NOT_OURS
+    if why := why or (_IN_PLAN if reads_only() else ""):
+        tracker.abandon()
+        return FirstScan(ended=True, left=prepared.intent.paths, why=why)
+    return FirstScan(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
+
+
+def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:
+    """Return the folders and limits around a session's snapshots. It lists folders, so call it in a thread."""
+    bucket = session.dir.parent
+    sessions = bucket.parent
+    others = [
+        folder / FILES_NAME / STORE_NAME
+        for some in _folders(sessions)
+        for folder in _folders(some)
+        if folder != session.dir
+    ]
+    near = [store for store in others if store.parent.parent.parent == bucket and store.is_dir()]
+    near.sort(key=_age, reverse=True)
+    return SnapshotScope(
+        neighbours=near[:_MOST_NEIGHBOURS],
+        others=others,
+        own=(str(sessions), str(sessions.parent / "logs")),
+        homes=(environ.get("HOME", ""),),
+        seal_key=sessions.parent / "restore.key",
+        is_moved=session.state.moved_from != "",
+    )
+
+
+def _folders(folder: Path) -> list[Path]:
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        return [Path(item.path) for item in listing if item.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _age(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+class _OneThread(Executor):
+    """Runs calls one after another in a thread for which the end of the program does not wait.
+
+    The interpreter joins the standard executor's threads without a time limit when it ends, even after a `shutdown` that does
+    not wait.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_open = True
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `fn` after all earlier calls.
+
+        Raises:
+            RuntimeError: the executor has been shut down.
+        """
+        if not self._is_open:
+            raise RuntimeError("nothing can be submitted after the shutdown")
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._work.put(work)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="files", daemon=True)
+            self._thread.start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept no more calls; the thread ends when the accepted ones have been done."""
+        del cancel_futures
+        self._is_open = False
+        self._work.put(None)
+        if wait and self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()

@@ -1,0 +1,83 @@
+"""Commands of other agents that this program does not have, each with where the thing is, or that it does not exist here.
+
+A command that exists here under another name is an alias of it in the table. This module is imported once an unknown
+command is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_NO_MCP = "kimi-tui does not use MCP servers."
+_NO_AGENTS = "kimi-tui has one agent and no subagents."
+_MODES = "/mode sets what runs without asking (Shift+Tab goes through the modes)."
+_NOTES = (
+    "The agent reads AGENTS.md: # and a line adds to it, /init writes it, /context shows its size."
+)
+_OWN = "Ask for it in a message, or make it a command: a Markdown file in .kimi-tui/commands."
+_FILES = "To attach a file, write @ and its path in a message."
+_DOCTOR = "Run kimi-tui doctor in a shell; here, !kimi-tui doctor does it."
+_ISSUE = "kimi-tui doctor --report prints what an issue needs, without secrets."
+_SHARE = "Nothing is uploaded. /export writes the conversation to a Markdown file."
+_UPDATE = "Update kimi-tui as you installed it, for example with pip or uv; CHANGELOG.md lists the changes."
+_HEADER = "Model and mode are in the header; /usage shows the tokens, /permissions what is allowed."
+_TERMINAL = "Nothing needs to be set up; kimi-tui doctor lists which keys and pictures your terminal supports."
+_DIFF = "The timeline shows the files of each step; !git diff shows them against the last commit."
+_KEYS = "Keys are in config.toml under [providers]; delete api_key there to log out. /model changes the model."
+
+ELSEWHERE: Mapping[str, str] = {
+    "about": _DOCTOR,
+    "add-dir": "Start kimi-tui in the folder above, or add a folder to sandbox.writable in /settings.",
+    "agent": _NO_AGENTS,
+    "agents": _NO_AGENTS,
+    "auto": _MODES,
+    "bug": _ISSUE,
+    "changelog": _UPDATE,
+    "commit": _OWN,
+    "debug": "The log file has details; kimi-tui doctor says where it is.",
+    "details": "Space in the chat (Tab) expands a block; /fold does the same.",
+    "diff": _DIFF,
+    "directory": "Start kimi-tui in the folder above, or add a folder to sandbox.writable in /settings.",
+    "doctor": _DOCTOR,
+    "docs": "F1 is the help; docs/guide.md is the user guide.",
+    "extensions": "kimi-tui has no extensions. Commands are Markdown files in .kimi-tui/commands.",
+    "feedback": _ISSUE,
+    "files": _FILES,
+    "hooks": "kimi-tui does not run hooks.",
+    "ide": "kimi-tui does not connect to an editor. /editor edits the prompt in yours.",
+    "import": "kimi-tui import, in a shell, takes over the sessions of kimi-cli.",
+    "install-github-app": "kimi-tui does not work on GitHub by itself; the agent can use git and gh.",
+    "keybindings": "/settings lists every key binding and changes it.",
+    "keymap": "/settings lists every key binding and changes it.",
+    "logout": _KEYS,
+    "mcp": _NO_MCP,
+    "memory": _NOTES,
+    "mention": _FILES,
+    "output-style": "kimi-tui has no output styles. Say in AGENTS.md how the agent should answer.",
+    "personality": "kimi-tui has no output styles. Say in AGENTS.md how the agent should answer.",
+    "plugin": "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands.",
+    "plugins": "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands.",
+    "pr-comments": _OWN,
+    "privacy": "kimi-tui sends data to the server of your model and nowhere else.",
+    "privacy-settings": "kimi-tui sends data to the server of your model and nowhere else.",
+    "release-notes": _UPDATE,
+    "reset": "/clear starts over in this session; /new starts a new one.",
+    "review": _OWN,
+    "security-review": _OWN,
+    "share": _SHARE,
+    "shells": "/tasks lists the commands in the background.",
+    "skills": "The skills of Claude, kimi-cli and Codex are commands here: type / and the name.",
+    "status": _HEADER,
+    "statusline": "The header and the gauge cannot be configured.",
+    "subagents": _NO_AGENTS,
+    "terminal-setup": _TERMINAL,
+    "todo": "kimi-tui has no task list. The timeline (Ctrl+T) shows what was done.",
+    "todos": "kimi-tui has no task list. The timeline (Ctrl+T) shows what was done.",
+    "unshare": _SHARE,
+    "update": _UPDATE,
+    "upgrade": _UPDATE,
+    "version": "kimi-tui --version, in a shell, prints the version.",
+    "vim": "The vim keys of the prompt are a setting: /settings, prompt.vim.",
+    "yolo": "/mode all runs everything without asking; kimi-tui --yolo starts so.",
+}
+"""The answer to each command, in one or two sentences."""
