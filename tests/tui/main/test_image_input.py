@@ -411,4 +411,4 @@ async def test_a_model_that_does_not_see_is_told_of_them_by_name(home: Path) -> 
         assert isinstance(launch.choice, ModelChoice)
         blind = launch.choice._replace(model="kimi-blind", capabilities=("tools",))
         one.screen.conversation.use(launch._replace(choice=blind))
-        await one.sees("kimi-blind sees no images")
+        await one.sees("kimi-blind cannot see images")
