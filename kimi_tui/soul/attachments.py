@@ -303,4 +303,8 @@ class _Refusal:
     """An approver that refuses every question: a file that would need approval is not read."""
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        raise ToolRejected("it may hold secrets" if ask.protected else "it may be a file elsewhere")
+        raise ToolRejected(
+            "it may contain secrets"
+            if ask.protected
+            else "it may be a hard link to a file elsewhere"
+        )

@@ -873,7 +873,7 @@ class KimiSoul:
                 await asyncio.to_thread(shutil.rmtree, session.dir / name, True)
         await self._recorder.aclose()
         try:
-            await session.aclose()
+            await session.aclose(conversation.meter.used)
             if self._sandbox is not None:
                 await asyncio.to_thread(self._sandbox.remove_temporary)
         finally:

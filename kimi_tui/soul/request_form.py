@@ -13,7 +13,7 @@ from typing import Literal
 from kimi_tui.llm.provider import ModelInfo
 
 LEAN_BELOW = 16_000
-"""Tokens. A model with a smaller window gets the lean form by default. The whole prompt and all tools take about 5,200."""
+"""Tokens. A model with a smaller window gets the lean form by default. The whole prompt and all tools take about 4,000."""
 SLOW_PROMPT_S = 60.0
 """Seconds for reading the first prompt, after which the lean form is offered."""
 _RESULT_SHARE = 6

@@ -437,7 +437,7 @@ def _within(outcome: ToolOutcome, most_chars: int | None) -> ToolOutcome:
     output = within_room(outcome.output, most_chars)
     if output == outcome.output:
         return outcome
-    told = "The output was shortened for the small window: ask for less at once."
+    told = "The output was shortened to fit your small context: ask for less in one call."
     return replace(
         outcome,
         output=output,

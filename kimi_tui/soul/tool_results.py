@@ -41,7 +41,7 @@ CARD_LINES = 200
 _SMALL_CHARS = 8_000
 NOT_RUN = "Not run: the user refused another call of this step."
 _REFUSED = "The user refused this call"
-REJECTED = f"{_REFUSED}. Do not try to reach the same by another way; ask what they want."
+REJECTED = f"{_REFUSED}. Do not reach the same end another way; ask what they want."
 # Results of such calls begin like this in a stored session; older versions wrote "person".
 _STOPPED = re.compile("The (user|person) stopped this call |Not run: the (user|person) stopped ")
 _NEVER_RAN = re.compile("The (user|person) refused this call|Not run: ")

@@ -387,7 +387,7 @@ def _of_sandbox(
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
         is_secret = confined.policy.real(what[0].removeprefix("reading ")) in hidden.secret
-        short += ", a place for credentials" if is_secret else ""
+        short += " (credentials)" if is_secret else ""
         brief = f"{outcome.brief} · the sandbox blocked {short}{more}"
     if hidden.setting:
         facts.append(

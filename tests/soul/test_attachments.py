@@ -119,7 +119,7 @@ async def test_what_a_tool_would_ask_about_is_not_read(tmp_path: Path) -> None:
         assert "hunter2" not in sent
         assert "far away" not in sent
         (told,) = on.ear.of(ev.FilesAttached)
-        assert told.files[0] == ".env not attached: it may hold secrets"
+        assert told.files[0] == ".env not attached: it may contain secrets"
         assert told.files[1].endswith("outside.txt not attached: it is outside the work folder")
         assert not on.ear.of(ev.ApprovalRequest)
 

@@ -28,7 +28,7 @@ async def test_a_session_goes_on_in_the_renamed_folder_with_its_files(tmp_path: 
         await on.soul.run("go on")
         told = [text for _, text in on.sent() if "renamed or moved the work folder" in text]
         assert len(told) == 1
-        assert f"`{former}` and is `{on.work}`" in told[0]
+        assert f"`{former}` and is now `{on.work}`" in told[0]
         await on.reopen()
         await on.soul.run("and on")
         assert len([text for _, text in on.sent() if "renamed or moved" in text]) == 1

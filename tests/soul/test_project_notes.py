@@ -158,9 +158,7 @@ async def test_a_mode_is_told_when_it_changes_and_on_each_world_line(tmp_path: P
     async with stage(tmp_path) as on:
 
         def told(number: int = -1) -> int:
-            return json.dumps(on.server.requests[number].messages).count(
-                "changed what needs asking"
-            )
+            return json.dumps(on.server.requests[number].messages).count("changed the mode to")
 
         on.server.script(*[say("fine")] * 6)
         await on.soul.run("one")

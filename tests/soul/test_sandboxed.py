@@ -129,7 +129,7 @@ async def test_a_read_in_the_home_folder_that_is_refused_is_named_with_what_allo
     assert "~/.ssh/config is a place for credentials: do not read it." in second.message
     assert "readable" not in second.message
     assert second.display[0] == BriefBlock(
-        "exit 1 · the sandbox blocked reading ~/.ssh/config, a place for credentials"
+        "exit 1 · the sandbox blocked reading ~/.ssh/config (credentials)"
     )
 
 

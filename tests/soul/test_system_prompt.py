@@ -82,6 +82,8 @@ def test_every_prompt_can_be_filled_in() -> None:
             "WORDS",
             "PATHS",
             "CHARACTERS",
+            "SCHEMA",
+            "FAULTS",
         ],
         "$x",
     )

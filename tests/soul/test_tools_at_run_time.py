@@ -140,7 +140,7 @@ async def test_one_that_says_nothing_else_is_asked_about_with_all_its_arguments(
         )
         turn = asyncio.create_task(on.soul.run("act"))
         asked = await next_event(heard, ev.ApprovalRequest)
-        assert asked.question == "Call a/act?"
+        assert asked.question == "Run the tool a/act?"
         assert asked.detail == '{\n  "to": {\n    "name": "é"\n  }\n}'
         on.soul.answer(asked.id, "no", "not now")
         await turn

@@ -298,7 +298,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         elif kind in said:
             said[kind] = value
         else:
-            raise OSError(errno.EINVAL, f"no such word: {kind}")
+            raise OSError(errno.EINVAL, f"unknown argument: {kind}")
     online = said["network"] == "on"
     if said["level"] == "filter":
         code = _written_filter(_filter(is_full=True, online=online, sockets=False))
@@ -325,12 +325,12 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         # The current folder is still on the read-only mount, so it is entered again by its path.
         os.chdir(here)
         # The command cannot trace this process; exec makes the command itself traceable again.
-        _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "no tracing")
+        _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "turning off tracing")
         _go_on_below(stay, is_command=True)
         os.setsid()
     else:
         _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
-    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "turning off new privileges")
     writable = [*paths["write"], *(place for place, _ in laid)]
     writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
     hidden = [*paths["hide"], *paths["empty"]]
@@ -382,7 +382,7 @@ def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> No
 
 def _end_with_parent() -> None:
     # This comes after entering user namespaces, which resets it.
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "the end of the parent")
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "ending with the parent process")
 
 
 def _cover(
@@ -940,7 +940,7 @@ _NO_NAMESPACE = [(_JSET, 0, 1, _ANY_NAMESPACE), (_RET, 0, 0, _ERRNO | errno.EPER
 def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = False) -> list[Step]:
     machine = os.uname().machine
     if machine not in _ARCHES:
-        raise OSError(errno.ENOSYS, f"no filter for {machine}")
+        raise OSError(errno.ENOSYS, f"there is no system call filter for {machine}")
     steps = [(_LD, 0, 0, 4), (_JEQ, 1, 0, _ARCHES[machine]), (_RET, 0, 0, _KILL), (_LD, 0, 0, 0)]
     if machine == "x86_64":
         # System calls of the x32 ABI have other numbers.
@@ -1298,7 +1298,7 @@ def _let_read(told: dict[str, list[str]]) -> None:
         _allow_but(rules, place, [shut.split("/") for shut in told["shut"]])
         os.close(place)
     _drop_capabilities(_SEARCH_CAPS if os.geteuid() == 0 else ())
-    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "turning off new privileges")
     _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
     os.close(rules)
     # Only Landlock denies this, which proves that the ruleset is in force.
@@ -1331,15 +1331,15 @@ def _hold_or_raise(attempt: "Callable[[], object]") -> None:
 def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:
     """Allow reading a folder or file, except the paths in `shut` below it (lists of names); names can be listed everywhere."""
     if not shut:
-        _allow(rules, place, _READ_FILE | _READ_DIR, "what is searched")
+        _allow(rules, place, _READ_FILE | _READ_DIR, "the searched folder")
         return
-    _allow(rules, place, _READ_DIR, "what is searched")
+    _allow(rules, place, _READ_DIR, "the searched folder")
     listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
     try:
         names_there = os.listdir(listed)
         if len(names_there) > _MOST_BESIDE:
             # This needs too many rules. The caller drops results from secrets in any case.
-            _allow(rules, place, _READ_FILE, "what is searched")
+            _allow(rules, place, _READ_FILE, "the searched folder")
             return
         for name in names_there:
             below = [names[1:] for names in shut if names[0] == name]

@@ -143,18 +143,17 @@ async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence
         await learned(one)
         hints, prompt = one.screen.first_time_hints, one.screen.prompt
         assert hints is not None
-        n_told = 0
         letter = ev.ContextReverted("dmail", 1, "u", 3, 1, 4, 1, 900, 100, author="agent")
-        for event, words in (
+        told = (
             (ev.TurnEnd("done"), "Ctrl+T rewinds to any step"),
             (letter, "left itself a note (a D-Mail); Ctrl+T shows it"),
             (ev.ContextReverted("rewind", 1, "u", 3, 2, 4, 1, 900, 100), "is now a world line"),
             (ev.CompactionEnd(900, 100, "summary"), "became a summary (a compaction); Ctrl+T"),
-        ):
+        )
+        for n_told, (event, words) in enumerate(told, start=1):
             # What happened now is more useful than an older hint, which was read.
             hints.apply(event)
             assert words in prompt.hint
-            n_told += 1
             await one.until(lambda n=n_told: len(read_seen(hints_file(home))) == n)
         hints.apply(letter)
         assert "compaction" in prompt.hint, "each is told once"
