@@ -138,7 +138,7 @@ def test_vim_and_the_cursor_in_the_chat(configured: Program, server: ChatServerT
     terminal.key("tab")
     terminal.wait_for("[ ] turn")
     terminal.type("vV")
-    terminal.wait_for("characters, lines")
+    terminal.wait_for("select characters, lines")
     terminal.type("kk")
     terminal.key("enter")
     terminal.wait_for("Copied")

@@ -98,7 +98,7 @@ async def test_a_disk_that_refuses_is_told_once_and_made_up_for(home: Path, disk
                 folder = folder_of(one)
                 disk.error = 0
                 await another_turn(one)
-                shown = await one.sees("The conversation is being saved again.")
+                shown = await one.sees("The conversation can be saved again.")
                 assert "Could not save" not in shown
         assert await said(folder) == [f"Message {n}" for n in range(n_turns)]
         async with desk(home, server.base_url, size=(120, 60), resume="newest") as again:
