@@ -124,7 +124,7 @@ async def test_what_a_letter_takes_is_not_told_when_nobody_asks_any_more(
         # If the question is still asked, one line says which part cannot be shown.
         server.script(mail("Nothing is there.", 1))
         await one.say("again")
-        await one.sees("There is no #1 here for this D-Mail.")
+        await one.sees("Checkpoint #1 of this D-Mail is not on the current world line.")
 
 
 async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:
