@@ -6,9 +6,9 @@ import json
 import time
 from typing import Any, NamedTuple, cast
 
-from kimi_tui import BUDGET, CIRCLES, CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED
 from kimi_tui.foreign_text import clean_source
 from kimi_tui.headless.output import sentences
+from kimi_tui.program import BUDGET, CIRCLES, CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED
 from kimi_tui.soul.model_slot import Spent
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event

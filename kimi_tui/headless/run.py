@@ -17,7 +17,6 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE, __version__
 from kimi_tui.base_url import shown_url
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.config.settings import ConfigError
@@ -28,6 +27,7 @@ from kimi_tui.headless.output import Output, OutputGone, complain, progress, sen
 from kimi_tui.headless.standard_input import StandardInput
 from kimi_tui.headless.wire_lines import EventLines, json_line
 from kimi_tui.launch import CannotOpen, Launch, launch_of
+from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE, VERSION
 from kimi_tui.wire import events as ev
 
 if TYPE_CHECKING:
@@ -424,7 +424,7 @@ def _first_line(soul: KimiSoul) -> str:
     return json_line(
         {
             "type": "init",
-            "version": __version__,
+            "version": VERSION,
             "session_id": soul.session.id,
             "work_dir": str(soul.session.work_dir),
             "model": soul.model_name,

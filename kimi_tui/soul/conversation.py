@@ -7,6 +7,7 @@ tools, file snapshots and published events agree with the context.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -472,14 +473,17 @@ class Conversation:
     def _refit(self, status: StatusUpdate) -> None:
         """Take account of another form of prompt and tools, where figures of an earlier run were published with one.
 
-        The form is not stored. It is the one of which the part in all that was sent is the part that was published.
+        The form is not stored. It is the one of which the part in all that was sent is the part that was published, or whose
+        estimate is nearest to the figure, where that is of nothing else.
         """
         texts = self.meter.texts(status.messages)
-        if not status.system or not texts:
+        if not status.system:
             return
-        part = status.system / status.used
+        part, factor = status.system / status.used, status.correction or 1.0
 
         def distance(fixed: int) -> float:
+            if not texts:
+                return abs(math.log(max(1.0, fixed * factor) / status.used))
             return abs(fixed / (fixed + texts) - part)
 
         now = self.meter.fixed_uncorrected

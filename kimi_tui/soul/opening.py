@@ -18,7 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kimi_tui import FAILED, LOCKED, USAGE
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
@@ -27,6 +26,7 @@ from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
+from kimi_tui.program import FAILED, LOCKED, USAGE
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of

@@ -118,7 +118,7 @@ def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
     time.sleep(UNSEEN)
     n_asked = len(server.requests)
     terminal.go_on()
-    terminal.wait_for("What should the agent have known there?")
+    terminal.wait_for("What should the agent know at that checkpoint?")
     assert n_asked == 1
 
 
@@ -304,7 +304,7 @@ def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal.paste(KEY)
     time.sleep(QUIET)
     terminal.go_on()
-    shown = terminal.wait_for("Nothing was sent yet")
+    shown = terminal.wait_for("No message was sent yet")
     assert "asking" not in shown
     assert KEY.encode() not in terminal.raw
 

@@ -197,7 +197,7 @@ async def test_images_that_a_model_cannot_take_are_handed_back(tmp_path: Path) -
         await attended(on)
         taken = await next_event(on.soul.wire.subscribe(), ev.SteerTaken)
         assert taken.handed_back
-        assert "stand-in takes no images." in [notice.text for notice in on.ear.notices()]
+        assert "stand-in does not accept images." in [notice.text for notice in on.ear.notices()]
         assert not on.ear.of(ev.TurnBegin)
         assert not on.soul.inbox.waiting
 

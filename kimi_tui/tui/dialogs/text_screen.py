@@ -95,7 +95,7 @@ def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:
 
 def _notice_rows(told: Sequence[ShownNotice], width: int) -> list[Line]:
     if not told:
-        return [plain("Nothing was told in this session.", "quiet")]
+        return [plain("There were no notices in this run.", "quiet")]
     lines: list[Line] = []
     room = max(16, width - TIME_CELLS)
     indent = " " * TIME_CELLS

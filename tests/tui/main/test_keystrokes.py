@@ -496,14 +496,14 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(
         one.screen.bench.start(rewind.dmail(one.screen.parts, "2"))
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press(*"o rename", "enter")
-        await one.sees("Enter again: send what stands here?")
+        await one.sees("Press Enter again to send this text.")
         assert facts(one, server) == before
         await one.pilot.press("enter")
         await one.sees("That came too early")
         assert facts(one, server) == before
         monkeypatch.setattr(TextDialog, "QUIET_S", 0.0)
         await one.pilot.press("enter")
-        await one.sees("Your D-Mail arrived at #2.")
+        await one.sees("Your D-Mail is at #2.")
 
 
 async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:

@@ -35,7 +35,7 @@ async def test_a_long_paste_outlives_a_search_and_the_session(home: Path) -> Non
         area.post_message(events.Paste(long))
         await one.until(lambda: area.text == "[Pasted 30 lines]")
         await one.pilot.press("ctrl+r")
-        await one.sees("Nothing was sent yet")
+        await one.sees("No message was sent yet")
         await one.pilot.press("escape")
         assert (area.text, area.message) == ("[Pasted 30 lines]", long)
         before.action_command("new")

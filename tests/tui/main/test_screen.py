@@ -447,7 +447,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         await one.pilot.press("shift+tab")
         assert one.screen.conversation.state.mode == "ask"
         await one.pilot.press("f4")
-        await one.sees("The question on the screen still waits for your answer.")
+        await one.sees("The question on the screen still needs your answer.")
         assert one.screen.conversation.state.mode == "edits"
         assert not (home / "app" / "a.txt").exists(), "it was not answered by that"
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]

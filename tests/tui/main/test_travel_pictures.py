@@ -179,7 +179,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     fork = RewindScreen(left, actions=actions_at(11, 0), pending=FORK)
     offer = RewindPreview(
         Target(END),
-        "Some files are not what they were at this moment.",
+        "Some files have changed since the end of this conversation.",
         *(0, 0, 0, 47_500, 47_500),
         estimated=False,
         dropped=(),
@@ -187,9 +187,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
         files=files,
         is_there=True,
     )
-    goes_on = RewindScreen(
-        offer, actions=(LEAVE, BRING), title="Files of this moment", is_asked_for=False
-    )
+    goes_on = RewindScreen(offer, actions=(LEAVE, BRING), title="Changed files", is_asked_for=False)
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         await show_records(running, pilot, whole_story().records)

@@ -236,7 +236,7 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.say("/stats")
-        await one.sees("Nothing was done yet.")
+        await one.sees("The session has no turns yet.")
         read = call("ReadFile", {"path": "a"}, usage=(1_000, 10))
         server.script(read, say("Answer 0.", usage=(2_000, 20)))
         await turn(one, "First", "Answer 0.")

@@ -124,7 +124,7 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await pilot.press("1")
         await one.until(lambda: isinstance(running.screen, KeyScreen))
         await pilot.press("down", "down", "down", "down", "enter", *"host/v1", "enter")
-        await one.sees("must begin with https:// or http://")
+        await one.sees("must start with https:// or http://")
         url = running.screen.query_one("#url", Input)
         assert url.has_focus
         await pilot.press("home", *"http://", "enter")

@@ -164,7 +164,7 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         origin = one.screen
         one.screen.bench.leave_for(launch)
         await one.until(lambda: one.screen is not origin)
-        await one.sees("Files of this moment")
+        await one.sees("Changed files")
         assert "restores 1" in one.text()
         assert "Nothing is removed from the conversation." in one.text()
         await one.pilot.press("o")
