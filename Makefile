@@ -49,8 +49,8 @@ format: venv-dev ## put the code into ruff's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: venv-dev ## basedpyright, strict but for the tests
-	$(BIN)/basedpyright $(TYPES)
+types: venv-dev ## basedpyright, strict but for the tests; not again where nothing has changed
+	@scripts/check-types.sh $(TYPES)
 
 imports: venv-dev ## which part may import which
 	$(BIN)/lint-imports

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 
-from bench import memory, resume, shell, stream, timeline
+from bench import memory, resume, shell, stream, timeline, turn
 from bench.table import table, with_bars
 
 
@@ -18,13 +18,17 @@ def main() -> int:
     options = stream.arguments("python -m bench")
     figures = stream.measured(options)
     with redirect_stdout(sys.stderr):
+        turns, headless = turn.measured(3 * options.rounds)
         bars = [
+            headless,
             *memory.measured(options.rounds),
             *resume.bars(options.rounds),
             *timeline.bars(),
             *shell.bars(3 * options.rounds),
         ]
     figures = with_bars(figures, bars)
+    for name, row in turns.items():
+        figures.setdefault(name, {}).update(row)
     print(table(figures, {**stream.GOALS, **{bar.row: bar.goal for bar in bars}}))
     return stream.compared(figures, store=options.store)
 

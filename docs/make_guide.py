@@ -15,6 +15,7 @@ from kimi_tui.tui.dialogs.help import FIRST, sections
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.commands.table import COMMANDS
+from kimi_tui.tui.timeline.legend import legend
 
 GUIDE = Path(__file__).resolve().parent / "guide"
 _PLACE = re.compile(
@@ -43,10 +44,16 @@ def keys_of_places() -> dict[str, dict[str, str]]:
 def _table(what: str, title: str | None) -> str:
     if title is not None:
         pairs = keys_of_places()[title].items()
-        return _rows("key", ((f"`{key}`", words) for key, words in pairs))
+        is_legend = title in {one for one, _ in legend(UNICODE)}
+        head = ("sign", "meaning") if is_legend else ("key", "does")
+        return _rows(head, ((f"`{key}`", words) for key, words in pairs))
     if what == "subcommands":
-        return _rows("command", ((f"`kimi-tui {one}`", said) for one, said in SUBCOMMANDS.items()))
-    return _rows("command", ((f"`{one.usage}`", _said(one.name, one.help)) for one in COMMANDS))
+        return _rows(
+            ("command", "does"), ((f"`kimi-tui {one}`", said) for one, said in SUBCOMMANDS.items())
+        )
+    return _rows(
+        ("command", "does"), ((f"`{one.usage}`", _said(one.name, one.help)) for one in COMMANDS)
+    )
 
 
 def _said(name: str, words: str) -> str:
@@ -54,8 +61,8 @@ def _said(name: str, words: str) -> str:
     return f"{words} `{key}`" if key else words
 
 
-def _rows(head: str, pairs: Iterable[tuple[str, str]]) -> str:
-    rows = [f"| {head} | does |", "|---|---|"]
+def _rows(head: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> str:
+    rows = [f"| {head[0]} | {head[1]} |", "|---|---|"]
     rows += [f"| {one.replace('|', chr(92) + '|')} | {words} |" for one, words in pairs]
     return "\n".join(rows) + "\n"
 

@@ -1,26 +1,27 @@
-"""kimi-tui: a coding agent in the terminal whose time travel can be seen and steered."""
+"""kimi-tui: a coding agent in the terminal whose time travel can be seen and steered.
 
-__version__ = "0.1.0"
+For programs: `from kimi_tui import open_session` (docs/library.md). Importing the package alone loads nothing else.
+"""
 
-DONE = 0
-FAILED = 1
-USAGE = 2
-CONFLICTS = 3
-LOCKED = 4
-BUDGET = 5
-CIRCLES = 6
-INTERRUPTED = 130
-TERMINATED = 143
+from __future__ import annotations
 
-EXIT_CODES = {
-    DONE: "Done. Without a screen: the turn ended with an answer.",
-    FAILED: "It failed: the model, the disk or the program, or an answer that does not fit its schema after one repair.",
-    USAGE: "Wrong usage: an option, the configuration, the prompt, or a session that does not exist.",
-    CONFLICTS: "Done, but not all of it: files were left alone, or with --strict something was refused.",
-    LOCKED: "The session is open in another process.",
-    BUDGET: "A budget was used up: steps, tokens, cost or time.",
-    CIRCLES: "The agent went in circles and was stopped.",
-    INTERRUPTED: "Stopped by Ctrl+C (SIGINT).",
-    TERMINATED: "Stopped by SIGTERM or SIGHUP.",
+TYPE_CHECKING = False  # for type checkers it is true; `typing` would have to be imported for it
+if TYPE_CHECKING:
+    from kimi_tui.library import open_session as open_session
+    from kimi_tui.program import VERSION as __version__
+
+__all__ = ["__version__", "open_session"]
+_PLACES = {
+    "open_session": ("kimi_tui.library", "open_session"),
+    "__version__": ("kimi_tui.program", "VERSION"),
 }
-"""The exit codes of every command, with their meaning."""
+
+
+def __getattr__(name: str) -> object:
+    """Return a name of `__all__`, whose module is imported with its first use."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _PLACES[name]
+    return getattr(import_module(module), attribute)

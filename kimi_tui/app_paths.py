@@ -120,7 +120,7 @@ def no_home_notice() -> str:
     if os.environ.get("KIMI_TUI_HOME") or data_dir() != _makeshift():
         return ""
     return (
-        f"There is no home folder: sessions are kept in {_makeshift()}, which the system may clear. "
+        f"There is no home folder, so sessions are kept in {_makeshift()}, which the system may clear. "
         "Set HOME or KIMI_TUI_HOME to keep them."
     )
 
@@ -137,7 +137,7 @@ def make_private(folder: Path) -> None:
             os.mkdir(one, 0o700)
     makeshift = _makeshift_name()
     if makeshift in (folder, *folder.parents) and not _is_ours(makeshift):
-        raise PermissionError(errno.EPERM, "it belongs to somebody else", str(makeshift))
+        raise PermissionError(errno.EPERM, "it belongs to another user", str(makeshift))
 
 
 def log_file() -> Path:

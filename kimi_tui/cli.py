@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kimi_tui import FAILED, INTERRUPTED, USAGE
+from kimi_tui.program import FAILED, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -49,7 +49,7 @@ def _end_at_once(code: int) -> None:
 
 def _run(arguments: list[str]) -> int:
     if sys.platform == "win32":
-        return _say("native Windows is not supported; run it inside WSL", FAILED)
+        return _say("native Windows is not supported; run kimi-tui inside WSL", FAILED)
     _open_streams()
     if arguments and not arguments[0].startswith("-") and arguments[0] != REPLAY:
         from kimi_tui.commands.dispatch import COMMANDS, run
@@ -124,24 +124,24 @@ def _crashed(error: Exception, launch: Launch | None) -> int:
 
         path = log_file()
         log_crash(path, error, keys)
-        where = f"the reason is in {short(path)}"
+        where = f"The log file {short(path)} has the details."
     except Exception:
         from kimi_tui.logging_setup import redacted
 
         where = redacted(f"{type(error).__name__}: {error}", keys)
-    return _say(f"it could not start or end in order; {where}", FAILED)
+    return _say(f"The program failed while starting or exiting. {where}", FAILED)
 
 
 def start(launch: Launch) -> int:
     """Run the app; return its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        words = "needs a terminal; input and output must not be redirected. Without one: kimi-tui -p PROMPT"
+        words = "kimi-tui needs a terminal, and its input or output is redirected. Without a terminal: kimi-tui -p PROMPT"
         return _say(words, FAILED)
     kind = os.environ.get("TERM", "")
     if kind.lower() in NO_TERMINALS:
         words = (
-            f'TERM is "{kind}": on such a terminal no screen can be drawn. Start it in another terminal, or set TERM to the '
-            "kind of this one, for example xterm-256color"
+            f'TERM is "{kind}", a terminal without full-screen support. Use another terminal, or set TERM to the right '
+            "name, for example TERM=xterm-256color"
         )
         return _say(words, USAGE)
     if not sys.stderr.isatty():
@@ -244,16 +244,16 @@ def _command_like(word: str) -> str:
 
 
 def _say_version() -> int:
-    from kimi_tui import __version__
+    from kimi_tui.program import VERSION
 
     try:
-        print(f"kimi-tui {__version__}", flush=True)
+        print(f"kimi-tui {VERSION}", flush=True)
     except OSError as error:
         # The remaining output must not fail again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return FAILED
-        return _say(f"That did not work: {error.strerror}.", FAILED)
+        return _say(f"The version could not be printed: {error.strerror}.", FAILED)
     return 0
 
 
@@ -262,16 +262,21 @@ def _replay_parser() -> ArgumentParser:
 
     parser = CommandLineParser(
         prog=f"kimi-tui {REPLAY}",
-        description="Play a session back. Nothing of it is changed.",
+        description="Play a session back. The session is not changed.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "session",
         metavar="SESSION",
         nargs="?",
-        help="its id or how that begins (default: the newest of this folder)",
+        help="the id of the session, or the start of the id (default: the newest session of this folder)",
     )
-    parser.add_argument("-w", "--work-dir", metavar="DIR", help="the folder it worked in")
+    parser.add_argument(
+        "-w",
+        "--work-dir",
+        metavar="DIR",
+        help="the work folder of the session (default: this folder)",
+    )
     return parser
 
 
@@ -287,72 +292,103 @@ def _parser() -> ArgumentParser:
         except ValueError:
             value = 0.0
         if not 0.1 <= value <= 1000:
-            raise ArgumentTypeError(f"a number from 0.1 to 1000 is needed, not {text!r}")
+            raise ArgumentTypeError(f"{text!r} is not a number from 0.1 to 1000")
         return value
 
     def given(text: str) -> str:
         # Without this check an unset variable in a script would silently choose another server, model or session.
         if not text.strip():
-            raise ArgumentTypeError("it is empty")
+            raise ArgumentTypeError("the value is empty")
         return text
 
     parser = CommandLineParser(
         prog="kimi-tui",
-        description="A coding agent in the terminal whose time travel you can see and steer.",
-        epilog=f"Commands: {', '.join(COMMANDS)}; each has its own --help.\n\n{_EPILOG}",
+        description="A coding agent in the terminal, with checkpoints and time travel that you can see and control.",
+        epilog=f"Commands: {', '.join(COMMANDS)}. kimi-tui COMMAND --help explains each.\n\n{_EPILOG}",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("message", nargs="*", metavar="MESSAGE", help="stands in the prompt at first")
+    add(
+        "message",
+        nargs="*",
+        metavar="MESSAGE",
+        help="text to put into the prompt; it is not sent before you press Enter",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "-C", "--continue", dest="newest", action="store_true", help="go on with the newest session"
+        "-C",
+        "--continue",
+        dest="newest",
+        action="store_true",
+        help="resume the newest session of this folder",
     )
     which.add_argument(
-        "-r", "--resume", dest="picks", action="store_true", help="choose a session to go on with"
+        "-r", "--resume", dest="picks", action="store_true", help="choose a session to resume"
     )
-    which.add_argument("-S", "--session", type=given, metavar="ID", help="go on with this session")
+    which.add_argument(
+        "-S", "--session", type=given, metavar="ID", help="resume the session with this id"
+    )
     add(
         "-w",
         "--work-dir",
         type=given,
         metavar="DIR",
-        help="the folder to work in (default: this one)",
+        help="the work folder (default: this folder)",
     )
     add(
         "--model",
         type=given,
         metavar="NAME",
-        help="a model of the configuration, or a name the server knows",
+        help="a model of the configuration, or a name that the server knows",
     )
-    add("--base-url", type=given, metavar="URL", help="an OpenAI-compatible server to ask")
+    add("--base-url", type=given, metavar="URL", help="the base URL of an OpenAI-compatible server")
     asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("-y", "--yolo", action="store_true", help="allow all changes without asking")
     asked.add_argument(
-        "--plan", action="store_true", help="begin with a plan; change nothing before"
+        "-y",
+        "--yolo",
+        action="store_true",
+        help="start in the mode that runs everything without asking",
+    )
+    asked.add_argument(
+        "--plan",
+        action="store_true",
+        help="start in plan mode: the agent changes nothing before you accept a plan",
     )
     asked.add_argument(
         "--mode",
         choices=("plan", "ask", "edits", "sandboxed", "all"),
-        help="what the agent may do without asking",
+        help="the mode to start in: what the agent may do without asking",
     )
-    add("--no-sandbox", action="store_true", help="run commands without the sandbox")
+    add("--no-sandbox", action="store_true", help="do not use the sandbox for commands")
     thinking = parser.add_mutually_exclusive_group()
     thinking.add_argument(
         "--thinking",
         dest="thinking",
         action="store_true",
         default=None,
-        help="let the model think first, where it can",
+        help="let the model reason before it answers, if it can",
     )
     thinking.add_argument(
-        "--no-thinking", dest="thinking", action="store_false", help="let it answer at once"
+        "--no-thinking",
+        dest="thinking",
+        action="store_false",
+        help="let the model answer without reasoning",
     )
-    add("--fork", action="store_true", help="work on a copy of the session")
-    add("--demo", action="store_true", help="watch a two-minute story; no key, no network")
-    add("--play", action="store_true", help="with --demo: let it play by itself")
-    add("--speed", type=speed, default=1.0, metavar="N", help="how fast the demo plays")
+    add("--fork", action="store_true", help="continue in a copy of the session")
+    add(
+        "--demo",
+        action="store_true",
+        help="try a two-minute demo; it needs no API key and no network",
+    )
+    add("--play", action="store_true", help="with --demo: play the demo by itself")
+    add(
+        "--speed",
+        type=speed,
+        default=1.0,
+        metavar="N",
+        help="with --demo: the speed, as a factor (default: 1)",
+    )
     add("--version", action="store_true", help="print the version")
     from kimi_tui.headless.options import add_arguments
 

@@ -58,7 +58,7 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _NO_LINK = "it is a symbolic link, not a file of its own"
-_OTHER_NAME = "it has another name in another folder, and is not written to"
+_OTHER_NAME = "it has a hard link in another folder, so it is not written"
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 Identity = tuple[int, int]
@@ -582,7 +582,7 @@ def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False)
 
 def _entered(part: str, folder: int, *, create: bool) -> int:
     if part in ("", ".", "..") or "/" in part:
-        raise OSError(errno.EINVAL, "it is no name of a folder")
+        raise OSError(errno.EINVAL, "it is not the name of a folder")
     try:
         return os.open(part, _WALKED | os.O_NOFOLLOW, dir_fd=folder)
     except FileNotFoundError:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NEWEST = "newest"
 """The value of `Launch.resume` for the newest session of the folder."""
-FORKED = "This is a fork; the session it was made from is as it was."
+FORKED = "This is a fork (a copy of the session). The original session is unchanged."
 """The notice in a fork of a whole session."""
 
 
@@ -188,7 +188,7 @@ def _lost_model(
         return ""
     if not isinstance(choice, ModelChoice) or os.environ.get("KIMI_MODEL_NAME"):
         return ""
-    return f"{here.model[:80]}, which this folder uses, is no longer in the configuration: {choice.model} is used."
+    return f"{here.model[:80]}, which this folder uses, is no longer in the configuration. {choice.model} is used instead."
 
 
 def _mode(options: Options, config: Config) -> "Mode":
@@ -209,7 +209,7 @@ def _config(path: Path) -> Config:
     return read_config(kimi_cli_config_file())
 
 
-FOLDER_GONE = "The current folder does not exist any more."
+FOLDER_GONE = "The current folder no longer exists."
 
 
 def _work_dir(given: str | None) -> Path:
@@ -219,9 +219,9 @@ def _work_dir(given: str | None) -> Path:
     except FileNotFoundError as error:
         if not given:
             raise ConfigError(
-                f"{FOLDER_GONE} Change to another one with cd, or name one with --work-dir."
+                f"{FOLDER_GONE} Change to another folder with cd, or name one with --work-dir."
             ) from error
-        raise ConfigError(f"--work-dir: there is no folder {given}") from error
+        raise ConfigError(f'--work-dir: there is no folder "{given}"') from error
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"--work-dir: {given or '.'} cannot be opened: {error}") from error
     if not resolved.is_dir():

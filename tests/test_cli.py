@@ -158,7 +158,7 @@ def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
         kept.write_text(text)
         (words,) = launch_of(Options()).notices
         assert words.startswith("The model that was chosen for this folder cannot be read (")
-        assert "it is damaged); /model chooses it again." in words
+        assert "the file is damaged). Choose it again with /model." in words
     kept.unlink()
     os.mkfifo(kept)
     assert "not a regular file" in launch_of(Options()).notices[0]
@@ -345,6 +345,6 @@ def test_a_folder_that_is_gone_is_said_in_a_line(
     gone.rmdir()
     assert main(arguments) == 2
     said = capsys.readouterr().err
-    assert said.startswith("kimi-tui: The current folder does not exist any more. ")
+    assert said.startswith("kimi-tui: The current folder no longer exists. ")
     assert "cd" in said
     assert said.count("\n") == 1

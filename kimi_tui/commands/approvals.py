@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from kimi_tui import DONE, USAGE
 from kimi_tui.commands.console import CommandLineParser, complain, print_json, say
+from kimi_tui.program import DONE, USAGE
 from kimi_tui.tools.command_groups import judge
 
 _LONGEST_LINE = 64 * 1024
@@ -23,7 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     parser = CommandLineParser(
         prog="kimi-tui approvals",
         usage="%(prog)s explain [--approved COMMAND]... [--json] (--batch | -- COMMAND)",
-        description="Say whether a command would be asked about in this folder, outside the sandbox, and why. Nothing is run.",
+        description="Explain whether the agent would need your permission to run a command in this folder outside the sandbox. "
+        "The command is not run.",
     )
     parser.add_argument("what", choices=["explain"], metavar="explain")
     parser.add_argument(
@@ -31,13 +32,15 @@ def run(arguments: Sequence[str]) -> int:
         metavar="COMMAND",
         action="append",
         default=[],
-        help="a command that was answered with a yes for the session; may be given again",
+        help="a command that you allowed for the session; can be repeated",
     )
-    parser.add_argument("--json", action="store_true", help='say it as {"ask", "reason", "class"}')
+    parser.add_argument(
+        "--json", action="store_true", help='print JSON with the keys "ask", "reason" and "class"'
+    )
     parser.add_argument(
         "--batch",
         action="store_true",
-        help='read commands from standard input, one JSON string or {"command", "approved"} a line, and answer in JSON lines',
+        help='read commands from standard input, each line a JSON string or an object with "command" and "approved"; print JSON lines',
     )
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:at])
@@ -45,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     words = arguments[at + 1 :]
     command = words[0] if len(words) == 1 else shlex.join(words)
     if options.batch == bool(command):
-        complain("Give one command after --, or --batch; see kimi-tui approvals --help")
+        complain("Give a command after --, or --batch. kimi-tui approvals --help shows how.")
         return USAGE
     if options.batch:
         return _batch(options.approved)
@@ -54,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         print_json(answer)
     else:
         say(
-            f"{'Asks' if answer['ask'] else 'Does not ask'}: {answer['reason']} ({answer['class']})."
+            f"{'The agent asks you' if answer['ask'] else 'The agent does not ask you'}: {answer['reason']} ({answer['class']})."
         )
     return DONE
 
@@ -74,9 +77,9 @@ def explained(command: str, approved: Sequence[str]) -> dict[str, Any]:
         return {"ask": True, "reason": verdict.reason, "class": verdict.kind}
     for other in approved:
         if judge(other, Path.cwd(), os.environ).group == verdict.group:
-            reason = f"{verdict.reason}, and a yes for the session to {other} covers it"
+            reason = f"{verdict.reason}, and the permission for {other} covers it"
             return {"ask": False, "reason": reason, "class": verdict.kind}
-    reason = f"{verdict.reason}; a yes for the session is offered, and none was given"
+    reason = f"{verdict.reason}; you can allow it for the session and have not done so"
     return {"ask": True, "reason": reason, "class": verdict.kind}
 
 
@@ -104,5 +107,5 @@ def _answer(line: bytes, approved: Sequence[str]) -> dict[str, Any]:
             approved = [*approved, *map(str, cast("list[object]", given))]
         asked = facts.get("command")
     if not isinstance(asked, str):
-        return {"ask": True, "reason": "the line is no JSON with a command", "class": "unclear"}
+        return {"ask": True, "reason": "the line is not JSON with a command", "class": "unclear"}
     return explained(asked, approved)

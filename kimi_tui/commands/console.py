@@ -10,8 +10,8 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from typing import NoReturn
 
-from kimi_tui import USAGE
 from kimi_tui.foreign_text import one_line
+from kimi_tui.program import USAGE
 
 _MAX_DIGITS = 9
 _LEAST_WIDTH = 16
@@ -32,7 +32,9 @@ def command(name: str, description: str) -> CommandLineParser:
     """Return the parser of `kimi-tui NAME`, a command about one session that can answer in JSON."""
     parser = CommandLineParser(prog=f"kimi-tui {name}", description=description, allow_abbrev=False)
     parser.add_argument(
-        "--session", metavar="ID", help="which session (default: the newest of this folder)"
+        "--session",
+        metavar="ID",
+        help="the id of the session (default: the newest session of this folder)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -42,7 +44,7 @@ def checkpoint_number(text: str) -> int:
     """Parse the number of a checkpoint, `7` or `#7`."""
     number = _number(text.removeprefix("#"))
     if number is None:
-        raise ArgumentTypeError(f"the number of a checkpoint is needed, not {text!r}")
+        raise ArgumentTypeError(f"{text!r} is not the number of a checkpoint")
     return number
 
 
@@ -50,7 +52,9 @@ def line_number(text: str) -> int:
     """Parse the number of a world line, from 1."""
     number = _number(text)
     if not number:
-        raise ArgumentTypeError(f"the number of a world line is needed (1, 2, …), not {text!r}")
+        raise ArgumentTypeError(
+            f"{text!r} is not the number of a world line (a branch of the conversation; 1, 2, …)"
+        )
     return number
 
 
@@ -126,7 +130,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 def confirmed(question: str) -> bool:
     """Return whether the user says yes; anything but a clear yes, or no terminal to ask in, counts as no."""
     if not sys.stdin.isatty():
-        complain(f"{question} Not asked, since there is no terminal: give --yes.")
+        complain(f"{question} This needs a terminal to answer; use --yes to answer yes.")
         return False
     try:
         return input(f"{one_line(question)} [y/N] ").strip().lower() in ("y", "yes")

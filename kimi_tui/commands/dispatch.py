@@ -11,17 +11,18 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "sessions": "list, show, export, rename, fork, archive, delete, restore and prune sessions",
-    "import": "take over sessions of kimi-cli",
+    "import": "import sessions of kimi-cli",
     "checkpoints": "list the checkpoints of a session",
-    "worldlines": "list the lines that were left",
-    "rewind": "go back to before a checkpoint",
-    "jump": "go to a line that was left",
-    "undo": "reverse the last operation",
-    "redo": "do again what was undone",
-    "dmail": "send a D-Mail to the agent's past self",
-    "doctor": "say what works here, and what to do about the rest",
-    "replay": "play a session back",
-    "approvals": "explain what a command would be asked about",
+    "worldlines": "list the world lines (branches) of a session",
+    "rewind": "rewind a session to before a checkpoint",
+    "switch": "switch a session to a world line (a branch)",
+    "jump": "the same as switch",
+    "undo": "undo the last rewind, switch, D-Mail or compaction",
+    "redo": "redo what was undone last",
+    "dmail": "rewind a session with a D-Mail: a note to the agent's past self",
+    "doctor": "check this machine and the configuration",
+    "replay": "replay a session",
+    "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
 
@@ -85,8 +86,8 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 def _failed(error: Exception) -> int:
     """Print the error; return the exit code."""
-    from kimi_tui import FAILED, LOCKED, USAGE
     from kimi_tui.commands.console import complain
+    from kimi_tui.program import FAILED, LOCKED, USAGE
     from kimi_tui.session.errors import (
         SessionError,
         SessionLocked,
@@ -113,12 +114,12 @@ def _failed(error: Exception) -> int:
         case FileNotFoundError() if _is_folder_gone():
             from kimi_tui.launch import FOLDER_GONE
 
-            complain(f"{FOLDER_GONE} Change to another one with cd, and run this again.")
+            complain(f"{FOLDER_GONE} Change to another folder with cd and run the command again.")
             return USAGE
         case OSError():
             reason = error.strerror or type(error).__name__
             about = f" ({error.filename})" if isinstance(error.filename, str) else ""
-            complain(f"That did not work: {reason}{about}.")
+            complain(f"The command failed: {reason}{about}.")
             return FAILED
         case _:
             return _unexpected(error)
@@ -133,14 +134,14 @@ def _is_folder_gone() -> bool:
 
 
 def _unexpected(error: Exception) -> int:
-    from kimi_tui import FAILED
     from kimi_tui.app_paths import log_file, short
     from kimi_tui.commands.console import complain
     from kimi_tui.logging_setup import log_crash
+    from kimi_tui.program import FAILED
 
     path = log_file()
     log_crash(path, error)
     complain(
-        f"Something went wrong in the program: {type(error).__name__}. {short(path)} says more."
+        f"Something went wrong in the program ({type(error).__name__}). The log file {short(path)} has the details."
     )
     return FAILED

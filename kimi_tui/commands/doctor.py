@@ -19,13 +19,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import Literal, NamedTuple
 
-from kimi_tui import DONE, FAILED
 from kimi_tui.app_paths import config_file, data_dir, hints_file, no_home_notice, short
 from kimi_tui.commands.console import CommandLineParser, print_json
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch, Options, launch_of
+from kimi_tui.program import DONE, FAILED
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tui.desktop import (
     FEW,
@@ -74,16 +74,18 @@ def run(arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui doctor ARGUMENTS`; the exit code is 1 if a check failed."""
     parser = CommandLineParser(
         prog="kimi-tui doctor",
-        description="Say what of this machine and configuration works, and what to do about the rest.",
+        description="Check this machine, the terminal and the configuration, and say how to fix what does not work.",
         allow_abbrev=False,
     )
-    parser.add_argument("--offline", action="store_true", help="do not ask the model's server")
+    parser.add_argument(
+        "--offline", action="store_true", help="do not connect to the server of the model"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument(
         "--report",
         action="store_true",
-        help="print a report without secrets, as Markdown, to paste into an issue",
+        help="print a Markdown report without secrets, to paste into an issue",
     )
     options = parser.parse_args(arguments)
     launch, found = _configuration()
@@ -153,7 +155,10 @@ def _python() -> CheckResult:
 def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterator[CheckResult]:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield CheckResult(
-            "terminal", "warn", "input or output is redirected", "Run it in a terminal."
+            "terminal",
+            "warn",
+            "input or output is redirected",
+            "Run kimi-tui in a terminal, without redirecting its input or output.",
         )
         answer = b""
     else:
@@ -163,25 +168,35 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
             "terminal",
             "warn" if small else "ok",
             f"{environ.get('TERM_PROGRAM') or environ.get('TERM') or 'unknown'}, {columns}x{rows}",
-            "Make it at least 60x20." if small else "",
+            "Enlarge the terminal to at least 60x20 characters." if small else "",
         )
         answer = ask_terminal()
         yield from _answered(answer)
     colours = colours_of(environ)
     words = {FEW: "16", MANY: "256"}.get(colours, "all")
-    advice = "" if colours > MANY else "COLORTERM=truecolor says that the terminal shows all."
+    advice = (
+        "" if colours > MANY else "If the terminal supports all colours, set COLORTERM=truecolor."
+    )
     yield CheckResult("colours", "warn" if colours == FEW else "ok", words, advice)
     option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
     command = clipboard_command(environ, [work])
     hinders = "" if command else clipboard_advice(environ, option)
-    how = f"by {Path(command[0]).name} and the terminal" if command else "by the terminal (OSC 52)"
+    how = (
+        f"copied with {Path(command[0]).name} and the terminal"
+        if command
+        else "copied with the terminal (OSC 52)"
+    )
     yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
-    way_in = f"by path, and from the clipboard by {Path(reader).name}" if reader else "by path"
+    way_in = (
+        f"attached by their path, or pasted with {Path(reader).name}"
+        if reader
+        else "attached by their path only"
+    )
     yield CheckResult("images", "ok", way_in, advice)
     way = notification_method(config.notify.how, environ)
-    progress = ", with progress" if draws_progress(environ) else ""
-    yield CheckResult("notifications", "ok", f"{way}{progress}")
+    progress = "; progress is shown in the terminal" if draws_progress(environ) else ""
+    yield CheckResult("notifications", "ok", f"sent with {way}{progress}")
 
 
 def _answered(answer: bytes) -> Iterator[CheckResult]:
@@ -190,24 +205,39 @@ def _answered(answer: bytes) -> Iterator[CheckResult]:
         yield CheckResult(
             "keyboard",
             "warn",
-            "the terminal answers no questions",
-            "Ctrl+J begins a line where Shift+Enter sends.",
+            "the terminal does not report its features",
+            "Use Ctrl+J for a new line, as Shift+Enter may send the message.",
         )
         return
     keys = re.search(rb"\x1b\[\?[0-9]+u|\x1b\[>4;[12]m", answer)
     yield CheckResult(
         "keyboard",
         "ok",
-        "tells all keys apart" if keys else "the usual keys",
-        "" if keys else "Ctrl+J begins a line where Shift+Enter sends.",
+        "the terminal reports all key combinations"
+        if keys
+        else "the terminal does not report combinations such as Shift+Enter",
+        "" if keys else "Use Ctrl+J for a new line, as Shift+Enter may send the message.",
     )
     graphics = "kitty" if b"\x1b_Gi=31;OK" in answer else ""
     graphics = graphics or ("sixel" if b"4" in last[1].split(b";")[1:] else "")
-    yield CheckResult("graphics", "ok", graphics or "none: pictures are drawn with characters")
+    yield CheckResult(
+        "graphics",
+        "ok",
+        graphics or "the terminal shows no pictures; they are drawn with characters",
+    )
     focus = re.search(rb"\x1b\[\?1004;([0-9])\$y", answer)
     if focus is None or focus[1] in (b"0", b"4"):
-        advice = "In tmux: set -g focus-events on." if os.environ.get("TMUX") else ""
-        yield CheckResult("focus", "warn", "may not be told: then no notification comes", advice)
+        advice = (
+            "Add 'set -g focus-events on' to the configuration of tmux."
+            if os.environ.get("TMUX")
+            else ""
+        )
+        yield CheckResult(
+            "focus",
+            "warn",
+            "the terminal may not report when it loses the focus, and then no notification is sent",
+            advice,
+        )
 
 
 def ask_terminal() -> bytes:
@@ -240,9 +270,13 @@ def _configuration() -> tuple[Launch | None, list[CheckResult]]:
     try:
         launch = launch_of(Options())
     except ConfigError as error:
-        return None, [CheckResult("configuration", "bad", str(error), "Edit the file.")]
+        return None, [
+            CheckResult("configuration", "bad", str(error), "Correct this place in the file.")
+        ]
     source = launch.config.source
-    seen = short(source) if source is not None else f"none at {short(config_file())}"
+    seen = (
+        short(source) if source is not None else f"no file yet; it will be {short(config_file())}"
+    )
     found = [CheckResult("configuration", "ok", seen)]
     found += [CheckResult("configuration", "warn", words) for words in launch.notices]
     return launch, found
@@ -263,7 +297,11 @@ def _network(base_url: str, environ: Mapping[str, str]) -> list[CheckResult]:
         if base_url.startswith("https:"):
             trusted_certificates(environ)
             found += [
-                CheckResult("network", "ok", f"certificates of {name}, {short(Path(value))}")
+                CheckResult(
+                    "network",
+                    "ok",
+                    f"trusts the certificates in {short(Path(value))}, set by {name}",
+                )
                 for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
                 if (value := environ.get(name, "").strip())
             ]
@@ -275,15 +313,17 @@ def _network(base_url: str, environ: Mapping[str, str]) -> list[CheckResult]:
 def _model(launch: Launch, *, offline: bool) -> CheckResult:
     choice = launch.choice
     if not isinstance(choice, ModelChoice) and choice.base_url:
-        words = f"the key of {choice.base_url} is missing"
-        return CheckResult("model", "bad", words, "Start kimi-tui to paste it.")
+        words = f"the API key for {choice.base_url} is missing"
+        return CheckResult("model", "bad", words, "Start kimi-tui and paste the key.")
     if not isinstance(choice, ModelChoice):
-        return CheckResult("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
+        return CheckResult(
+            "model", "warn", "no model is chosen", "Start kimi-tui and choose a model."
+        )
     from kimi_tui.base_url import shown_url
 
-    name = f"{choice.model or 'the only one'} at {shown_url(choice.base_url)}"
+    name = f"{choice.model or 'the only model'} at {shown_url(choice.base_url)}"
     if offline:
-        return CheckResult("model", "ok", f"{name}, not asked")
+        return CheckResult("model", "ok", f"{name}; the server was not contacted (--offline)")
     from kimi_tui.llm.errors import APIStatusError, LLMError
     from kimi_tui.llm.models import ChatModels, chat_models
 
@@ -300,12 +340,18 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         return CheckResult("model", "bad", f"{name}: {error.message}", error.advice, kind)
     except TimeoutError:
         return CheckResult(
-            "model", "bad", f"{name}: no answer", "Is the server up, is a proxy set?"
+            "model",
+            "bad",
+            f"{name}: the server did not answer",
+            "Check that the server runs and that the proxy is right.",
         )
-    seen = f"{name}, answers in {time.monotonic() - begun:.1f} s"
+    seen = f"{name}, answered in {time.monotonic() - begun:.1f} s"
     if choice.model and choice.model not in [model.id for model in listed.models]:
         return CheckResult(
-            "model", "warn", f"{seen}, does not list it", "/model shows what it lists."
+            "model",
+            "warn",
+            f"{seen}, but the server does not list this model",
+            "Choose a model that it lists with /model.",
         )
     return CheckResult("model", "ok", seen)
 
@@ -324,12 +370,19 @@ def _folders(work: Path) -> Iterator[CheckResult]:
         else:
             free = shutil.disk_usage(there).free
             state: State = "bad" if free < _LEAST_FREE else "warn" if free < _LITTLE_FREE else "ok"
-            room = "" if state == "ok" else "Make room: kimi-tui sessions lists what takes it."
+            room = (
+                ""
+                if state == "ok"
+                else "Free some disk space; `kimi-tui sessions list --all` shows the size of each session."
+            )
             seen = f"{about}: {short(folder)}, {free / (1 << 30):.1f} GB free"
             yield CheckResult("folders", state, seen, room or advice)
     if trouble := _refusal(work):
         yield CheckResult(
-            "work folder", "warn", f"{short(work)}: {trouble}", "The agent cannot write here."
+            "work folder",
+            "warn",
+            f"{short(work)}: {trouble}",
+            "The agent cannot change files here.",
         )
     else:
         yield CheckResult("work folder", "ok", short(work))
@@ -343,8 +396,8 @@ def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
     from kimi_tui.session.prompt_history import history_file
 
     for about, path in (
-        ("what was sent before", history_file(data, work.resolve())),
-        ("hints", hints_file(data)),
+        ("history of sent messages", history_file(data, work.resolve())),
+        ("shown hints", hints_file(data)),
     ):
         try:
             os.close(open_regular(path))
@@ -353,7 +406,10 @@ def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
         except OSError as error:
             seen = f"{about}: {short(path)}: {error.strerror or error}"
             yield CheckResult(
-                "files", "warn", seen, "It is done without; remove it, or let it be read."
+                "files",
+                "warn",
+                seen,
+                "kimi-tui works without this file. Make it readable, or delete it.",
             )
 
 
@@ -378,8 +434,8 @@ def _locks(data: Path) -> CheckResult:
         return CheckResult(
             "locks",
             "warn",
-            f"the disk takes none: {error.strerror}",
-            "Open a session in one program at a time, or move it with KIMI_TUI_HOME.",
+            f"the disk does not support file locks: {error.strerror}",
+            "Open each session in one program at a time, or set KIMI_TUI_HOME to a folder on another disk.",
         )
     folders = SessionStore(data).newest_first()
     held = sum(holder_of(folder) is not None for folder in folders[:1_000])
@@ -393,10 +449,12 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> CheckResult:
     try:
         sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ, Path.cwd())
     except NoSandbox as no:
-        advice = "Commands are asked for, one by one, and what searches run is not confined."
-        return CheckResult("sandbox", "warn", f"none: {no}", advice)
+        advice = (
+            "Each command of the agent needs your permission, and searches run without a sandbox."
+        )
+        return CheckResult("sandbox", "warn", f"not available: {no}", advice)
     gaps = "; ".join(sandbox.gaps)
-    return CheckResult("sandbox", "warn" if gaps else "ok", f"holds ({sandbox.backend})", gaps)
+    return CheckResult("sandbox", "warn" if gaps else "ok", f"works ({sandbox.backend})", gaps)
 
 
 def _programs(environ: Mapping[str, str], work: Path) -> Iterator[CheckResult]:
@@ -405,8 +463,15 @@ def _programs(environ: Mapping[str, str], work: Path) -> Iterator[CheckResult]:
     if rg := bundled_rg() or find_program("rg", environ, work):
         yield CheckResult("rg", "ok", short(Path(rg)))
     else:
-        yield CheckResult("rg", "bad", "missing: no file can be searched", "Install ripgrep.")
+        yield CheckResult(
+            "rg", "bad", "missing, so the agent cannot search files", "Install ripgrep (rg)."
+        )
     if git := find_program("git", environ, work):
         yield CheckResult("git", "ok", short(Path(git)))
     else:
-        yield CheckResult("git", "warn", "missing", "The agent has no git; all else works.")
+        yield CheckResult(
+            "git",
+            "warn",
+            "missing",
+            "Install git if the agent should use it; everything else works without it.",
+        )

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from kimi_tui import __version__
 from kimi_tui.app_paths import config_file, home_dir, kimi_cli_config_file, log_file
 from kimi_tui.base_url import host_of, is_loopback
 from kimi_tui.config.checks import PROVIDER_TYPES
@@ -33,6 +32,7 @@ from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.logging_setup import redacted
+from kimi_tui.program import VERSION
 from kimi_tui.tools.credentials import find_keys, is_key, redact_keys
 
 LEFT_OUT = "(removed)"
@@ -125,11 +125,11 @@ def report(
     yield ""
     for one in findings:
         # A server's text may repeat the request, and with it anything that was typed or read.
-        seen = f"{one.kind}; its words are left out" if one.kind else one.seen
+        seen = f"{one.kind}; the text of the error is left out" if one.kind else one.seen
         advice = f" {redaction.code(one.advice)}" if one.advice and not one.kind else ""
         yield f"- **{one.state}** {one.about}: {redaction.code(seen)}{advice}"
     if launch is None:
-        yield from _section("Configuration", [("state", "it cannot be read")], redaction)
+        yield from _section("Configuration", [("state", "the file cannot be read")], redaction)
     else:
         yield from _section("Configuration", _configuration(launch, environ), redaction)
     yield from _section("Last errors in the log", _errors(log_file()), redaction)
@@ -342,7 +342,7 @@ def _address(url: str) -> str:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    yield "kimi-tui", __version__
+    yield "kimi-tui", VERSION
     yield "Python", f"{platform.python_version()} ({platform.python_implementation()})"
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -365,7 +365,7 @@ def _terminal(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if value := environ.get(name):
             yield name, value if _PLAIN_WORD.fullmatch(value) else LEFT_OUT
     around = [name for name, variables in _AROUND.items() if any(map(environ.get, variables))]
-    yield "runs in", ", ".join(around) or "none of tmux, screen, zellij, ssh"
+    yield "inside", ", ".join(around) or "not in tmux, screen, zellij or ssh"
     columns, rows = shutil.get_terminal_size()
     yield "size", f"{columns}x{rows}"
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from kimi_tui import DONE, FAILED, USAGE
 from kimi_tui.app_paths import data_dir, expanded, kimi_cli_share_dir, short
 from kimi_tui.commands.console import CommandLineParser, complain, print_json, print_table, say
+from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.kimi_cli_import import (
@@ -31,7 +31,7 @@ _State = Literal["imported", "new", "present", "failed"]
 _WORDS: dict[_State, str] = {
     "imported": "imported",
     "new": "would be imported",
-    "present": "here already",
+    "present": "already imported",
     "failed": "failed",
 }
 _REASONS = {
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     share = expanded(options.share) if options.share else kimi_cli_share_dir()
     if not (share / "sessions").is_dir():
         if options.share:
-            complain(f"There are no sessions of kimi-cli in {options.share}.")
+            complain(f"kimi-cli has no sessions in {options.share}.")
             return USAGE
         found: list[KimiSession] = []
     else:
@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
     if reason := folder_list_error(share):
         complain(
             f"{short(share / FOLDER_LIST_NAME)}, kimi-cli's list of work folders, cannot be read: {reason}. "
-            "Mend it, or run this command in the folder whose sessions are missing."
+            "Repair the file, or run this command in the folder whose sessions are missing."
         )
     for row in rows:
         if row.error:
@@ -82,17 +82,19 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui import",
-        description="Take over the sessions that kimi-cli has of this folder. The originals stay as they are.",
+        description="Import the sessions of kimi-cli for this folder. The original files are not changed.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "--from",
         dest="share",
         metavar="SHARE_DIR",
-        help="kimi-cli's folder (default: $KIMI_SHARE_DIR, else ~/.kimi)",
+        help="the data folder of kimi-cli (default: $KIMI_SHARE_DIR, else ~/.kimi)",
     )
-    parser.add_argument("--all", action="store_true", help="those of every folder")
-    parser.add_argument("--dry-run", action="store_true", help="only list them")
+    parser.add_argument("--all", action="store_true", help="import the sessions of every folder")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the sessions without importing them"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -110,10 +112,10 @@ def _take(store: SessionStore, found: KimiSession, *, dry_run: bool) -> _Row:
     except StorageTrouble as trouble:
         return _Row(found, target, "failed", error=f"{trouble.message} {trouble.advice}".strip())
     except OSError as error:
-        return _Row(found, target, "failed", error=f"It cannot be read: {error.strerror}.")
+        return _Row(found, target, "failed", error=f"The session cannot be read: {error.strerror}.")
     except ValueError as error:
         # A path that no file can have, or a date outside the calendar, fails one odd session and not all of them.
-        return _Row(found, target, "failed", error=f"It cannot be taken over: {error}.")
+        return _Row(found, target, "failed", error=f"The session cannot be imported: {error}.")
 
 
 def _facts(row: _Row) -> dict[str, Any]:
@@ -149,7 +151,7 @@ def _print(rows: Sequence[_Row], share: Path, *, everywhere: bool) -> None:
         say(f"kimi-cli has no session of {whose} in {short(share)}.")
         return
     now = datetime.now(UTC)
-    head = ["id", "title", "age", "messages", "tokens", "lost futures", ""]
+    head = ["id", "title", "age", "messages", "tokens", "world lines", ""]
     print_table(
         [*head, *(["folder"] if everywhere else [])],
         [

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kimi_tui import DONE
 from kimi_tui.app_paths import config_file, short
 from kimi_tui.commands.console import print_json, print_pairs, print_table, say
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.foreign_text import clean_source
+from kimi_tui.program import DONE
 from kimi_tui.session.errors import SessionLocked
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import DiskUse, disk_use, opened, read_only_copy
@@ -189,8 +189,8 @@ def _print(session: Session, found: _Findings) -> None:
         ),
         (
             "on disk",
-            f"{size_words(use.total)}: {size_words(use.live)} live, {size_words(use.world_lines)} "
-            f"world lines, {size_words(use.record)} record, {size_words(use.other)} other",
+            f"{size_words(use.total)}: {size_words(use.live)} current conversation, {size_words(use.world_lines)} "
+            f"world lines, {size_words(use.record)} event log, {size_words(use.other)} other",
         ),
         *statistics_pairs(found.figures),
     ]
@@ -233,7 +233,7 @@ def _print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> 
     now = datetime.now(UTC)
     drawn = [line for line in lines if line.n not in shown or shown[line.n].n_steps]
     print_table(
-        ["line", "name", "left by", "to", "steps", "messages", "before", "after", "age"],
+        ["line", "name", "reason", "to", "steps", "messages", "before", "after", "age"],
         [
             [
                 str(line.n),
@@ -252,7 +252,9 @@ def _print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> 
     )
     for line in lines:
         if line not in drawn:
-            say(f"World line {line.n} has no step of its own: another line has all of it.")
+            say(
+                f"World line {line.n} has no steps of its own; all its steps are part of another world line."
+            )
 
 
 def _after_words(line: WorldLine, shown: ShownLine | None) -> str:
@@ -299,7 +301,7 @@ async def print_checkpoints(session: Session, world_line: int, *, as_json: bool)
     elif rows:
         _print_rows(rows)
     else:
-        say("There is no checkpoint yet.")
+        say("The session has no checkpoints yet.")
     return DONE
 
 
@@ -354,5 +356,5 @@ async def print_world_lines(session: Session, *, as_json: bool) -> int:
     elif lines:
         _print_lines(lines, shown)
     else:
-        say("No line was ever left here.")
+        say("The session has no other world lines (branches).")
     return DONE

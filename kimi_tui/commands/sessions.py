@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kimi_tui import DONE, FAILED
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.commands.console import (
     CommandLineParser,
@@ -26,6 +25,7 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
+from kimi_tui.program import DONE, FAILED
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
@@ -52,7 +52,7 @@ def chosen_session(name: str | None) -> Session:
     if newest is None:
         raise SessionNotFound(
             _moved_words(store)
-            or "There is no session of this folder; choose one with --session ID."
+            or "This folder has no session. Choose one with --session ID; kimi-tui sessions list --all shows their ids."
         )
     return newest
 
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         case "delete":
             return _delete(store, options)
         case "restore":
-            say(f"{store.restore(options.session).id} is among the sessions again.")
+            say(f"Restored session {store.restore(options.session).id} from the trash.")
             return DONE
         case "fork":
             return asyncio.run(_fork(store, options))
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui sessions",
-        description="Look after the sessions on disk. Without a verb, list those of this folder.",
+        description="Manage the stored sessions. Without a verb, list the sessions of this folder.",
         allow_abbrev=False,
     )
     parser.set_defaults(verb="list", all=False, archived=False, json=False)
@@ -95,30 +95,38 @@ def _parser() -> CommandLineParser:
     def verb(name: str, about: str, *, session: bool = True) -> CommandLineParser:
         made = verbs.add_parser(name, help=about, description=about, allow_abbrev=False)
         if session:
-            made.add_argument("session", metavar="ID", help="a session's id, or its beginning")
+            made.add_argument(
+                "session", metavar="ID", help="the id of the session, or the start of the id"
+            )
         return made
 
     listing = verb("list", "list the sessions of this folder", session=False)
-    listing.add_argument("--all", action="store_true", help="those of every folder")
-    listing.add_argument("--archived", action="store_true", help="also those put away")
+    listing.add_argument("--all", action="store_true", help="list the sessions of every folder")
+    listing.add_argument("--archived", action="store_true", help="include archived sessions")
     listing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
-    showing = verb("show", "say everything about one session")
+    showing = verb("show", "show the details of a session")
     showing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
     verb("export", "print a session's conversation as Markdown")
-    verb("rename", "call a session something else").add_argument("title", metavar="TITLE")
-    verb("archive", "put a session away").add_argument(
-        "--undo", action="store_true", help="take it back"
+    verb("rename", "change the title of a session").add_argument("title", metavar="TITLE")
+    verb("archive", "archive a session: lists leave it out").add_argument(
+        "--undo", action="store_true", help="unarchive the session"
     )
     verb("fork", "copy a session, with its world lines, into a new one")
-    deleting = verb("delete", f"put a session into the trash, for {TRASH_DAYS} days")
-    deleting.add_argument("--yes", action="store_true", help="do not ask")
-    deleting.add_argument("--for-good", action="store_true", help="not into the trash")
-    verb("restore", "take a session out of the trash")
-    pruning = verb("prune", "delete world lines that were left; never the live line")
-    pruning.add_argument(
-        "lines", metavar="N", type=line_number, nargs="*", help="which world lines (default: all)"
+    deleting = verb("delete", f"move a session to the trash, where it stays for {TRASH_DAYS} days")
+    deleting.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    deleting.add_argument(
+        "--for-good", action="store_true", help="delete the session permanently, without the trash"
     )
-    pruning.add_argument("--yes", action="store_true", help="do not ask")
+    verb("restore", "restore a session from the trash")
+    pruning = verb("prune", "delete world lines (branches) of a session, but not the current one")
+    pruning.add_argument(
+        "lines",
+        metavar="N",
+        type=line_number,
+        nargs="*",
+        help="the numbers of the world lines (default: all but the current one)",
+    )
+    pruning.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     return parser
 
 
@@ -135,7 +143,9 @@ def list_in_session(name: str, arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui checkpoints ARGUMENTS`, or `worldlines`; return the exit code."""
     is_of_lines = name == "worldlines"
     about = (
-        "the lines that were left" if is_of_lines else "the checkpoints of a session, oldest first"
+        "the world lines (branches) of a session"
+        if is_of_lines
+        else "the checkpoints of a session, oldest first"
     )
     parser = command(name, f"List {about}.")
     if not is_of_lines:
@@ -144,7 +154,7 @@ def list_in_session(name: str, arguments: Sequence[str]) -> int:
             metavar="K",
             type=line_number,
             default=0,
-            help="those of a line that was left (default: the live line)",
+            help="the checkpoints of world line K (default: the current world line)",
         )
     options = parser.parse_args(arguments)
     session = chosen_session(options.session)
@@ -164,7 +174,7 @@ def _list(store: SessionStore, options: Namespace) -> int:
         return DONE
     moved = "" if options.all else _moved_words(store)
     if not infos:
-        none = "There is no session." if options.all else "There is no session of this folder."
+        none = "There is no session." if options.all else "This folder has no session."
         say(moved or none)
         return DONE
     now = datetime.now(UTC)
@@ -197,8 +207,8 @@ def _moved_words(store: SessionStore) -> str:
         n_sessions = len(former.sessions)
         count = "1 session belongs" if n_sessions == 1 else f"{n_sessions:,} sessions belong"
         said.append(
-            f"{count} to {short(Path(former.path))}, which does not exist any more. "
-            f"To go on with the newest here: kimi-tui --session {former.sessions[0].name[:8]}"
+            f"{count} to {short(Path(former.path))}, which no longer exists. "
+            f"To resume the newest one here: kimi-tui --session {former.sessions[0].name[:8]}"
         )
     return "\n".join(said)
 
@@ -242,16 +252,18 @@ def _delete(store: SessionStore, options: Namespace) -> int:
     size = size_words(disk_use(session.dir).total)
     info = describe(session.dir)
     title = cut(info.title if info else "Untitled", 40)
-    for_good = " for good" if options.for_good else ""
+    for_good = " permanently" if options.for_good else ""
     question = f"Delete session {session.id[:8]} ({title}, {size}){for_good}?"
     if not options.yes and not confirmed(question):
         return FAILED
     if options.for_good:
         store.delete(session)
-        say(f"Deleted {session.id}.")
+        say(f"Deleted session {session.id} permanently.")
     else:
         thrown = store.move_to_trash(session)
-        say(f"Deleted {session.id}; for {TRASH_DAYS} days it is {short(thrown)}.")
+        say(
+            f"Moved session {session.id} to the trash ({short(thrown)}). Within {TRASH_DAYS} days, kimi-tui sessions restore brings it back."
+        )
     return DONE
 
 
@@ -267,9 +279,11 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
         chosen = sorted(set(options.lines)) or list(sizes)
         for n in chosen:
             if n not in sizes:
-                raise UnknownWorldLine(f"There is no world line {n}.")
+                raise UnknownWorldLine(
+                    f"There is no world line {n}. kimi-tui worldlines lists them."
+                )
         if not chosen:
-            say("No line was ever left here; there is nothing to free.")
+            say("This session has no other world line, so nothing was deleted.")
             return DONE
         size = size_words(sum(sizes[n] for n in chosen))
         what = f"{len(chosen)} world lines"
@@ -278,9 +292,9 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
 
             shown = (await asyncio.to_thread(shown_lines, session)).get(chosen[0])
             what = line_words(chosen[0], shown.name if shown else "")
-        question = f"Delete {what}, {size}? No more reading, jumping to or undoing of that."
+        question = f"Delete {what} ({size})? You can no longer read them, switch to them or undo the operations that left them."
         if not options.yes and not confirmed(question):
             return FAILED
         freed = prune(session, chosen)
-    say(f"Freed {size_words(freed)}.")
+    say(f"Freed {size_words(freed)} on the disk.")
     return DONE

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kimi_tui import CONFLICTS, DONE, FAILED, USAGE
 from kimi_tui.app_paths import log_file
 from kimi_tui.commands.console import (
     CommandLineParser,
@@ -27,6 +26,7 @@ from kimi_tui.commands.console import (
 )
 from kimi_tui.commands.sessions import chosen_session
 from kimi_tui.logging_setup import start_logging
+from kimi_tui.program import CONFLICTS, DONE, FAILED, USAGE
 from kimi_tui.soul.rewind_values import (
     END,
     FileOutcome,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.wire.events import Event
 
-_LEFT_ALONE = "left alone: changed since, or no longer kept"
+_LEFT_ALONE = "not restored: the file was changed later, or its old content is no longer stored"
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
@@ -54,31 +54,36 @@ def run(name: str, arguments: Sequence[str]) -> int:
 
 def _rewind_parser() -> CommandLineParser:
     parser = command(
-        "rewind", "Go back to before checkpoint N. What is left behind becomes a world line."
+        "rewind",
+        "Rewind the session to before checkpoint N. The messages after it are kept as a world line (a branch).",
     )
-    parser.add_argument("n", metavar="N", type=checkpoint_number, help="the checkpoint")
+    parser.add_argument(
+        "n", metavar="N", type=checkpoint_number, help="the number of the checkpoint"
+    )
     return _with_files(parser)
 
 
 def _with_files(parser: CommandLineParser, *, only: bool = True) -> CommandLineParser:
-    more = ", or bring back only them" if only else ""
+    more = ", or restore only the files (only)" if only else ""
     parser.add_argument(
         "--files",
         choices=("keep", "restore", *(("only",) if only else ())),
         default="keep",
-        help=f"leave the working files alone (default){' or' if not only else ','} bring them back too{more}",
+        help=f"keep the files as they are (keep, the default){' or' if not only else ','} restore them as well (restore){more}",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what it would do")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would happen without doing it"
+    )
     return parser
 
 
-def _jump_parser() -> CommandLineParser:
-    parser = command("jump", "Make a line that was left the live one. It stays.")
+def _switch_parser(name: str) -> CommandLineParser:
+    parser = command(name, "Switch the session to a world line. The present world line is kept.")
     parser.add_argument(
         "place",
         metavar="K[:N]",
         type=place_on_a_line,
-        help="world line K, or what of it precedes its checkpoint N",
+        help="world line K, or the part of it before its checkpoint N",
     )
     return _with_files(parser)
 
@@ -86,25 +91,29 @@ def _jump_parser() -> CommandLineParser:
 def _dmail_parser() -> CommandLineParser:
     parser = command(
         "dmail",
-        "Go back to checkpoint N with a D-Mail, which the agent reads in its next turn. No model is asked now.",
+        "Rewind the session to checkpoint N and leave a D-Mail (a note) there, which the agent reads in its next turn. "
+        "No request is sent to a model now.",
     )
-    parser.add_argument("n", metavar="N", type=checkpoint_number, help="the checkpoint")
-    parser.add_argument("text", metavar="TEXT", help="the D-Mail")
+    parser.add_argument(
+        "n", metavar="N", type=checkpoint_number, help="the number of the checkpoint"
+    )
+    parser.add_argument("text", metavar="TEXT", help="the text of the D-Mail")
     return _with_files(parser, only=False)
 
 
 _PARSERS = {
     "rewind": _rewind_parser,
-    "jump": _jump_parser,
-    "undo": partial(command, "undo", "Reverse the newest operation that is not undone."),
-    "redo": partial(command, "redo", "Do again what was undone last."),
+    "switch": partial(_switch_parser, "switch"),
+    "jump": partial(_switch_parser, "jump"),
+    "undo": partial(command, "undo", "Undo the last rewind, switch, D-Mail, compaction or clear."),
+    "redo": partial(command, "redo", "Redo what was undone last."),
     "dmail": _dmail_parser,
 }
 
 
 async def _travel(options: Namespace) -> int:
     if options.name == "dmail" and not options.text.strip():
-        complain("The D-Mail is empty.")
+        complain("The text of the D-Mail is empty.")
         return USAGE
     session = chosen_session(options.session)
     # The whole engine is imported here, so that a usage message does not wait for it.
@@ -117,8 +126,8 @@ async def _travel(options: Namespace) -> int:
         match options.name:
             case "rewind":
                 return await _rewind(soul, options)
-            case "jump":
-                return await _jump(soul, options)
+            case "switch" | "jump":
+                return await _switch(soul, options)
             case "dmail":
                 return await _dmail(soul, options)
             case _:
@@ -126,20 +135,20 @@ async def _travel(options: Namespace) -> int:
 
 
 async def _rewind(soul: KimiSoul, options: Namespace) -> int:
-    words = ("Went back to", "Would go back to")
-    return await _go(soul, options, Target(options.n), words, f"before #{options.n}")
+    words = ("Rewound to", "Would rewind to")
+    return await _go(soul, options, Target(options.n), words, f"before checkpoint #{options.n}")
 
 
-async def _jump(soul: KimiSoul, options: Namespace) -> int:
+async def _switch(soul: KimiSoul, options: Namespace) -> int:
     from kimi_tui.soul.checkpoint_table import shown_lines
 
     line, point = options.place
     shown = (await asyncio.to_thread(shown_lines, soul.session)).get(line)
     where = line_words(line, shown.name if shown else "")
-    where = where if point is None else f"#{point} of {where}"
+    where = where if point is None else f"checkpoint #{point} of {where}"
     target = Target(END if point is None else point, line)
     more = {"world_line": line}
-    return await _go(soul, options, target, ("Went to", "Would go to"), where, more)
+    return await _go(soul, options, target, ("Switched to", "Would switch to"), where, more)
 
 
 async def _dmail(soul: KimiSoul, options: Namespace) -> int:
@@ -150,10 +159,10 @@ async def _dmail(soul: KimiSoul, options: Namespace) -> int:
     if options.dry_run:
         preview = await soul.dmails.preview(options.n, options.text, "person")
         outcome = outcome_of_preview(replace(preview, files=files), options.files)
-        said = f"Would send the D-Mail to #{options.n}"
+        said = f"Would send the D-Mail to checkpoint #{options.n}"
         return print_outcome(options, outcome, said, applied=False)
     outcome = await soul.dmails.send(target, options.text, options.files)
-    said = f"The D-Mail is at #{options.n}, where the agent reads it in its next turn"
+    said = f"The D-Mail is at checkpoint #{options.n}, and the agent reads it in its next turn"
     return print_outcome(options, with_files(outcome, files_left_alone(files)), said)
 
 
@@ -186,11 +195,11 @@ async def _go(
     said = f"{words[options.dry_run]} {where}"
     if options.files == "only":
         of = where.removeprefix("before ")
-        said = f"{'Would bring back' if options.dry_run else 'Brought back'} the files of {of}"
+        said = f"{'Would restore' if options.dry_run else 'Restored'} the files of {of}"
         if not outcome.changed:
             # Nothing at all happened, so there are no figures either.
             would = "would be" if options.dry_run else "was"
-            said = f"No file of {of} {would} brought back."
+            said = f"No file of {of} {would} restored."
     return print_outcome(options, outcome, said, more, applied=not options.dry_run)
 
 
@@ -316,7 +325,7 @@ def print_outcome(
             )
     if not (applied and outcome.conflicts):
         return DONE
-    complain(f"Left alone, not brought back: {', '.join(outcome.conflicts)}.")
+    complain(f"Not restored: {', '.join(outcome.conflicts)}.")
     return CONFLICTS
 
 
@@ -339,4 +348,4 @@ def _figures(outcome: RewindOutcome) -> str:
     if not outcome.messages_dropped and outcome.tokens_before == outcome.tokens_after:
         return ""
     left = counted(outcome.messages_dropped, "message")
-    return f": {left} left behind, {tokens(outcome.tokens_before)} to {tokens(outcome.tokens_after)} tokens"
+    return f": {left} removed, {tokens(outcome.tokens_before)} tokens before, {tokens(outcome.tokens_after)} after"

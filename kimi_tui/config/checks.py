@@ -37,7 +37,7 @@ _LONGEST_EFFORT = 16
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be a text in quotes")
+        raise ValueError("must be a string in quotes")
     return value
 
 
@@ -48,7 +48,7 @@ def _stripped(value: Any) -> str:
 def _texts(value: Any) -> tuple[str, ...]:
     items = cast("list[Any]", value) if isinstance(value, list) else None
     if items is None or not all(isinstance(item, str) for item in items):
-        raise ValueError("must be a list of texts")
+        raise ValueError("must be a list of strings")
     return tuple(items)
 
 
@@ -69,14 +69,14 @@ def _thinking(value: Any) -> str:
 def _currency(value: Any) -> str:
     text = _stripped(value)
     if not 1 <= len(text) <= 4 or not text.isprintable():
-        raise ValueError("must be a sign or a code of one to four letters")
+        raise ValueError("must be a currency symbol, or a code of one to four letters")
     return text
 
 
 def _url(value: Any) -> str:
     text = clean_url(_text(value))
     if not is_url(text) or not text.isprintable() or " " in text:
-        raise ValueError("must begin with https:// or http://")
+        raise ValueError("must start with https:// or http://")
     return text
 
 

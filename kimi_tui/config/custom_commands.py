@@ -224,7 +224,7 @@ def _of_repository(root: Path, path: Path) -> bytes:
         with open(open_regular(Path(path.name), dir_fd=folder), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
             if status.st_nlink > 1 or status.st_size > MAX_BYTES:
-                raise OSError(errno.EINVAL, "it has several names or is too long", str(path))
+                raise OSError(errno.EINVAL, "the file has hard links or is too large", str(path))
             return file.read(MAX_BYTES)
     finally:
         os.close(folder)

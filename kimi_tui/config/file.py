@@ -76,7 +76,7 @@ def read_config(path: Path) -> Config:
     config = parse_config(data, path)
     with suppress(OSError):
         if path.stat().st_mode & 0o077 and _holds_key(config):
-            words = f"{path.name} holds a key and can be read by others: chmod 600 {short(path)}"
+            words = f"{path.name} contains an API key and can be read by other users. Run: chmod 600 {short(path)}"
             config = config._replace(notices=(*config.notices, words))
     return config
 
@@ -135,7 +135,7 @@ class _Reader:
         }
         default = values.pop("default_model", "")
         if default and default not in models:
-            self._say("default_model", f"names [models.{default}], which cannot be used")
+            self._say("default_model", f"names [models.{default}], which is missing or wrong")
             default = ""
         for name, kind in TABLES.items():
             values[name] = kind(**self._values(self._table(table, name), name, declared(kind)))
@@ -160,7 +160,8 @@ class _Reader:
         if (written := table["base_url"].strip().rstrip("/")) != base_url:
             extra = written.strip("\"'`<> ").removeprefix(base_url)[:40]
             self._say(
-                f"{place}.base_url", f"needs no {extra} at its end" if extra else "has quotes in it"
+                f"{place}.base_url",
+                f"must not end with {extra}, which was left out" if extra else "contains quotes",
             )
         values["dialect"] = values.get("dialect") or None
         return ProviderConfig(name=name, headers=self._headers(table, place), **values)
@@ -173,17 +174,17 @@ class _Reader:
         for name, value in self._table(table, "headers", place).items():
             shown = f"{place}.{name[:40]}"
             if not re.fullmatch(_HEADER_NAME, name):
-                self._say(shown, "is no name of a header")
+                self._say(shown, "is not a valid header name")
             elif re.fullmatch(_OWN_HEADERS, name):
-                self._say(shown, "is set by the program alone")
+                self._say(shown, "is set by kimi-tui and cannot be changed")
             elif not isinstance(value, str) or not (value.isascii() and value.isprintable()):
                 self._say(shown, "must be a text of one line in ASCII")
             elif len(found) == _MAX_HEADERS or (room := room - len(name) - len(value)) < 0:
                 most = f"{_MAX_HEADERS} headers or {_MAX_HEADER_CHARS:,} characters"
-                self._say(place, f"are more than {most}")
+                self._say(place, f"has more than {most}")
                 break
             elif name.lower() in map(str.lower, found):
-                self._say(shown, "stands there twice")
+                self._say(shown, "is given twice")
             else:
                 found[name] = value.strip()
         return found
@@ -198,7 +199,9 @@ class _Reader:
             return None
         provider = values.get("provider", "")
         if provider not in providers:
-            self._say(f"{place}.provider", f"names [providers.{provider}], which cannot be used")
+            self._say(
+                f"{place}.provider", f"names [providers.{provider}], which is missing or wrong"
+            )
             return None
         return ModelConfig(name=name, prices=self._prices(table, place), **values)
 
@@ -267,7 +270,7 @@ class _Reader:
         for key in table:
             if key not in settings and key not in (*former, *also) and key not in _KIMI_CLI:
                 meant = _meant(key, (*settings, *also))
-                self._say(f"{before}{key[:40]}", f"is not known here{meant}")
+                self._say(f"{before}{key[:40]}", f"is not a known key{meant}")
         found: dict[str, Any] = {}
         for name, setting in settings.items():
             key = name if name in table else setting.former_name
@@ -279,7 +282,7 @@ class _Reader:
         return found
 
     def _say(self, key: str, what: str) -> None:
-        self._notices.append(f"{self._path.name}: {key} {what}; the rest is used.")
+        self._notices.append(f"{self._path.name}: {key} {what}; the rest of the file is used.")
 
 
 def _dotted(table: TomlTable) -> Iterator[tuple[str, Any]]:
@@ -366,7 +369,9 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
         # The key may be taken from an action further down in the file.
         is_about = f" {key} " in notice or (section == "keys" and f" {section}." in notice)
         if is_about and notice not in before.notices:
-            raise ConfigError(notice.partition(": ")[2].removesuffix("; the rest is used."))
+            raise ConfigError(
+                notice.partition(": ")[2].removesuffix("; the rest of the file is used.")
+            )
     _replace(path, text)
     return after
 
@@ -386,7 +391,7 @@ def save_default(path: Path, name: str) -> Config:
         OSError: the disk refused; the old file is unchanged.
     """
     if name not in read_config(path).models:
-        raise ConfigError(f"{path.name} holds no model {name[:80]}")
+        raise ConfigError(f'{path.name} has no model "{name[:80]}"')
     return save_setting(path, "default_model", name)
 
 
@@ -403,7 +408,9 @@ def _document(path: Path) -> MutableMapping[str, Any]:
     try:
         return tomlkit.parse(path.read_text("utf-8-sig") if path.exists() else "")
     except (TOMLKitError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name} was not changed, edit it: {error}") from error
+        raise ConfigError(
+            f"{path.name} was not changed, as it cannot be read. Correct it: {error}"
+        ) from error
 
 
 def _edited(
@@ -443,7 +450,7 @@ def _table(
         parent[name] = tomlkit.table(is_super_table=is_super or None)
     entry = parent[name]
     if not isinstance(entry, MutableMapping):
-        raise ConfigError(f"config.toml: {name} is no table")
+        raise ConfigError(f"config.toml: {name} is not a table")
     return cast("MutableMapping[str, Any]", entry)
 
 
@@ -491,7 +498,9 @@ def _check(
     )
     is_default = after.default_model == default_model or not default_model
     if not is_default or (provider, model) != (meant_provider, meant_model):
-        raise ConfigError("config.toml was not changed: it would not say what was chosen; edit it")
+        raise ConfigError(
+            "config.toml was not changed, as another entry in it overrides the choice. Edit the file"
+        )
 
 
 def _replace(path: Path, text: str) -> None:

@@ -224,19 +224,19 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
         if name not in DEFAULT_KEYS:
             near = get_close_matches(name[:40], DEFAULT_KEYS, n=1, cutoff=0.7)
             hint = f": did you mean `{near[0]}`?" if near else ""
-            report(name, f"names no action that has a key{hint}")
+            report(name, f"is not an action{hint}")
         elif text and key is None:
-            report(name, f"is no key: {text[:40]!r}")
+            report(name, f"is not a key: {text[:40]!r}")
         elif key and not _area(name) and (bad := _first(_writes, key, text)):
-            report(name, f"is {bad}, which writes into the prompt")
+            report(name, f"is {bad}, which types into the prompt and cannot be a shortcut")
         elif key and name in _OUTSIDE_PROMPT and (bad := _first(_EDITING.__contains__, key, text)):
-            report(name, f"is {bad}, which edits the text in the prompt")
+            report(name, f"is {bad}, which edits the prompt and cannot be a shortcut")
         elif key:
             found[name] = key
     while (clash := _clash(found)) is not None:
         name, key, owner = clash
         del found[name]
-        report(name, f"is {key}, which is the key of {owner}")
+        report(name, f"is {key}, which already belongs to {owner}")
     for name, keys in found.items():
         sent = [(key, _sent_as(key)) for key in keys.split(",")]
         if all(other is not None for _, other in sent):

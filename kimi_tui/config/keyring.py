@@ -56,15 +56,15 @@ def real_key(api_key: str) -> str:
     told = _answer_of_process(name)
     if "missing" in told:
         raise ConfigError(
-            f"{where}: the package keyring is not installed; pip install 'kimi-tui[keyring]' does it"
+            f"{where}: the package keyring is not installed. Run pip install 'kimi-tui[keyring]'"
         )
     if "key" not in told:
         why = f": {one_line(str(told['error'])[:_SHOWN_CHARS])}" if "error" in told else ""
-        raise ConfigError(f"{where}: the keyring does not answer{why}")
+        raise ConfigError(f"{where}: the system keyring does not answer{why}")
     key = told["key"]
     if not isinstance(key, str) or not key.strip():
         raise ConfigError(
-            f"{where}: nothing is there; keyring set {_SERVICE} {shown} puts it there"
+            f"{where}: the system keyring has no such key. Store it with: keyring set {_SERVICE} {shown}"
         )
     return key.strip()
 

@@ -37,7 +37,7 @@ def not_run_notice(config_file: Path) -> str:
     if not places:
         return ""
     named = "; ".join(f"{words} in {_listed(paths)}" for words, paths in places.items())
-    return f"kimi-tui does not run {named}. A hook that guards something there guards nothing here."
+    return f"kimi-tui does not run {named}. A hook that protects something in kimi-cli does not protect it in kimi-tui."
 
 
 def _in_config(path: Path) -> Iterator[str]:

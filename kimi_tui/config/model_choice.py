@@ -145,7 +145,7 @@ def _remarks(
         source, given = family.url_variable, environ.get(family.url_variable, "")
     written = given.strip().rstrip("/")
     is_changed = bool(written) and written != used and clean_url(written) == used
-    return (f"{source}: the base URL is {used}; what stood around it is left out.",) * is_changed
+    return (f"{source}: the base URL is {used}; the text around it was ignored.",) * is_changed
 
 
 def provider_type(base_url: str) -> str:
@@ -242,10 +242,10 @@ def _window(environ: Mapping[str, str]) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
-        raise ConfigError(f"KIMI_MODEL_MAX_CONTEXT_SIZE: not a number of tokens: {text[:40]!r}")
+        raise ConfigError(f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text[:40]!r} is not a number of tokens")
     if int(text) < LEAST_WINDOW:
         raise ConfigError(
-            f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text} tokens are too few; at least {LEAST_WINDOW:,} are needed"
+            f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text} tokens are too few; the least is {LEAST_WINDOW:,}"
         )
     return int(text)
 
@@ -253,7 +253,9 @@ def _window(environ: Mapping[str, str]) -> int | None:
 def _checked_url(url: str, source: str) -> str:
     url = clean_url(url)
     if url and (not is_url(url) or not url.isprintable() or " " in url):
-        raise ConfigError(f"{source}: not a URL that begins with https:// or http://: {url[:80]!r}")
+        raise ConfigError(
+            f"{source}: {url[:80]!r} is not a URL that starts with https:// or http://"
+        )
     return url
 
 
@@ -296,8 +298,10 @@ def folder_model_trouble(work_dir: Path) -> str:
         _folder_model(work_dir)
     except (OSError, ValueError, RecursionError) as error:
         path = short(_file(data_dir() / "models", work_dir))
-        why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is damaged"
-        return f"The model that was chosen for this folder cannot be read ({path}: {why}); /model chooses it again."
+        why = (
+            (error.strerror or str(error)) if isinstance(error, OSError) else "the file is damaged"
+        )
+        return f"The model that was chosen for this folder cannot be read ({path}: {why}). Choose it again with /model."
     return ""
 
 
@@ -312,7 +316,7 @@ def _folder_model(work_dir: Path) -> FolderModel | None:
     table = lenient_json.mapping(json.loads(data))
     model, thinking = table.get("model"), table.get("thinking", "")
     if not isinstance(model, str) or not isinstance(thinking, str):
-        raise ValueError("it names no model")
+        raise ValueError("the file names no model")
     is_word = thinking.isalpha() and len(thinking) <= _LONGEST_THINKING
     return FolderModel(model, thinking if is_word else "")
 

@@ -16,8 +16,8 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 HOLDS: Mapping[Holds, str] = {
     "now": "at once",
-    "session": "from the next session on",
-    "start": "from the next start on",
+    "session": "in the next session",
+    "start": "at the next start",
 }
 
 
@@ -71,7 +71,7 @@ def _value(setting: Setting, text: str) -> Any:
         try:
             return int(plain) if plain.lstrip("+-").isdigit() else float(plain)
         except ValueError:
-            raise ValueError(f"must be a number, not {text[:40]}") from None
+            raise ValueError(f'must be a number, not "{text[:40]}"') from None
     return text
 
 
@@ -80,11 +80,11 @@ def page() -> str:
     rows = [
         "# Configuration",
         "",
-        "`config.toml` stands in the platform's configuration folder (`~/.config/kimi-tui` on Linux), or in `$KIMI_TUI_HOME`. "
-        "Where there is none, kimi-cli's `~/.kimi/config.toml` is read. `/settings` shows and changes all of it; what else "
-        "stands in the file stays, comments too. A key that is unknown or wrong costs only itself and is named at the start.",
+        "`config.toml` is in the platform's configuration folder (`~/.config/kimi-tui` on Linux), or in `$KIMI_TUI_HOME`. "
+        "If it does not exist, kimi-cli's `~/.kimi/config.toml` is read. `/settings` shows and changes every setting and keeps "
+        "the rest of the file, including comments. An unknown or wrong key is ignored and named at the start.",
         "",
-        "Models and providers have names of your own; `/model` writes them:",
+        "You choose the names of models and providers; `/model` writes them:",
         "",
         "```toml",
         *_EXAMPLE.strip().split("\n"),
@@ -95,7 +95,7 @@ def page() -> str:
         if setting.section != section:
             section = setting.section
             rows += ["", f"## [{section}]" if section else "## Top of the file", ""]
-            rows += ["| key | default | takes | holds | meaning |", "|---|---|---|---|---|"]
+            rows += ["| key | default | values | takes effect | meaning |", "|---|---|---|---|---|"]
         default = _in_toml(setting.default)
         takes = ", ".join(f"`{one}`" for one in setting.check.choices) or _TAKES[setting.check.kind]
         rows.append(
@@ -105,7 +105,7 @@ def page() -> str:
         "",
         "## [keys]",
         "",
-        "Several keys are written with commas. The actions and what they have without a line here:",
+        "Write several keys with commas between them. These are the actions and their default keys:",
         "",
     ]
     rows += ["| action | keys |", "|---|---|"]

@@ -47,11 +47,13 @@ class Setting:
         check: the check of its value.
         meaning: a sentence; empty for a key that has no row on the settings screen.
         holds: the time at which a change takes effect.
-        former_name: a former name, which is still read.
+        title: a few words, for the settings screen.
+        group: the heading under which the settings screen lists it.
+        former_name: another name, which is read as well.
         key: its dotted name in the file (`loop_control.max_steps_per_turn`).
     """
 
-    __slots__ = ("check", "default", "former_name", "holds", "key", "meaning")
+    __slots__ = ("check", "default", "former_name", "group", "holds", "key", "meaning", "title")
 
     def __init__(
         self,
@@ -60,6 +62,8 @@ class Setting:
         meaning: str = "",
         holds: Holds = "session",
         *,
+        title: str = "",
+        group: str = "",
         former_name: str = "",
         key: str = "",
     ) -> None:
@@ -67,6 +71,8 @@ class Setting:
         self.check = check
         self.meaning = meaning
         self.holds: Holds = holds
+        self.title = title
+        self.group = group
         self.former_name = former_name
         self.key = key
 
@@ -92,10 +98,26 @@ _DECLARED: dict[type, dict[str, Setting]] = {}
 
 
 def setting(
-    default: T, check: Check, meaning: str = "", holds: Holds = "session", *, former_name: str = ""
+    default: T,
+    check: Check,
+    meaning: str = "",
+    holds: Holds = "session",
+    *,
+    title: str = "",
+    group: str = "",
+    former_name: str = "",
 ) -> T:
     """Declare a field of a `table` as a setting, instead of its default. See `Setting`."""
-    return cast(T, Setting(default, check, meaning, holds, former_name=former_name))
+    return cast(
+        T,
+        Setting(default, check, meaning, holds, title=title, group=group, former_name=former_name),
+    )
+
+
+MODEL, PERMISSIONS, LOOKS = "Model", "Permissions and sandbox", "Appearance"
+CONTEXT, LIMITS, DMAILS, ALERTS = "Context", "Limits", "D-Mails", "Notifications"
+GROUPS = (MODEL, PERMISSIONS, LOOKS, CONTEXT, LIMITS, DMAILS, ALERTS)
+"""The headings of the settings screen, in its order."""
 
 
 def table(kind: type[T]) -> type[T]:
@@ -177,35 +199,60 @@ class LoopControl(NamedTuple):
     max_steps_per_turn: int = setting(
         1000,
         whole(1, 1_000_000),
-        "Steps after which a turn stops and asks.",
+        "Number of steps after which a turn stops and asks you.",
+        title="Steps per turn",
+        group=LIMITS,
         former_name="max_steps_per_run",
     )
     max_retries_per_step: int = setting(
-        3, whole(1, 100), "How often a call that failed is made again."
+        3,
+        whole(1, 100),
+        "How often a failed request is retried.",
+        title="Retries",
+        group=LIMITS,
     )
     reserved_context_size: int = setting(
-        50_000, whole(0, 100_000_000), "Tokens of the window that are kept free for the answer."
+        50_000,
+        whole(0, 100_000_000),
+        "Tokens of the context that are kept free for the answer.",
+        title="Reserve for the answer",
+        group=CONTEXT,
     )
     compaction_trigger_ratio: float = setting(
         0.85,
         number(0.1, 1.0),
-        "The share of the window from which on the conversation is compacted by itself.",
+        "Share of the context, from 0.1 to 1, at which it is compacted automatically.",
+        title="Compaction threshold",
+        group=CONTEXT,
     )
-    compaction: str = setting("simple", STRIPPED, "How: simple is the one there is.")
+    compaction: str = setting(
+        "simple",
+        STRIPPED,
+        "How the context is compacted. simple is the only built-in method.",
+        title="Compaction method",
+        group=CONTEXT,
+    )
     patience: float = setting(
         600.0,
         number(0, 86_400),
-        "Seconds for which an overloaded or lost server is waited out; 0 for a few attempts.",
+        "Seconds for which an overloaded or unreachable server is retried; 0 means a few attempts.",
+        title="Retry limit",
+        group=LIMITS,
+        former_name="retry_limit_s",
     )
     same_call_limit: int = setting(
         3,
         whole(0, 1_000),
-        "Same calls in a row, with the same result, after which you are asked how the turn goes on; 0 for never.",
+        "Number of equal tool calls in a row with equal results after which you are asked how to continue; 0 never asks.",
+        title="Repeated tool calls",
+        group=LIMITS,
     )
     same_dmail_limit: int = setting(
         3,
         whole(0, 1_000),
-        "D-Mails in a row without a new tool result after which you are asked how the turn goes on; 0 for never.",
+        "Number of D-Mails in a row without a new tool result after which you are asked how to continue; 0 never asks.",
+        title="Repeated D-Mails",
+        group=LIMITS,
     )
 
 
@@ -213,13 +260,23 @@ class LoopControl(NamedTuple):
 class DMailConfig(NamedTuple):
     """Whether the agent may send D-Mails, and the review of them."""
 
-    enabled: bool = setting(True, FLAG, "Whether the agent may write to its past self.")
+    enabled: bool = setting(
+        True,
+        FLAG,
+        "Let the agent send D-Mails: notes to its past self that take steps out of the context.",
+        title="Allow D-Mails",
+        group=DMAILS,
+    )
     nudge_tokens: int = setting(
         10_000,
         whole(0, 100_000_000),
-        "Tokens of a tool's result from which on it is reminded of that; 0 for never.",
+        "Tokens of a tool result from which on the agent is reminded that it can send a D-Mail; 0 never reminds it.",
+        title="Reminder size",
+        group=DMAILS,
     )
-    review: bool = setting(False, FLAG, "Whether you read each D-Mail before it goes.")
+    review: bool = setting(
+        False, FLAG, "Ask you before a D-Mail of the agent is sent.", title="Review", group=DMAILS
+    )
 
 
 @table
@@ -229,21 +286,33 @@ class SandboxConfig(NamedTuple):
     enabled: bool = setting(
         True,
         FLAG,
-        "Whether commands and searches run in a sandbox, where the machine can hold one.",
+        "Run commands and searches in a sandbox, if this machine supports one.",
         "start",
+        title="Sandbox",
+        group=PERMISSIONS,
     )
     writable: tuple[str, ...] = setting(
         (),
         TEXTS,
-        "Folders outside the work folder that commands can really change; "
-        "caches of package managers have private layers without this.",
+        "Folders outside the work folder that sandboxed commands may change. "
+        "Caches of package managers need no entry: commands get private copies of them.",
+        title="Writable folders",
+        group=PERMISSIONS,
     )
     readable: tuple[str, ...] = setting(
         (),
         TEXTS,
-        "Files and folders of the home folder that commands may read besides toolchains, caches and settings.",
+        "Files and folders in the home folder that sandboxed commands may read, in addition to toolchains, caches and settings.",
+        title="Readable files",
+        group=PERMISSIONS,
     )
-    network: bool = setting(False, FLAG, "Whether they may use the network.")
+    network: bool = setting(
+        False,
+        FLAG,
+        "Let sandboxed commands use the network.",
+        title="Network in the sandbox",
+        group=PERMISSIONS,
+    )
 
 
 @table
@@ -253,8 +322,10 @@ class SecretsConfig(NamedTuple):
     send: str = setting(
         "mark",
         one_of(("mark", "ask")),
-        "What is done about a result that has what looks like a key: mark it on its card, "
-        "or ask too before it goes to the model.",
+        "What to do with a tool result that seems to contain an API key: mark it on its card, "
+        "or also ask you before it is sent to the model.",
+        title="Results with API keys",
+        group=PERMISSIONS,
     )
 
 
@@ -265,20 +336,26 @@ class NotifyConfig(NamedTuple):
     asking: bool = setting(
         True,
         FLAG,
-        "Whether you are told when the agent asks while the terminal has no focus.",
+        "Notify you when the agent asks something while the terminal is in the background.",
         "start",
+        title="When the agent asks",
+        group=ALERTS,
     )
     finished: bool = setting(
         False,
         FLAG,
-        "Whether you are told when a turn ends while the terminal has no focus.",
+        "Notify you when a turn ends while the terminal is in the background.",
         "start",
+        title="When a turn ends",
+        group=ALERTS,
     )
     how: str = setting(
         AUTO,
         one_of((AUTO, "bell", "osc9", "osc777", "osc99", "off")),
-        "By which means of the terminal.",
+        "How the terminal notifies you: a bell, or one of its notification sequences; auto uses what it supports.",
         "start",
+        title="Method",
+        group=ALERTS,
     )
 
 
@@ -289,8 +366,10 @@ class PromptConfig(NamedTuple):
     vim: bool = setting(
         False,
         FLAG,
-        "Whether the prompt has the keys of vim: Esc leads from writing to commands.",
+        "Use the keys of vim in the prompt; Esc goes to normal mode.",
         "now",
+        title="Vim keys",
+        group=LOOKS,
     )
 
 
@@ -301,8 +380,10 @@ class MouseConfig(NamedTuple):
     capture: bool = setting(
         True,
         FLAG,
-        "Whether the program takes the mouse; else selecting is the terminal's.",
+        "Let kimi-tui use the mouse. If off, the terminal selects text with it.",
         "start",
+        title="Mouse",
+        group=LOOKS,
     )
 
 
@@ -314,49 +395,80 @@ class Config(NamedTuple):
     """
 
     default_model: str = setting(
-        "", TEXT, "The model to begin with, by its name in [models].", "start"
+        "",
+        TEXT,
+        "The model to start with, by its name under [models].",
+        "start",
+        title="Default model",
+        group=MODEL,
     )
     default_thinking: str = setting(
         "",
         THINKING,
-        "How much the model thinks before it answers: on, off, or an effort that it takes, as low or high.",
+        "How much the model reasons before it answers: on, off, or an effort that it supports, such as low or high.",
         "start",
+        title="Reasoning effort",
+        group=MODEL,
     )
     # The mode that allows everything must be chosen at each start.
     mode: str = setting(
-        "", one_of(("plan", "ask", "edits", "sandboxed")), "What is asked at the start.", "start"
+        "",
+        one_of(("plan", "ask", "edits", "sandboxed")),
+        "What runs without asking at the start. If it is not set: sandboxed with a sandbox, else ask.",
+        "start",
+        title="Mode",
+        group=PERMISSIONS,
     )
     theme: str = setting(
-        AUTO, one_of(THEMES), "The colours; auto is dark or light, as the terminal is.", "now"
+        AUTO,
+        one_of(THEMES),
+        "The colours; auto is dark or light like the terminal.",
+        "now",
+        title="Theme",
+        group=LOOKS,
     )
     glyphs: str = setting(
         "unicode",
         one_of(("unicode", "ascii")),
-        "The signs on the screen: Unicode's, or ASCII's where a font lacks them.",
+        "The characters for lines and signs: unicode, or ascii if a font lacks them.",
         "start",
+        title="Characters",
+        group=LOOKS,
     )
-    reduced_motion: bool = setting(False, FLAG, "Nothing on the screen moves by itself.", "now")
+    reduced_motion: bool = setting(
+        False, FLAG, "Turn off animations.", "now", title="Reduced motion", group=LOOKS
+    )
     titles: bool = setting(
-        True, FLAG, "Whether the model names a session after its first turn, in one small call."
+        True,
+        FLAG,
+        "Have the model name each session after its first turn, in one small request.",
+        title="Session titles",
+        group=MODEL,
     )
     hints: bool = setting(
         True,
         FLAG,
-        "Whether a short hint comes when something happens for the first time; each comes once.",
+        "Show a short hint when something happens for the first time; each hint is shown once.",
         "now",
+        title="First-time hints",
+        group=LOOKS,
     )
     stream_timeout_s: float = setting(
         120.0,
         number(1, 3600),
-        "Seconds without a piece of an answer that has begun after which you are asked whether to wait on.",
+        "Seconds without new text in an answer after which you are asked whether to keep waiting.",
         "start",
+        title="Stalled answer",
+        group=LIMITS,
     )
     first_answer_timeout_s: float = setting(
         0.0,
         number(0, 86_400),
-        "Seconds for which the first piece of an answer is waited for before you are asked; "
-        "0 for 1800, and for no limit at this machine and in its network.",
+        "Seconds without the start of an answer after which you are asked whether to keep waiting; "
+        "0 means 1800 s, and no limit for servers on this machine or in its network.",
         "start",
+        title="First token",
+        group=LIMITS,
     )
     loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()

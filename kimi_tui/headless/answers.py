@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.headless.report import Ending, in_circles, overdue
+from kimi_tui.headless.report import TurnStop, in_circles, overdue
 from kimi_tui.prompts import prompt
 from kimi_tui.wire.events import ApprovalRequest
 
@@ -35,7 +35,7 @@ class Answers:
         soul: KimiSoul,
         rules: Sequence[Rule],
         say: Callable[[str], None],
-        note: Callable[[Ending], None],
+        note: Callable[[TurnStop], None],
     ) -> None:
         self._soul = soul
         self._rules = rules

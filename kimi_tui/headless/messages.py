@@ -19,7 +19,7 @@ _SHOWN = 80
 Json = dict[str, Any]
 
 
-class Message(NamedTuple):
+class InputLine(NamedTuple):
     """A message.
 
     Attributes:
@@ -43,7 +43,7 @@ class BadMessage(Exception):
     """A line that is no message. The text says what is wrong and what is right."""
 
 
-def message_of(line: bytes) -> Message:
+def message_of(line: bytes) -> InputLine:
     """Read a line.
 
     Raises:
@@ -59,16 +59,16 @@ def message_of(line: bytes) -> Message:
     kind = facts.get("type")
     match kind:
         case "user" | "steer":
-            return Message(kind, _words(facts))
+            return InputLine(kind, _words(facts))
         case "interrupt" | "close":
-            return Message(kind)
+            return InputLine(kind)
         case "answer":
             return _answer(facts)
         case "set_mode":
             mode = facts.get("mode")
             if mode not in get_args(Mode):
                 raise BadMessage(f"{_quoted(mode)} is not a mode: use {', '.join(get_args(Mode))}.")
-            return Message(kind, mode=cast("Mode", mode))
+            return InputLine(kind, mode=cast("Mode", mode))
         case _:
             raise BadMessage(
                 f"{_quoted(kind)} is not a type of message: use {', '.join(get_args(Kind))}."
@@ -91,7 +91,7 @@ def _words(facts: dict[str, Any]) -> str:
     return said.strip()
 
 
-def _answer(facts: dict[str, Any]) -> Message:
+def _answer(facts: dict[str, Any]) -> InputLine:
     request_id, answer = facts.get("id"), facts.get("answer")
     if not isinstance(request_id, str) or not isinstance(answer, str) or answer not in _ANSWERS:
         raise BadMessage(
@@ -100,7 +100,7 @@ def _answer(facts: dict[str, Any]) -> Message:
     feedback = facts.get("feedback", "")
     if not isinstance(feedback, str):
         raise BadMessage('The "feedback" of an answer is a text.')
-    return Message("answer", feedback, request_id, _ANSWERS[answer])
+    return InputLine("answer", feedback, request_id, _ANSWERS[answer])
 
 
 def _quoted(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The options of `kimi-tui -p`: their declaration for the command line, and their checks before anything is sent.
+"""The options of `kimi-tui -p`: their declaration for the command line.
 
 `cli` imports this to build its parser, so almost nothing is imported here.
 """
@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kimi_tui.config.settings import ConfigError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Mapping
-
-    from kimi_tui.launch import Launch, Options
 
 Format = Literal["text", "json", "stream-json"]
 NOT_GIVEN: Final = "\0"
@@ -60,16 +56,6 @@ class HeadlessOptions(NamedTuple):
     max_cost: float = 0.0
     max_time_s: float = 0.0
     is_asked_for: bool = False
-
-    def applied(self, launch: Launch) -> Launch:
-        """Return the launch with these options."""
-        config = launch.config
-        if self.max_steps is not None:
-            control = config.loop_control._replace(max_steps_per_turn=self.max_steps)
-            config = config._replace(loop_control=control)
-        return launch._replace(
-            config=config, bare=self.bare, max_tokens=self.max_tokens, max_cost=self.max_cost
-        )
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -155,52 +141,6 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
     if not is_wanted:
         return (options if options != HeadlessOptions() else None), []
     return options._replace(is_asked_for=True), [] if prompt in (None, NOT_GIVEN) else [prompt]
-
-
-def check(options: Options, headless: HeadlessOptions) -> None:
-    """Check that the options fit together.
-
-    Raises:
-        ConfigError: they do not; the message is one line.
-    """
-    if options.demo or options.replay or options.picks:
-        name = "--demo" if options.demo else "replay" if options.replay else "--resume"
-        raise ConfigError(f"{name} needs a terminal and cannot be used without a screen")
-    if headless.deltas and headless.output != "stream-json":
-        raise ConfigError("--deltas needs --output-format stream-json")
-    if headless.lines:
-        if headless.output != "stream-json":
-            raise ConfigError("--input-format stream-json needs --output-format stream-json")
-        if headless.schema:
-            raise ConfigError("--json-schema cannot be used with --input-format stream-json")
-        if headless.output_file:
-            raise ConfigError("--output-file cannot be used with --input-format stream-json")
-        if options.message:
-            raise ConfigError(
-                "--input-format stream-json reads every message from standard input: "
-                "send the prompt there as a line of type user"
-            )
-    if headless.ephemeral and (options.newest or options.session):
-        raise ConfigError("--ephemeral cannot be used with --continue or --session")
-    if headless.output_file:
-        folder = Path(headless.output_file).expanduser().absolute().parent
-        if not folder.is_dir():
-            raise ConfigError(f'--output-file: there is no folder "{folder}"')
-        if Path(headless.output_file).expanduser().is_dir():
-            raise ConfigError(f'--output-file: "{headless.output_file}" is a folder')
-
-
-def check_prices(launch: Launch, prices: Mapping[str, object], model: str) -> None:
-    """Check that a cost can be limited.
-
-    Raises:
-        ConfigError: the prices of the model are not known.
-    """
-    if launch.max_cost and model not in prices:
-        raise ConfigError(
-            f'--max-cost: the prices of "{model}" are not configured. '
-            "Add [models.NAME.prices] to config.toml, or use --max-tokens"
-        )
 
 
 def _whole(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`TurnReport` makes the result of a turn from the events of the wire; `Ending` is why the program stopped one."""
+"""`TurnReport` makes the result of a turn from the events of the wire; `TurnStop` is why the program stopped one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import time
 from typing import Any, NamedTuple, cast
 
-from kimi_tui import BUDGET, CIRCLES, CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED
 from kimi_tui.foreign_text import clean_source
+from kimi_tui.headless.output import sentences
+from kimi_tui.program import BUDGET, CIRCLES, CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED
 from kimi_tui.soul.model_slot import Spent
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
@@ -15,7 +16,7 @@ from kimi_tui.wire.events import Event
 Json = dict[str, Any]
 
 
-class Ending(NamedTuple):
+class TurnStop(NamedTuple):
     """Why the program itself stopped a turn: the exit code, the `subtype` of the result, and a sentence."""
 
     code: int
@@ -23,32 +24,32 @@ class Ending(NamedTuple):
     words: str
 
 
-BY_SIGINT = Ending(INTERRUPTED, "error_interrupted", "The turn was stopped by Ctrl+C.")
-BY_SIGTERM = Ending(TERMINATED, "error_interrupted", "The turn was stopped by SIGTERM.")
-BY_CALLER = Ending(INTERRUPTED, "error_interrupted", "The turn was stopped.")
-READER_GONE = Ending(
+BY_SIGINT = TurnStop(INTERRUPTED, "error_interrupted", "The turn was stopped by Ctrl+C.")
+BY_SIGTERM = TurnStop(TERMINATED, "error_interrupted", "The turn was stopped by SIGTERM.")
+BY_CALLER = TurnStop(INTERRUPTED, "error_interrupted", "The turn was stopped.")
+READER_GONE = TurnStop(
     FAILED,
     "error_during_execution",
     "The reader of standard output has gone; the turn was stopped.",
 )
 
 
-def out_of_time(seconds: float) -> Ending:
+def out_of_time(seconds: float) -> TurnStop:
     """Return the ending of a turn that took longer than allowed."""
-    return Ending(
+    return TurnStop(
         BUDGET, "error_max_time", f"The turn was stopped: {seconds:g} seconds were allowed."
     )
 
 
-def in_circles(question: str) -> Ending:
+def in_circles(question: str) -> TurnStop:
     """Return the ending of a turn that went in circles, with the question that the program asked about it."""
-    return Ending(CIRCLES, "error_circles", question.removesuffix(" Go on?"))
+    return TurnStop(CIRCLES, "error_circles", question.removesuffix(" Go on?"))
 
 
-def overdue(question: str) -> Ending:
+def overdue(question: str) -> TurnStop:
     """Return the ending of a turn whose answer was overdue."""
     words = question.removesuffix(" Keep waiting for the answer?")
-    return Ending(FAILED, "error_during_execution", words)
+    return TurnStop(FAILED, "error_during_execution", words)
 
 
 class Denial(NamedTuple):
@@ -135,7 +136,7 @@ class TurnReport:
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
-        self.ending: Ending | None = None
+        self.ending: TurnStop | None = None
         self._calls: dict[str, tuple[str, str, str]] = {}
         self.begin(Spent())
 
@@ -212,7 +213,7 @@ class TurnReport:
         if end.kind == "budget":
             subtype = "error_max_budget_usd" if " cost " in end.error else "error_max_tokens"
             return BUDGET, subtype, (end.error,)
-        return FAILED, "error_during_execution", (f"{end.error} {end.advice}".strip(),)
+        return FAILED, "error_during_execution", (sentences(end.error, end.advice),)
 
 
 def _object(arguments: str) -> Json:

@@ -17,22 +17,23 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE, __version__
 from kimi_tui.base_url import shown_url
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.foreign_text import one_line
-from kimi_tui.headless.options import HeadlessOptions, check, check_prices
-from kimi_tui.headless.output import Output, OutputGone, complain, progress
+from kimi_tui.headless.checks import check, check_prices, with_options
+from kimi_tui.headless.options import HeadlessOptions
+from kimi_tui.headless.output import Output, OutputGone, complain, progress, sentences
 from kimi_tui.headless.standard_input import StandardInput
-from kimi_tui.headless.wire_lines import Lines, json_line
+from kimi_tui.headless.wire_lines import EventLines, json_line
 from kimi_tui.launch import CannotOpen, Launch, launch_of
+from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE, VERSION
 from kimi_tui.wire import events as ev
 
 if TYPE_CHECKING:
     from kimi_tui.headless.answers import Answers
-    from kimi_tui.headless.messages import Message
-    from kimi_tui.headless.report import Ending, Result, TurnReport
+    from kimi_tui.headless.messages import InputLine
+    from kimi_tui.headless.report import Result, TurnReport, TurnStop
     from kimi_tui.headless.schema import Schema
     from kimi_tui.launch import Options
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -52,7 +53,7 @@ def run(options: Options) -> int:
     headless = options.headless or HeadlessOptions()
     try:
         check(options, headless)
-        launch = headless.applied(launch_of(options))
+        launch = with_options(launch_of(options), headless)
         return asyncio.run(_Run(launch, headless).main())
     except ConfigError as error:
         complain(str(error))
@@ -119,13 +120,13 @@ class _Run:
         self._stop(BY_SIGINT if code == INTERRUPTED else BY_SIGTERM)
         self._texts.put_nowait(None)
 
-    def _stop(self, ending: Ending) -> None:
+    def _stop(self, ending: TurnStop) -> None:
         """Stop the turn under way."""
         self._note(ending)
         if self._soul is not None:
             self._begin(self._soul.interrupt())
 
-    def _note(self, ending: Ending) -> None:
+    def _note(self, ending: TurnStop) -> None:
         """Note why the turn under way ends; the first reason counts."""
         if self._report.ending is None:
             self._report.ending = ending
@@ -277,7 +278,7 @@ class _Run:
             await soul.run(text, piped=piped, begins=lambda: begun.append(True))
         except TURN_ERRORS as error:
             if not begun:
-                return self._report.failed(f"{error.message} {error.advice}".strip())
+                return self._report.failed(sentences(error.message, error.advice))
         return await self._results.get()
 
     async def _report_end(self, soul: KimiSoul, result: Result) -> None:
@@ -325,7 +326,7 @@ class _Run:
         for request in list(self._asked.values()):
             await self._answers.answer(request)
 
-    async def _carry_out(self, soul: KimiSoul, message: Message) -> None:
+    async def _carry_out(self, soul: KimiSoul, message: InputLine) -> None:
         from kimi_tui.headless.messages import BadMessage
         from kimi_tui.tools.sandbox.policy import NoSandbox
 
@@ -355,16 +356,18 @@ class _Run:
         """Take in every event until the wire ends: write it, answer what it asks, and note how turns end."""
         self._answers = answers
         is_stream = self._options.output == "stream-json"
-        lines = Lines(deltas=self._options.deltas)
+        lines = EventLines(deltas=self._options.deltas)
         async for record in soul.wire.subscribe():
             if not record.source:
                 self._report.follow(record.event)
+            if isinstance(record.event, ev.ApprovalRequest):
+                # Its answer may come as soon as it is written.
+                self._asked[record.event.id] = record.event
             if is_stream:
                 for line in lines.of(record):
                     await self._write(line)
             match record.event:
                 case ev.ApprovalRequest() as request:
-                    self._asked[request.id] = request
                     if not self._is_answered:
                         self._begin(answers.answer(request))
                 case ev.ApprovalResolved(id=request_id):
@@ -379,7 +382,7 @@ class _Run:
         is_loud = not self._options.quiet
         match event:
             case ev.Notice(level="warning" | "error", solved=False) as notice:
-                complain(f"{notice.text} {notice.advice}".strip())
+                complain(sentences(notice.text, notice.advice))
             case ev.Notice(solved=False) as notice if is_loud:
                 progress(notice.text)
             case ev.ToolStarted(name=name, arguments=arguments) if is_loud:
@@ -421,7 +424,7 @@ def _first_line(soul: KimiSoul) -> str:
     return json_line(
         {
             "type": "init",
-            "version": __version__,
+            "version": VERSION,
             "session_id": soul.session.id,
             "work_dir": str(soul.session.work_dir),
             "model": soul.model_name,

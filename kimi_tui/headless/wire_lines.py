@@ -14,7 +14,7 @@ Json = dict[str, Any]
 _PIECES = (ev.TextPart, ev.ThinkPart, ev.ToolCallPart, ev.ToolOutput)
 
 
-class Lines:
+class EventLines:
     """Makes JSON lines of events.
 
     Args:

@@ -397,7 +397,7 @@ def _not_now(error: APIStatusError, wait_s: float) -> APIStatusError:
         request_id=error.request_id,
         retry_after_s=error.retry_after_s,
         retryable=False,
-        advice=f"It asks to wait {_duration(wait_s)}; go on after that, or choose another model.",
+        advice=f"The server asks to wait {_duration(wait_s)}. Continue after that, or choose another model.",
     )
 
 
@@ -515,24 +515,24 @@ async def _completion(
     """
     finish = answer.finish
     if finish is None:
-        raise APIStreamError("The answer broke off before its end.")
+        raise APIStreamError("The answer ended before it was complete.")
     message = await answer.whole()
     if message is None or not (message.tool_calls or message.text.strip()):
         if finish.reason == "content_filter":
             raise APIStatusError(
-                "The provider's filter held the answer back.",
+                "The content filter of the provider blocked the answer.",
                 status=200,
                 code="content_filter",
-                advice="Say it in other words, or rewind to before the message.",
+                advice="Rephrase the message, or rewind to before it.",
             )
         if finish.reason == "length":
             raise APIStatusError(
-                "The output limit was reached before anything was said.",
+                "The model reached its output limit before it answered.",
                 status=200,
                 code="length",
                 advice="Turn thinking off, or raise the model's output limit at the provider.",
             )
-        raise APIEmptyResponseError("The model answered with nothing.")
+        raise APIEmptyResponseError("The model sent an empty answer.")
     usage = await _usage(answer.usage, system, tools, history, message)
     return Completion(message, usage, finish.reason)
 

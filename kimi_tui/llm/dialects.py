@@ -30,7 +30,7 @@ UNSET = ""
 """The setting "none": nothing is sent about thinking, and the model uses its own default."""
 DEFAULT = "default"
 """The word with which the user goes back to no setting."""
-_NOT_KNOWN = "is not known to take a setting for thinking, so nothing is sent"
+_NOT_KNOWN = "has no known setting for reasoning, so none is sent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Thinking:
         if word in taken or (word == ON and self.always):
             return word
         if word == OFF and self.always:
-            more = f" It takes {_listed(taken)}." if taken else ""
-            raise LLMError(f"{model} always thinks.{more}")
+            more = f" Its settings are {_listed(taken)}." if taken else ""
+            raise LLMError(f"{model} always reasons.{more}")
         if not taken:
-            what = "always thinks; nothing can be set" if self.always else _NOT_KNOWN
+            what = "always reasons, and this cannot be changed" if self.always else _NOT_KNOWN
             raise LLMError(f"{model} {what}.")
-        raise LLMError(f"{model} does not take {word[:40]!r}; it takes {_listed(taken)}.")
+        raise LLMError(f"{model} does not support {word[:40]!r}. Use {_listed(taken)}.")
 
     def fields(self, setting: str, *, has_tools: bool) -> dict[str, Any]:
         """Return the request fields for this setting; a setting that the model does not have is ignored."""
@@ -146,10 +146,14 @@ def thinking_in_words(model: str, thinks: bool, effort: str, taken: tuple[str, .
     """
     how = f" ({effort})" if effort else ""
     if not taken:
-        return f"{model} thinks{how}; nothing can be set." if thinks else f"{model} {_NOT_KNOWN}."
+        return (
+            f"{model} reasons{how}, and this cannot be changed."
+            if thinks
+            else f"{model} {_NOT_KNOWN}."
+        )
     always = " always" if thinks and ON not in taken else ""
-    holds = f"{always} thinks{how}" if thinks else " is not asked to think"
-    return f"{model}{holds}. /thinking takes {_listed(taken)}."
+    holds = f"{always} reasons{how}" if thinks else " does not reason"
+    return f"{model}{holds}. /thinking can set {_listed(taken)}."
 
 
 def _names_effort(sent: dict[str, Any], effort: str) -> bool:
@@ -412,7 +416,8 @@ def dialect_named(name: str) -> Dialect:
         return DIALECTS[name.strip().lower()]
     except KeyError:
         raise LLMError(
-            f"There is no dialect {name!r}.", advice=f"Known are: {', '.join(DIALECTS)}."
+            f"{name!r} is not a dialect (a variant of the API).",
+            advice=f"Use one of {', '.join(DIALECTS)}.",
         ) from None
 
 
@@ -556,13 +561,13 @@ class LearnedQuirks:
             return self._drop("reasoning_content")
         if _SINGLE_CALLS.search(refusal) and not dialect.single_calls:
             self.single_calls = True
-            return "one tool call a message"
+            return "one tool call per message"
         if _SHORT_IDS.search(refusal) and not dialect.short_ids:
             self.short_ids = True
-            return "ids of tool calls with nine letters"
+            return "tool call ids of nine letters"
         if _SCHEMA.search(refusal) and dialect.schema != "moonshot":
             self.moonshot_schema = True
-            return "tools in Moonshot's kind of schema"
+            return "tool schemas as Moonshot expects them"
         if "image_url" in sent and dialect.images and _NO_IMAGES.search(refusal):
             self.no_images = True
             return "no images"
@@ -575,10 +580,10 @@ class LearnedQuirks:
             return "no user message after a tool result"
         if _SIGNATURE.search(refusal) and not dialect.extra_content:
             self.extra_content = True
-            return "calls need their extra_content back"
+            return "extra_content of tool calls is sent back"
         if _EFFORT_NONE.search(refusal) and not dialect.thinking.not_with_tools:
             self.effort_none = True
-            return "no reasoning beside tools"
+            return "no reasoning together with tools"
         if _MISSING.search(refusal) and re.search(r"reasoning(_content)?", refusal):
             learned = self._learn_missing(dialect)
             if learned:
@@ -597,7 +602,7 @@ class LearnedQuirks:
             return None
         self.dropped -= set(REASONING_FIELDS)
         self.reasoning_missing = "" if tried is None else " "
-        return f"reasoning is wanted back ({self.reasoning_missing!r} where there is none)"
+        return f"reasoning is sent back ({self.reasoning_missing!r} if there is none)"
 
     def _drop(self, name: str) -> str:
         self.dropped.add(name)

@@ -70,10 +70,10 @@ class ModelCannotSee(LLMNotSupported):
     def __init__(self, model: str, seeing: Sequence[str]) -> None:
         names = ", ".join(seeing)
         super().__init__(
-            f"{model} takes no images.",
-            advice=f"These do, for /model: {names}."
+            f"{model} does not accept images.",
+            advice=f"These models do: {names}. Choose one with /model."
             if names
-            else "Choose a model that sees with /model, or add image_in to its capabilities in the configuration.",
+            else "Choose a model with image input (/model), or add image_in to the capabilities of this model in config.toml.",
             missing={"image_in"},
         )
 
@@ -593,10 +593,10 @@ def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
 def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseContext) -> LLMError:
     """Return the error for a response with status 200 that is neither a stream nor JSON."""
     kind = "a web page" if "html" in content_type else _shown(content_type, context)
-    kind = kind or "something unnamed"
+    kind = kind or "content without a type"
     said = _plain(raw.decode("utf-8", "replace"), context)
     return APIStatusError(
-        f"{context.host} answered with {kind} and not with a model's answer"
+        f"{context.host} answered with {kind} instead of a model's answer"
         + (f": {said}" if said not in ("", _WEB_PAGE) else "."),
         status=context.status,
         request_id=context.request_id,
@@ -633,7 +633,7 @@ def _classified(
             return overflow(sentence, context, found.window)
     if _NO_TOOLS.search(whole) and status in {400, 404, 500, 501}:
         return ToolsNotSupported(
-            sentence, advice="This model cannot call tools here; choose one that can."
+            sentence, advice="This model cannot call tools on this server. Choose another model."
         )
     wait_s = retry_after(context.headers, text, context.now, limited=status == 429)
     retryable = status in RETRIED
@@ -671,7 +671,7 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         status == 429 and body_facts.code in _GLM_FINAL - {"1113"}
     ):
         return (
-            "The plan's share is used up: wait until the provider renews it, add to it there, or "
+            "The quota of your plan is used up. Wait until it renews, buy more at the provider, or "
             "choose another model."
         )
     if (
@@ -679,13 +679,13 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         or "only available for coding agents" in whole.lower()
     ):
         return (
-            "This plan admits only the agents on its list, and kimi-tui may not be one of them; "
-            "a platform key for api.moonshot.ai or api.moonshot.cn works."
+            "This plan allows only certain agents, and kimi-tui may not be one of them. "
+            "A platform key for api.moonshot.ai or api.moonshot.cn works."
         )
     bad_key = status == 401 or (status == 400 and "api key not valid" in whole.lower())
     if bad_key and host in _MOONSHOT:
         others = " or ".join(other for other in _MOONSHOT if other != host)
-        return f"Keys are not interchangeable: this one may belong to {others}. Check key and URL."
+        return f"Each server has its own keys, and this key may belong to {others}. Check the key and the base URL."
     if bad_key:
         # A request for the list of models comes from a form without a prompt, so no command is advised there.
         or_else = ", or choose another model with /model" if context.model else ""
@@ -697,26 +697,26 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
     ):
         return "Add credit or raise the limit at the provider, or choose another model."
     if status == 403:
-        return "This key may not use this model here; check the plan, or choose another model."
+        return "This key has no access to this model. Check your plan, or choose another model."
     if status == 404 and not context.model:
         return "Check the base URL: it usually ends in /v1."
     if status == 404:
-        return f"Check that {context.model!r} exists at this server, and the base URL."
+        return f"Check that the server has the model {context.model!r}, and check the base URL."
     if status == 413:
         return "Compact the context, or rewind to an earlier checkpoint."
     if status == 407:
-        return "A proxy on the way asks for a login: set HTTPS_PROXY to http://NAME:PASSWORD@HOST:PORT."
+        return "A proxy needs a login: set HTTPS_PROXY to http://NAME:PASSWORD@HOST:PORT."
     if status in {301, 302, 303, 307, 308}:
         target = _shown(context.headers.get("location", ""), context)
         moved = f"It points to {target}; if" if target else "The server has moved; if"
         return f"{moved} you trust that, set it as the base URL."
     if _FILTER.search(whole):
-        return "Say it in other words, or rewind to before the message."
+        return "Rephrase the message, or rewind to before it."
     if status == 429:
-        return "Wait a while, then go on."
+        return "Wait a while, then continue."
     if status in RETRIED:
-        return "The server has trouble; go on later, or choose another model."
-    return "Change the request or the model; waiting will not help." if status == 400 else ""
+        return "The server has a problem. Continue later, or choose another model."
+    return "Change the message or the model; waiting does not help." if status == 400 else ""
 
 
 def _plain(text: str, context: ResponseContext) -> str:

@@ -274,7 +274,7 @@ async def chat_models(
                 found = await _with_program_facts(client, url, found)
             chatting = tuple(model for model in found if model.chats)
             return ChatModels(url, chatting, len(found) - len(chatting))
-    raise first or LLMError("The server could not be asked.")
+    raise first or LLMError("The list of models could not be requested.")
 
 
 async def _listed_models(client: _JsonClient, base_url: str, timeout_s: float) -> list[FoundModel]:
@@ -589,7 +589,7 @@ async def _find_list(
 def _facts_at(url: str, base_url: str, found: ServerFacts) -> ServerFacts:
     if url == base_url:
         return found
-    words = f"The API of this server is at {url}, which is used in place of {base_url}."
+    words = f"The API of this server is at {url}, which is used instead of {base_url}."
     return replace(found, base_url=url, notices=(words, *found.notices))
 
 
@@ -661,7 +661,7 @@ async def _llamacpp(
         DIALECTS["llamacpp"],
         window,
         frozenset(can),
-        larger="Start llama.cpp with a larger -c, such as -c 32768, for more.",
+        larger="For a larger context window, start llama.cpp with a larger -c, for example -c 32768.",
         one_at_a_time=lenient_json.count(props.get("total_slots")) == 1,
     )
 
@@ -681,7 +681,9 @@ def _lmstudio(entries: list[dict[str, Any]], model: str) -> ServerFacts:
     can: set[Capability] = {"tools"}
     if entry.get("type") == "vlm":
         can.add("image_in")
-    larger = "Load it in LM Studio with a larger context length for more."
+    larger = (
+        "For a larger context window, load the model in LM Studio with a larger context length."
+    )
     return ServerFacts(
         DIALECTS["lmstudio"], window, frozenset(can) if entry else None, larger=larger
     )
@@ -727,7 +729,7 @@ async def _ollama(
         dialect,
         window,
         frozenset(can) if stated else None,
-        larger="Start Ollama with OLLAMA_CONTEXT_LENGTH=32768 for more.",
+        larger="For a larger context window, start Ollama with OLLAMA_CONTEXT_LENGTH=32768.",
         enlarged=enlarged if shown and window is not None and enlarged > window else 0,
         root=origin,
     )
@@ -771,8 +773,8 @@ async def with_larger_window(
     status = lenient_json.text(lenient_json.mapping(answer).get("status"))
     if status != "success":
         raise LLMError(
-            f"Ollama did not make {name}: it answered {status[:80] or 'nothing'!r}.",
-            advice="Start it with OLLAMA_CONTEXT_LENGTH=32768 in its environment.",
+            f"Ollama did not create the model {name}; it answered {status[:80] or 'nothing'!r}.",
+            advice="Start Ollama with OLLAMA_CONTEXT_LENGTH=32768 in its environment.",
         )
     return name
 

@@ -76,7 +76,7 @@ class EnvironmentProxy:
             why = one_line(str(error))[:_LONGEST_SHOWN]
             return APIConnectionError(
                 f"{self.called} cannot be reached" + (f": {why}" if why else "."),
-                advice=f"Is it running? Without it: unset {self.variable}, or add {host} to NO_PROXY.",
+                advice=f"Check that the proxy runs. To connect without it, unset {self.variable}, or add {host} to NO_PROXY.",
             )
         said = one_line(str(error))[:_LONGEST_SHOWN].strip()
         status = said[:3]
@@ -88,7 +88,7 @@ class EnvironmentProxy:
                 advice=f"Add {host} to NO_PROXY, or have the proxy allow it.",
             )
         return APIConnectionError(
-            f"{self.called} could not connect to {host}: {said or 'it did not say why'}.",
+            f"{self.called} could not connect to {host}: {said or 'without giving a reason'}.",
             advice="Check the base URL and the proxy.",
         )
 
@@ -99,7 +99,7 @@ class EnvironmentProxy:
             f"{self.called} "
             + (given or "asks for a user name and a password")
             + (f": {said.rstrip('.')}." if said else "."),
-            advice=f"Write them into {self.variable}, such as http://NAME:PASSWORD@HOST:PORT.",
+            advice=f"Add them to {self.variable}, for example http://NAME:PASSWORD@HOST:PORT.",
         )
 
 
@@ -252,14 +252,14 @@ def _load_file(context: ssl.SSLContext, file: str) -> None:
     if os.path.isdir(file):
         raise NetworkSettingError(
             f"{named}, which is a folder and not a file of certificates.",
-            advice="Name a PEM file there, or put the folder into SSL_CERT_DIR instead.",
+            advice="Set it to a PEM file, or set SSL_CERT_DIR to the folder instead.",
         )
-    advice = "Name a file of PEM certificates there, or unset SSL_CERT_FILE."
+    advice = "Set it to a file of PEM certificates, or unset SSL_CERT_FILE."
     try:
         context.load_verify_locations(cafile=file)
     except ssl.SSLError:
         raise NetworkSettingError(
-            f"{named}, which holds no certificates in PEM format.", advice=advice
+            f"{named}, which contains no certificates in PEM format.", advice=advice
         ) from None
     except (OSError, ValueError) as error:
         why = "which does not exist"

@@ -109,7 +109,9 @@ class OpenAICompatible(ChatProvider):
         window_before: int | None = None,
     ) -> None:
         if not model:
-            raise LLMNotSet("No model is set.", advice="Choose one with --model or in the config.")
+            raise LLMNotSet(
+                "No model is set.", advice="Choose one with /model, with --model or in config.toml."
+            )
         self._host = check_origin(base_url, api_key, headers)
         self._is_local = is_loopback(self._host)
         self._base_url = base_url.rstrip("/")
@@ -185,7 +187,7 @@ class OpenAICompatible(ChatProvider):
         known = self.dialect.thinking
         if known.not_with_tools and self.use_tools and word.strip().lower() != OFF:
             raise LLMError(
-                f"{self._info.model} takes tools here only without thinking; /tools off lets it think."
+                f"{self._info.model} cannot reason and use tools at once on this server, so reasoning is off. /tools off turns it on again."
             )
         self._thinking = self._thinking_wished = known.checked(word, self._info.model)
         # The server refused these fields before; now that the user sets thinking, they are tried again.
@@ -351,9 +353,9 @@ class OpenAICompatible(ChatProvider):
             # An image that a tool returned to another model's call is sent as a text too.
             if message.role == "user" and message.images:
                 raise LLMNotSupported(
-                    f"{self._info.model} is not known to take images.",
-                    advice="Send it without, choose a model that sees, or add image_in to its "
-                    "capabilities in the config.",
+                    f"{self._info.model} is not known to accept images.",
+                    advice="Send the message without images, choose a model with image input, or "
+                    "add image_in to its capabilities in config.toml.",
                     missing={"image_in"},
                 )
 

@@ -219,7 +219,7 @@ class ChatProvider(Protocol):
         Raises:
             LLMError: the model does not have this setting; the text names those it has.
         """
-        raise LLMError(f"{self.info.model} takes no setting for thinking.")
+        raise LLMError(f"{self.info.model} has no setting for reasoning.")
 
     async def prepare(self) -> tuple[str, ...]:
         """Ask the server for facts about the model. The work is done once, takes seconds at most, and never fails.
@@ -240,7 +240,7 @@ class ChatProvider(Protocol):
         Raises:
             LLMError: the server cannot make it, or refused.
         """
-        raise LLMError(f"{self.info.model} cannot be given a larger window from here.")
+        raise LLMError(f"{self.info.model} cannot get a larger context window from kimi-tui.")
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -265,20 +265,20 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
         host, parts = "", urlsplit("")
     if parts.scheme not in {"http", "https"} or not host:
         raise LLMError(
-            f"{shown_url(base_url)!r} is no base URL.",
-            advice="It looks like https://api.moonshot.ai/v1.",
+            f"{shown_url(base_url)!r} is not a base URL.",
+            advice="A base URL looks like https://api.moonshot.ai/v1.",
         )
     if parts.scheme == "http" and (api_key or headers) and not is_loopback(host):
         what = "key" if api_key else "configured headers"
         raise LLMError(
-            f"The {what} would go to {host} unencrypted.",
+            f"The {what} would be sent to {host} unencrypted.",
             advice=f"Use https, or no {what} for a server in your own network.",
         )
     for what, value in (("key", api_key), *((f"header {name}", headers[name]) for name in headers)):
         if not (value.isascii() and value.isprintable()):
             # Some HTTP libraries name such a text in their error, and some send the part after a line end as another header.
             raise LLMError(
-                f"The {what} for {host} has characters that no header can hold.",
-                advice="Copy it again: it may hold a line's end, or a letter of another script.",
+                f"The {what} for {host} contains characters that cannot be sent.",
+                advice="Copy the value again; it may contain a line break or a non-ASCII letter.",
             )
     return host

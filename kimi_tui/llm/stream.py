@@ -407,7 +407,7 @@ class ChunkDecoder:
                 ]
             except ValueError:
                 pass
-        raise APIStreamError("The server sent a piece of its answer that is not JSON.")
+        raise APIStreamError("The server sent a part of its answer that is not JSON.")
 
     def whole(self, body: Any) -> list[StreamItem]:
         """Return the items of an answer that came in one piece although a stream was requested."""
@@ -472,7 +472,7 @@ class ChunkDecoder:
         if self._called and calls_win:
             reason = "tool_calls"
         if reason is None:
-            raise APIStreamError("The answer broke off before its end.")
+            raise APIStreamError("The answer ended before it was complete.")
         if self._empty_field and not (
             self._thought or any(isinstance(i, ThinkDelta) for i in items)
         ):
@@ -505,7 +505,7 @@ class ChunkDecoder:
         if reason in _BROKEN:
             raise APIStreamError(f"The server ended its answer with “{reason}”.")
         if reason == "model_context_window_exceeded":
-            raise errors.overflow("The answer ran out of the model's context.", self._context)
+            raise errors.overflow("The answer filled the context of the model.", self._context)
         self.reason = _REASONS.get(reason, "stop")
 
     def _reasoning(self, delta: dict[str, Any]) -> list[StreamItem]:
@@ -828,7 +828,9 @@ class AnswerReader:
                 raise self._network.timeout(error) from error
         except httpx2.HTTPError as error:
             if not self._decoder.reason:
-                raise APIStreamError("The connection broke in the middle of the answer.") from error
+                raise APIStreamError(
+                    "The connection was lost before the answer was complete."
+                ) from error
         except EventTooLarge as error:
             raise APIStreamError("The server sent an event that is too large.") from error
         for item in self._end():
@@ -929,7 +931,7 @@ class AnswerReader:
             if decoder.reason in {None, "length"}:
                 self._check_silent_overflow()
             if decoder.done and not decoder.reason:
-                raise APIEmptyResponseError("The model answered with nothing.")
+                raise APIEmptyResponseError("The model sent an empty answer.")
         if decoder.done and not decoder.reason and self._quirks.ends_without_reason:
             return decoder.finish_leniently()
         try:
@@ -944,8 +946,8 @@ class AnswerReader:
         """Raise an overflow if the answer is empty and the request filled the window: some servers report it in no other way."""
         if self._estimated_tokens >= 0.8 * self._window:
             raise errors.overflow(
-                f"{self._context.host} said nothing; the request of about {self._estimated_tokens} "
-                "tokens seems longer than the model's window.",
+                f"{self._context.host} did not answer; the request of about {self._estimated_tokens} "
+                "tokens seems to exceed the context of the model.",
                 self._context,
             )
 

@@ -30,7 +30,6 @@ from h11 import SEND_BODY, Data, EndOfMessage
 from h11._readers import READERS, ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 
-from kimi_tui import __version__
 from kimi_tui.base_url import is_loopback
 from kimi_tui.llm.errors import (
     AnswerOverdueError,
@@ -43,8 +42,9 @@ from kimi_tui.llm.errors import (
 from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_certificates
 from kimi_tui.llm.provider import NO_HEADERS, check_origin
 from kimi_tui.llm.waiting import WaitedTooLong
+from kimi_tui.program import VERSION
 
-USER_AGENT = f"kimi-tui/{__version__}"
+USER_AGENT = f"kimi-tui/{VERSION}"
 MAX_ERROR_BYTES = 256 * 1024
 CONNECT_S = 10.0
 # The library adds other headers from the environment, some of them undocumented.
@@ -147,7 +147,7 @@ class RestrictedClient(httpx2.AsyncClient):
             if self.proxy is None or not self.proxy.is_socks:
                 raise
             # httpx2 asserts the form of the proxy's answer, and `socksio` raises errors of its own.
-            raise httpx2.ProxyError("it does not answer as SOCKS5 does") from error
+            raise httpx2.ProxyError("it does not answer in the SOCKS5 protocol") from error
 
 
 class _Slices(httpx2.AsyncByteStream):
@@ -212,7 +212,7 @@ class NetworkFailures:
                 if self.proxy is None
                 else f"Check the proxy, or add {self.host} to NO_PROXY.",
             )
-        advice = "If it stays silent, choose another model with /model."
+        advice = "If it keeps happening, choose another model with /model."
         if isinstance(cause, WaitedTooLong):
             return AnswerOverdueError(f"{self.host} {cause}", advice=advice, again=cause.again)
         return APITimeoutError(f"{self.host} took too long.", advice=advice)
@@ -224,7 +224,7 @@ class NetworkFailures:
         cause = error.__cause__ or error
         return connection_error(self.host, cause, self.secrets, self.proxy) or APIConnectionError(
             f"{self.host} closed the connection before it answered.",
-            advice="This usually passes.",
+            advice="This is usually temporary.",
         )
 
 
@@ -250,7 +250,7 @@ def connection_error(
         return proxy.failure(host, error)
     return APIConnectionError(
         cannot_be_reached(host, error, secrets),
-        advice="Is the server running?"
+        advice="Check that the server is running."
         if is_loopback(host)
         else "Check the network and the base URL.",
     )
@@ -270,12 +270,12 @@ def tls_error(host: str, error: BaseException | None) -> APITLSError | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return APITLSError(
             f"{host} has a certificate that is not trusted: {error.verify_message}.",
-            advice="SSL_CERT_FILE in the environment names a file of certificates to trust.",
+            advice="To trust it, set SSL_CERT_FILE to a file with its certificate.",
         )
     reason = (error.reason or "the handshake ended").lower().replace("_", " ")
     return APITLSError(
-        f"{host} does not answer as https does: {reason}.",
-        advice="Check the base URL: its port, and whether it begins with https:// or http://.",
+        f"{host} does not answer with HTTPS: {reason}.",
+        advice="Check the port of the base URL, and whether it starts with https:// or http://.",
     )
 
 

@@ -91,13 +91,30 @@ class OpeningReport:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownTokens:
+    """The token figures that the user sees when an operation begins, for the journal; None for an estimate from the file.
+
+    Attributes:
+        before: The tokens of the live line.
+        kept: The tokens of the part before the target checkpoint.
+    """
+
+    before: int | None = None
+    kept: int | None = None
+
+
+NO_FIGURES = KnownTokens()
+"""No figure is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContextChange:
     """A requested operation on the live line.
 
     The new line begins with the part of world line `source` (0 is the live line itself) before checkpoint `before`, or with
     its first `size` bytes; with neither it is a whole world line, or begins anew with the live line's system prompt. The
     records `then` follow. `entry` is the journal entry; the target of `before`, the dropped part and the token figures are
-    filled in.
+    filled in, the latter from `tokens` where these are known.
     """
 
     entry: JournalEntry
@@ -105,6 +122,7 @@ class ContextChange:
     before: int | None = None
     size: int | None = None
     then: Sequence[Addition] = ()
+    tokens: KnownTokens = NO_FIGURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +185,6 @@ class Context:
         index: The index of the live line; another object after each switch. Do not change it.
         messages: The messages of the live line, parsed when accessed; another object after each switch.
         scale: The correction of token estimates; the engine updates it with each answer of the model.
-        published_tokens: Returns the published token count of the part before a checkpoint (for None: of the whole live
-            line); None if none was published. The engine sets it, so that the journal of operations has the figures that the
-            user saw.
     """
 
     def __init__(
@@ -181,7 +196,6 @@ class Context:
         self.folder = folder
         self.storage = storage or Storage()
         self.scale = TokenScale()
-        self.published_tokens: Callable[[Checkpoint | None], int | None] = lambda point: None
         self.journal = Journal(folder, self.storage)
         self._live = ContextFile(live_path(folder), self.storage, self._make_folder)
         self._set_index(ContextIndex(), MessageCache())
@@ -245,10 +259,7 @@ class Context:
 
     @property
     def token_count(self) -> int:
-        """The published tokens of the live line; else its last usage, plus an estimate of the messages after it."""
-        published = self.published_tokens(None)
-        if published is not None:
-            return published
+        """The last usage in the live line's file, plus an estimate of the messages after it."""
         return self._tokens_of(
             self.index, self._tokens.before(self.index, self.size_bytes, self.messages)
         )
@@ -402,6 +413,7 @@ class Context:
         text: str = "",
         then: Sequence[Addition] = (),
         files: JournalEntry | None = None,
+        tokens: KnownTokens = NO_FIGURES,
     ) -> Reverted:
         """Cut the line back to before a checkpoint; the line left becomes a world line. The operation happens completely or not at all.
 
@@ -411,16 +423,24 @@ class Context:
             text: The text of a D-Mail, or the like, for the journal.
             then: The records that follow the cut on the new line (a D-Mail's checkpoint and message).
             files: An entry whose snapshots and paths the journal keeps with this operation.
+            tokens: The figures that the user sees.
 
         Raises:
             UnknownCheckpoint: No checkpoint has that id.
             StorageTrouble: The disk refused; nothing changed.
         """
         entry = replace(files or JournalEntry(op=reason), op=reason, text=text)
-        return await self.change(ContextChange(entry, before=checkpoint_id, then=then))
+        return await self.change(
+            ContextChange(entry, before=checkpoint_id, then=then, tokens=tokens)
+        )
 
     async def clear(
-        self, *, reason: Operation, text: str = "", then: Sequence[Addition] = ()
+        self,
+        *,
+        reason: Operation,
+        text: str = "",
+        then: Sequence[Addition] = (),
+        tokens: KnownTokens = NO_FIGURES,
     ) -> Reverted:
         """Begin a new line with the same system prompt; the line left becomes a world line. The operation happens completely
         or not at all.
@@ -429,11 +449,13 @@ class Context:
             reason: The kind of operation.
             text: The summary of a compaction, for the journal.
             then: The records of the new line (a compaction's checkpoint, summary, kept messages and token count).
+            tokens: The figures that the user sees.
 
         Raises:
             StorageTrouble: The disk refused; nothing changed.
         """
-        return await self.change(ContextChange(JournalEntry(op=reason, text=text), then=then))
+        entry = JournalEntry(op=reason, text=text)
+        return await self.change(ContextChange(entry, then=then, tokens=tokens))
 
     async def change(self, change: ContextChange) -> Reverted:
         """Carry out an operation while nothing else can change the line. A cancellation does not split it.
@@ -468,10 +490,11 @@ class Context:
                 self._notify()
                 raise live.trouble or StorageTrouble("Could not save the conversation.")
             try:
+                before = change.tokens.before
                 entry = replace(
                     change.entry,
                     from_checkpoint=self.n_checkpoints - 1,
-                    tokens_before=self.token_count,
+                    tokens_before=self.token_count if before is None else before,
                 )
                 # Planning may read most of a long line for its index, which takes as long as opening it.
                 plan = await asyncio.to_thread(self._planned, change, entry)
@@ -549,8 +572,8 @@ class Context:
         after = entry.tokens_after or None
         if after is None and point is not None and not index.usages_between(keep, index.size):
             added = sum(map(message_tokens, all_messages[index.messages_before(keep) :]))
-            if (published := self.published_tokens(point)) is not None:
-                after = published + self.scale.corrected(added)
+            if change.tokens.kept is not None:
+                after = change.tokens.kept + self.scale.corrected(added)
         if after is None:
             after = self._tokens_of(index, TokenEstimate().before(index, index.size, all_messages))
         entry = replace(

@@ -164,15 +164,19 @@ class Session:
             self.record.sync()
         return self.lock.check()
 
-    async def aclose(self) -> None:
-        """Save, store the figures for lists of sessions, and release the lock. A session without messages is deleted."""
+    async def aclose(self, tokens: int | None = None) -> None:
+        """Save, store the figures for lists of sessions, and release the lock. A session without messages is deleted.
+
+        Args:
+            tokens: The tokens of the live line as the user sees them; None for an estimate from the file.
+        """
         if not self.lock.held:
             return
         try:
             await self.context.aclose()
             with contextlib.suppress(StorageTrouble):
                 await asyncio.to_thread(self.record.close)
-            await asyncio.to_thread(self._leave)
+            await asyncio.to_thread(self._leave, tokens)
         finally:
             self.lock.release()
 
@@ -267,7 +271,7 @@ class Session:
             if self.marks != Marks():
                 write_marks(self.storage, self.dir, self.marks)
 
-    def _leave(self) -> None:
+    def _leave(self, tokens: int | None) -> None:
         if self._made and self._is_empty():
             self.remove_traces()
             return
@@ -275,7 +279,7 @@ class Session:
             summary = SessionSummary(
                 size=self.context.size_bytes,
                 messages=self.context.index.counts(0)[0],
-                tokens=self.context.token_count,
+                tokens=self.context.token_count if tokens is None else tokens,
                 title=self._beginning,
             )
             if summary != self.state.summary:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kimi_tui.session.context import Context, ContextChange, Reverted
+from kimi_tui.session.context import NO_FIGURES, Context, ContextChange, KnownTokens, Reverted
 from kimi_tui.session.errors import NothingToUndo, UnknownWorldLine
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import stored_world_lines
@@ -62,13 +62,16 @@ def next_redo(context: Context) -> JournalEntry:
 
 
 @asynccontextmanager
-async def journaled_append(context: Context, op: Operation, text: str = "") -> AsyncGenerator[None]:
+async def journaled_append(
+    context: Context, op: Operation, text: str = "", tokens: KnownTokens = NO_FIGURES
+) -> AsyncGenerator[None]:
     """Journal everything that is appended to the live line within this context as one operation, which undo can take back.
 
     Args:
         context: The live line.
         op: The kind of operation.
         text: Its text, for the journal.
+        tokens: The figures that the user sees.
 
     Raises:
         StorageTrouble: The disk refused the journal's entry; nothing was added.
@@ -78,7 +81,7 @@ async def journaled_append(context: Context, op: Operation, text: str = "") -> A
         size=context.size_bytes,
         checkpoint_id=context.n_checkpoints,
         from_checkpoint=context.n_checkpoints - 1,
-        tokens_before=context.token_count,
+        tokens_before=context.token_count if tokens.before is None else tokens.before,
         text=text,
     )
     entry = await asyncio.to_thread(context.journal.intend, meant)
@@ -90,27 +93,33 @@ async def journaled_append(context: Context, op: Operation, text: str = "") -> A
     await asyncio.to_thread(context.journal.finish, entry)
 
 
-async def undo(context: Context, *, files: JournalEntry | None = None) -> Undone:
+async def undo(
+    context: Context, *, files: JournalEntry | None = None, tokens: KnownTokens = NO_FIGURES
+) -> Undone:
     """Reverse the newest operation that is not undone.
 
     Args:
         context: The live line.
         files: The change of the working files that goes with it: its snapshots and paths are journaled.
+        tokens: The figures that the user sees.
 
     Raises:
         NothingToUndo: There is no such operation, or the line it left is gone.
         StorageTrouble: The disk refused; nothing changed.
     """
     entry = next_undo(context)
-    return await _bring_back(context, "undo", entry, left=entry, files=files)
+    return await _bring_back(context, "undo", entry, left=entry, files=files, tokens=tokens)
 
 
-async def redo(context: Context, *, files: JournalEntry | None = None) -> Undone:
+async def redo(
+    context: Context, *, files: JournalEntry | None = None, tokens: KnownTokens = NO_FIGURES
+) -> Undone:
     """Carry out again the operation that was undone last.
 
     Args:
         context: The live line.
         files: The change of the working files that goes with it.
+        tokens: The figures that the user sees.
 
     Raises:
         NothingToUndo: There is no such operation, or the line it made is gone.
@@ -118,11 +127,16 @@ async def redo(context: Context, *, files: JournalEntry | None = None) -> Undone
     """
     entry = next_redo(context)
     left = _stacks(context).undone_by[entry.id]
-    return await _bring_back(context, "redo", entry, left=left, files=files)
+    return await _bring_back(context, "redo", entry, left=left, files=files, tokens=tokens)
 
 
 async def jump(
-    context: Context, n: int, checkpoint_id: int | None = None, *, files: JournalEntry | None = None
+    context: Context,
+    n: int,
+    checkpoint_id: int | None = None,
+    *,
+    files: JournalEntry | None = None,
+    tokens: KnownTokens = NO_FIGURES,
 ) -> Reverted:
     """Make world line `n` live, up to before one of its checkpoints, or all of it. World line `n` stays.
 
@@ -131,6 +145,7 @@ async def jump(
         n: The world line.
         checkpoint_id: The checkpoint at which the new live line ends, not included; None for the whole line.
         files: The change of the working files that goes with it.
+        tokens: The figures that the user sees.
 
     Raises:
         UnknownWorldLine: No line has that number.
@@ -141,7 +156,7 @@ async def jump(
     if n not in stored_world_lines(context.folder):
         raise UnknownWorldLine(f"There is no world line {n}.")
     entry = replace(files or JournalEntry(op="jump"), op="jump", source=n)
-    return await context.change(ContextChange(entry, source=n, before=checkpoint_id))
+    return await context.change(ContextChange(entry, source=n, before=checkpoint_id, tokens=tokens))
 
 
 async def _bring_back(
@@ -151,6 +166,7 @@ async def _bring_back(
     *,
     left: JournalEntry,
     files: JournalEntry | None,
+    tokens: KnownTokens,
 ) -> Undone:
     """Make the line live again that the operation `left` left."""
     done = replace(
@@ -166,12 +182,14 @@ async def _bring_back(
     if left.grows_line:
         # Undoing an append cuts the line; the appended part stays as a world line.
         point = _point_at(context, left.size)
-        return Undone(entry, await context.revert_to(point.id, reason=op, files=done))
+        reverted = await context.revert_to(point.id, reason=op, files=done, tokens=tokens)
+        return Undone(entry, reverted)
     if not left.changes_line:
         done = replace(done, to_size=context.size_bytes)
         await asyncio.to_thread(context.journal.record_files, done)
         return Undone(entry, None)
-    return Undone(entry, await context.change(ContextChange(done, source=left.n, size=left.size)))
+    change = ContextChange(done, source=left.n, size=left.size, tokens=tokens)
+    return Undone(entry, await context.change(change))
 
 
 def _check_there(context: Context, entry: JournalEntry) -> None:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from typing import get_args
 from uuid import uuid4
 
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.tool_results import change_more_than, diffs_of
 from kimi_tui.tool_cards import DisplayBlock
 from kimi_tui.tools.base import ApprovalQuestion, Asks, Mode
 from kimi_tui.tools.outcome import ToolProblem, ToolRejected
-from kimi_tui.tools.session_tools import MODE_AFTER, YES_AND
+from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     ApprovalRequest,
@@ -43,7 +44,7 @@ class QuestionNotShown(SoulError):
 
     def __init__(self, tool: str, error: Exception) -> None:
         super().__init__(
-            f"The question of {tool} could not be shown ({type(error).__name__}); it was taken for a no.",
+            f"A question from {tool} could not be shown ({type(error).__name__}), so it was answered with no.",
             advice="The log file says more.",
         )
 
@@ -272,7 +273,7 @@ class Approval:
             if ask.asks.kind == "plan":
                 # A change of mode while the question is shown does not change what the question offers.
                 waiting.changed_first = self._changed_first(ask)
-                where = f"if you change it: {waiting.changed_first.removeprefix(YES_AND)}"
+                where = f"If you edit the plan, it runs in {MODE_TITLES[MODE_AFTER[waiting.changed_first]]} mode"
             self._wire.publish(
                 ApprovalRequest(
                     id=waiting.id,

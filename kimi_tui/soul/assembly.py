@@ -206,7 +206,9 @@ def _publish_disk_troubles(context: Context, wire: Wire) -> None:
     def on_trouble(trouble: StorageTrouble | None) -> None:
         if trouble is None:
             wire.publish(
-                Notice("info", "The conversation is saved again.", topic=DISK_TOPIC, solved=True)
+                Notice(
+                    "info", "The conversation is being saved again.", topic=DISK_TOPIC, solved=True
+                )
             )
         else:
             wire.publish(Notice("error", trouble.message, trouble.advice, topic=DISK_TOPIC))

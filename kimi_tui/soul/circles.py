@@ -90,7 +90,7 @@ class Circles:
             return "The agent sends its past self the same D-Mail again.", texts[0]
         if self._n_dmails < self._same_dmails:
             return None
-        text = f"The agent sends {self._n_dmails} D-Mails in a row without a new tool result between them."
+        text = f"The agent has sent {self._n_dmails} D-Mails (notes to its past self) in a row without a new tool result."
         return text, texts[0]
 
 

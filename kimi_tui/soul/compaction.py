@@ -789,10 +789,16 @@ class Compactor:
         # The pins are written first: a pin on a uid that no checkpoint has is harmless, but a lost one is not.
         await self._marks.pin_all(rest.moved_pins(self._marks.pins))
         if start is None:
-            reverted = await context.clear(reason="compaction", text=summary, then=then)
+            reverted = await context.clear(
+                reason="compaction", text=summary, then=then, tokens=conversation.known_tokens()
+            )
         else:
             reverted = await context.revert_to(
-                start.id, reason="compaction", text=summary, then=then
+                start.id,
+                reason="compaction",
+                text=summary,
+                then=then,
+                tokens=conversation.known_tokens(start),
             )
         stays = 0 if start is None else start.message_index
         self._applied = True
@@ -833,6 +839,7 @@ class Compactor:
             text=text,
             then=anew.additions,
             files=JournalEntry(op="compaction", reason=EDITED),
+            tokens=conversation.known_tokens(point),
         )
         first, *rest = anew.renamed
         await self._publish(reverted, point.message_index, text, before, first, rest)

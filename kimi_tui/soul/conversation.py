@@ -7,6 +7,7 @@ tools, file snapshots and published events agree with the context.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import PromptRead, Usage
 from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
-from kimi_tui.session.context import Context, Reverted
+from kimi_tui.session.context import Context, KnownTokens, Reverted
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
@@ -139,7 +140,6 @@ class Conversation:
         self.marks = marks
         self.limits = limits
         self.meter = TokenMeter(context, self.system, self.toolset.specs)
-        context.published_tokens = self._published_tokens
         self.memory = ToolMemory(self.card_of)
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
@@ -257,12 +257,10 @@ class Conversation:
         kind = kind_of(kinds_behind(line.index, point), point.id)
         return WorldLineTokens(line, self.meter.scale).at(point, kind)
 
-    def _published_tokens(self, point: Checkpoint | None) -> int | None:
-        """Return the tokens before a checkpoint, or (None) of the whole context: see `Context.published_tokens`."""
-        if point is None:
-            return self.meter.used
-        known = self.figures.get(point.uid)
-        return None if known is None else known.tokens
+    def known_tokens(self, point: Checkpoint | None = None) -> KnownTokens:
+        """Return the figures that were published, for the journal of an operation that goes back to before a checkpoint."""
+        known = None if point is None else self.figures.get(point.uid)
+        return KnownTokens(self.meter.used, None if known is None else known.tokens)
 
     def reachable(self, checkpoint_id: int) -> Checkpoint:
         """Return the checkpoint, unless it holds the summary of everything: going back before that would leave nothing.
@@ -273,7 +271,7 @@ class Conversation:
         point = self.context.index.checkpoint(checkpoint_id)
         if point is self.context.checkpoints[0] and self.begins_with_summary:
             raise UnknownCheckpoint(
-                f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."
+                f"#{point.id} is the summary of a compaction. Undo the compaction first (/undo)."
             )
         return point
 
@@ -475,14 +473,17 @@ class Conversation:
     def _refit(self, status: StatusUpdate) -> None:
         """Take account of another form of prompt and tools, where figures of an earlier run were published with one.
 
-        The form is not stored. It is the one of which the part in all that was sent is the part that was published.
+        The form is not stored. It is the one of which the part in all that was sent is the part that was published, or whose
+        estimate is nearest to the figure, where that is of nothing else.
         """
         texts = self.meter.texts(status.messages)
-        if not status.system or not texts:
+        if not status.system:
             return
-        part = status.system / status.used
+        part, factor = status.system / status.used, status.correction or 1.0
 
         def distance(fixed: int) -> float:
+            if not texts:
+                return abs(math.log(max(1.0, fixed * factor) / status.used))
             return abs(fixed / (fixed + texts) - part)
 
         now = self.meter.fixed_uncorrected

@@ -183,6 +183,7 @@ class DMailDelivery:
                 text=dmail.text,
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
                 files=entry,
+                tokens=conversation.known_tokens(point),
             )
         await conversation.refresh(reverted.messages_kept, figure, reverted.messages_kept)
         conversation.publish_reverted(
@@ -653,7 +654,8 @@ class UserDMails:
         source, text, images = await asyncio.to_thread(self._message, world_line, uid, number)
         whole = "\n\n".join(part for part in (note.strip(), text) if part)
         conversation, before = self.conversation, self.conversation.meter.used
-        async with journaled_append(conversation.context, "dmail", whole):
+        known = conversation.known_tokens()
+        async with journaled_append(conversation.context, "dmail", whole, known):
             point = await self._append(source, whole, images)
         conversation.publish_line_changed("dmail", 0, 0, point.uid)
         return RewindOutcome(point.id, 0, before, conversation.meter.used, "")

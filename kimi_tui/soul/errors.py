@@ -25,7 +25,7 @@ class TurnFailed(SoulError):
     def __init__(self, cause: Exception) -> None:
         super().__init__(
             f"Something went wrong in the program: {type(cause).__name__}.",
-            advice="The log file says more. Nothing that was said is lost.",
+            advice="The log file has details. No message was lost.",
         )
 
 
@@ -39,8 +39,8 @@ class MaxStepsReached(SoulError):
     def __init__(self, n_steps: int) -> None:
         self.n_steps = n_steps
         super().__init__(
-            f"The agent took {n_steps:,} steps in one turn and was stopped.",
-            advice="Press Enter in an empty prompt to let it go on.",
+            f"The agent took {n_steps:,} steps in one turn, which is the limit, and was stopped.",
+            advice="Press Enter in the empty prompt to let it continue.",
         )
 
 
@@ -76,7 +76,7 @@ class UnknownCompaction(SoulError):
     def __init__(self, name: str, why: str) -> None:
         short = name if len(name) <= 80 else name[:79] + "…"
         super().__init__(
-            f"loop_control.compaction {short!r} cannot be used ({why}); the simple one is used."
+            f"loop_control.compaction {short!r} cannot be used ({why}), so 'simple' is used."
         )
 
 

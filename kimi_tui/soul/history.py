@@ -96,7 +96,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
     stored, n_skipped, ended_at, beside = read_stored(session, newest)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
-        remarks.append(f"{what} of what was shown (wire.jsonl) could not be read; passed over.")
+        remarks.append(f"Skipped {what} of the display log (wire.jsonl) that could not be read.")
     is_whole, half = _fits(stored, session), None
     if end:
         missing = _missing_end(stored, session, is_whole=is_whole)
@@ -115,7 +115,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
     if shown is None:
-        remarks.append("What was said before cannot be shown; the agent still knows all of it.")
+        remarks.append("Earlier messages cannot be shown, but the agent still has them.")
         return History([], [], tuple(remarks), beside=beside)
     shown += closing_events(shown) if end else ()
     return History(stored, shown, tuple(remarks), beside=beside)

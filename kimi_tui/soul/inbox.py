@@ -312,12 +312,12 @@ class Inbox:
         before, self.trouble = self.trouble, reason
         if bool(before) == bool(reason) or self._wire is None:
             return
-        words = f"What waits to be said cannot be kept: {one_line(reason)}."
-        advice = "It would be lost with a program that is killed."
+        words = f"Your queued messages cannot be saved: {one_line(reason)}."
+        advice = "They would be lost if the program were killed."
         if reason:
             self._wire.publish(Notice("warning", words, advice, topic=NOT_KEPT))
         else:
-            words = "What waits to be said is kept again."
+            words = "Your queued messages are being saved again."
             self._wire.publish(Notice("info", words, topic=NOT_KEPT, solved=True))
 
 

@@ -92,7 +92,7 @@ TurnResult = Literal["done", "rejected"]
 """The end of a turn without an error: the agent was done, or the user refused what it asked for."""
 TURN_ERRORS = (LLMError, SoulError, StorageTrouble)
 """The other errors that a turn ends with. Its end event tells each of them, so a caller that listens has nothing to do."""
-WAIT_ON = "Wait on"
+WAIT_ON = "Keep waiting"
 ASK_AGAIN = "Send the request again"
 """The answers to the question about an overdue answer of the model."""
 # Seconds in which stopped tools may end the processes that they started.
@@ -574,7 +574,7 @@ class KimiSoul:
             pass
         except Exception:
             log.exception("a command that had waited failed")
-            self.wire.publish(Notice("warning", "That failed, and the log file says why."))
+            self.wire.publish(Notice("warning", "This failed, and the log file says why."))
         finally:
             self._is_carrying_out = False
 
@@ -640,20 +640,18 @@ class KimiSoul:
         """Publish at once what running commands changed in files that the user's own git and other programs run."""
         if news.undone:
             named = _first_of(news.undone)
-            text = (
-                f"A sandboxed command made {named}, by which your own git could run other programs."
-            )
-            advice = f"It was undone at once; what was moved away is in {ASIDE} in that repository."
+            text = f"A sandboxed command created {named}, which could make your own git run other programs."
+            advice = f"This was undone at once. The files are now in {ASIDE} in that repository."
             if news.is_ended:
-                advice = "It did so again and again, so the sandboxed commands were ended."
+                advice = "It did this repeatedly, so all sandboxed commands were stopped."
             self.wire.publish(Notice("warning", text, advice))
         if news.made and self._jobs.running:
             # The card of a command that the agent waits for shows the same news.
             self.wire.publish(
                 Notice(
                     "warning",
-                    f"A background task changed what can run later: {_first_of(news.made)}.",
-                    "Look at it before you use git or an editor there.",
+                    f"A background task changed files that can be run later: {_first_of(news.made)}.",
+                    "Check them before you use git or an editor there.",
                 )
             )
 
@@ -875,7 +873,7 @@ class KimiSoul:
                 await asyncio.to_thread(shutil.rmtree, session.dir / name, True)
         await self._recorder.aclose()
         try:
-            await session.aclose()
+            await session.aclose(conversation.meter.used)
             if self._sandbox is not None:
                 await asyncio.to_thread(self._sandbox.remove_temporary)
         finally:

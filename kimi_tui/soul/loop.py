@@ -83,19 +83,22 @@ from kimi_tui.wire.events import (
 
 _COMMAND_CHARS = 200
 _RUN = "Yes, run it"
-_RUN_ALL = "Yes, and run calls that are written as text in this session"
+_RUN_ALL = "Yes, and always run calls that are written as text, for this session"
 _WRITTEN_KEY = "written calls"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
 GO_ON = "Go on"
-_TELL = "Tell the agent something, and go on"
+_TELL = "Tell the agent something and continue"
 
 _ENDINGS = {
     "length": (
         "The answer was cut: the model reached its output limit.",
-        "Ask it to go on, or in smaller parts.",
+        "Ask it to continue, or to answer in smaller parts.",
     ),
-    "content_filter": ("The provider's filter cut the answer.", "Say it in other words."),
+    "content_filter": (
+        "The provider's content filter cut the answer.",
+        "Write the message in other words.",
+    ),
 }
 
 
@@ -147,7 +150,9 @@ class StreamedAnswer:
                 self._wire.publish(ThinkPart(text))
             case TextWasThought():
                 # The reasoning was published as text. A retry makes views drop that text, and this takes its place.
-                self._wire.publish(StepRetry(self._n, 1, 1, 0.0, "What came so far was reasoning."))
+                self._wire.publish(
+                    StepRetry(self._n, 1, 1, 0.0, "Only reasoning had arrived so far.")
+                )
                 self._wire.publish(ThinkPart(self.collector.thinking))
             case ToolCallDelta():
                 self._on_call(item)
@@ -542,17 +547,17 @@ class AgentLoop:
         if not freed or window >= LEAN_BELOW or used - freed >= most or self._asked_for_tools:
             return False
         self._asked_for_tools = True
-        without = f"Go on without tools, which frees {freed:,} tokens"
-        keeps = ("Try it with the tools",) if used < window else ()
+        without = f"Continue without tools, which frees {freed:,} tokens"
+        keeps = ("Try again with the tools",) if used < window else ()
         said = await self._tools.approval.pause(
-            f"The window is too small for the tools: a request takes {figures_when_full(conversation, window)}.",
+            f"The context window is too small for the tools: a request takes {figures_when_full(conversation, window)}.",
             (without, *keeps),
             where="/tools on turns them on again",
             topic="window",
         )
         if said is None:
             raise CompactionFailed(
-                f"The window is too small: a request takes {figures_when_full(conversation, window)}.",
+                f"The context window is too small: a request takes {figures_when_full(conversation, window)}.",
                 advice=advice_when_full(conversation),
             )
         if said != without:
@@ -678,10 +683,10 @@ class AgentLoop:
         if len(found.calls) > 1:
             what = f"{len(found.calls)} calls"
         said = await approval.pause(
-            f"The model wrote {what} as text in place of making it. Run it?",
+            f"The model wrote {what} as text instead of calling the tool. Run it?",
             (_RUN, _RUN_ALL),
             detail="\n".join(f"{one.name} {one.arguments}" for one in found.calls),
-            where="the usual questions come all the same",
+            where="it is still asked about as usual",
             no_offer="No, it is only text",
             topic="written calls",
         )
@@ -751,8 +756,8 @@ class AgentLoop:
             self._conversation.wire.publish(
                 Notice(
                     "warning",
-                    f"The server cut the prompt without a word: it read {usage.input:,} tokens of it.",
-                    "Compact with /compact, or give the model a larger window at the server "
+                    f"The server cut the prompt without an error: it read only {usage.input:,} tokens of it.",
+                    "Compact with /compact, or give the model a larger context window at the server "
                     "(at Ollama OLLAMA_CONTEXT_LENGTH).",
                 )
             )
@@ -775,7 +780,7 @@ class AgentLoop:
             Notice(
                 "info",
                 f"{info.model} read the first prompt for {waited_s:.0f} s: system prompt and tools take {taken:,} tokens of it.",
-                "/tools lean sends a short prompt and few tools in their place.",
+                "/tools lean sends a short prompt and few tools instead.",
             )
         )
 

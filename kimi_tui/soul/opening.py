@@ -18,7 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kimi_tui import FAILED, LOCKED, USAGE
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
@@ -27,6 +26,7 @@ from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
+from kimi_tui.program import FAILED, LOCKED, USAGE
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
@@ -364,7 +364,7 @@ def no_sandbox_words(launch: Launch, soul: KimiSoul) -> str:
     if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
         return ""
     if gaps := soul.sandbox_gaps:
-        return f"The sandbox does not hold here: {'; '.join(gaps)}."
+        return f"The sandbox is incomplete on this machine: {'; '.join(gaps)}."
     return soul.no_sandbox
 
 
@@ -392,7 +392,7 @@ async def _only_model(choice: ModelChoice) -> str:
     if len(found.models) == 1:
         return found.models[0].id
     if not found.models:
-        kind = "models that chat" if found.others else "models"
+        kind = "chat models" if found.others else "models"
         words = f"{shown_url(choice.base_url)} lists no {kind}; name one with --model"
         raise NoModelNamed(words, USAGE, listed=True)
     some = ", ".join(model.id for model in found.models[:5])
@@ -434,8 +434,8 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
     if former:
         newest = former[0].sessions[0].name[:8]
         words += (
-            f" If it was {short(Path(former[0].path))} before, which does not exist any more, "
-            f"kimi-tui --session {newest} goes on with the newest session of that."
+            f" If this folder was {short(Path(former[0].path))} before (it no longer exists), "
+            f"kimi-tui --session {newest} continues its newest session."
         )
     return None, [words]
 
@@ -459,8 +459,8 @@ def _named_session(
         former = FormerFolder(path, (found.dir,), is_same=False)
     if former is None:
         raise SessionNotFound(
-            f"{short(found.work_dir)}, the folder of session {found.id[:8]}, does not exist any more. "
-            f"Name the one it is now: kimi-tui --session {found.id[:8]} --work-dir FOLDER."
+            f"{short(found.work_dir)}, the folder of session {found.id[:8]}, no longer exists. "
+            f"If the folder was moved, name it: kimi-tui --session {found.id[:8]} --work-dir FOLDER."
         )
     moved = take_along(store, former, work_dir)
     chosen = next((one for one in moved if one.id == found.id), None)

@@ -137,7 +137,9 @@ class Operations:
         figure = conversation.figure_before(point)
         prompt, images = await self._prompt_at(target)
         async with conversation.files.journaled(prepared, "rewind") as entry:
-            reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
+            reverted = await conversation.context.revert_to(
+                point.id, reason="rewind", files=entry, tokens=conversation.known_tokens(point)
+            )
         await self._refresh(reverted, figure)
         conversation.publish_reverted(reverted, prompt=prompt)
         outcomes = await conversation.files.carry_out(prepared, reverted.entry.uid)
@@ -152,10 +154,16 @@ class Operations:
         checkpoint_id = None if target.is_end else target.id
         # The message is read before anything changes, so that an unreadable one stops the whole operation.
         prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
-        figure = None if checkpoint_id is None else await self._figure_at(target)
+        point, figure = (
+            (None, None) if checkpoint_id is None else await self._point_with_figure(target)
+        )
         async with conversation.files.journaled(prepared, "jump") as entry:
             reverted = await session_operations.jump(
-                conversation.context, world_line, checkpoint_id, files=entry
+                conversation.context,
+                world_line,
+                checkpoint_id,
+                files=entry,
+                tokens=conversation.known_tokens(point),
             )
         await self._refresh(reverted, figure)
         # The line changes before the files do, so that the files' events belong to the new line.
@@ -170,7 +178,9 @@ class Operations:
         conversation = self.conversation
         if not conversation.context.messages:
             raise NothingToClear
-        reverted = await conversation.context.clear(reason="clear")
+        reverted = await conversation.context.clear(
+            reason="clear", tokens=conversation.known_tokens()
+        )
         await self._refresh(reverted)
         # The numbers belong to other checkpoints now.
         conversation.denwa.forget_deliveries()
@@ -202,7 +212,9 @@ class Operations:
         points = await self._points_of(wanted)
         prepared = await conversation.files.prepare_back(wanted)
         async with conversation.files.journaled(prepared, "undo") as entry:
-            undone = await session_operations.undo(context, files=entry)
+            undone = await session_operations.undo(
+                context, files=entry, tokens=conversation.known_tokens()
+            )
         left = LeftBehind(toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
         said = ""
         if undone.reverted is not None:
@@ -232,7 +244,9 @@ class Operations:
         points = await self._points_of(undoing)
         prepared = await self.conversation.files.prepare_back(undoing)
         async with self.conversation.files.journaled(prepared, "redo") as entry:
-            redone = await session_operations.redo(context, files=entry)
+            redone = await session_operations.redo(
+                context, files=entry, tokens=self.conversation.known_tokens()
+            )
         if redone.reverted is not None:
             await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
@@ -344,11 +358,11 @@ class Operations:
         index = await asyncio.to_thread(self.session.world_lines.index, left.n)
         return index.checkpoints
 
-    async def _figure_at(self, target: Target) -> TokenFigure:
-        """Return the tokens before a checkpoint of another world line."""
+    async def _point_with_figure(self, target: Target) -> tuple[Checkpoint, TokenFigure]:
+        """Return a checkpoint of another world line, and the tokens before it."""
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
-        return await asyncio.to_thread(self.conversation.figure_before, point, line)
+        return point, await asyncio.to_thread(self.conversation.figure_before, point, line)
 
     async def _refresh(self, reverted: Reverted, figure: TokenFigure | None = None) -> None:
         """Recompute everything that depends on the context; `figure` is that of the whole context."""

@@ -75,18 +75,21 @@ def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
         form: the form, which is not the whole one.
     """
     if not form.tools:
-        advice = "It sees no files and runs nothing. /tools on sends the tools all the same."
-        return f"{info.model} takes no tools, its server says: you chat without them.", advice
-    why = f"{info.model} has a window of {info.window:,} tokens"
+        advice = "The model sees no files and runs nothing. /tools on sends the tools anyway."
+        return (
+            f"{info.model} takes no tools, according to its server. You chat without them.",
+            advice,
+        )
+    why = f"{info.model} has a context window of {info.window:,} tokens"
     larger = larger_words(info)
     if info.lean:
-        why, larger = f"the configuration asks for it with {info.model}", ""
-    advice = "The agent sends no D-Mails, yours work. /tools on sends all tools."
-    return f"Short prompt, few tools: {why}.", f"{larger} {advice}".strip()
+        why, larger = f"the configuration sets it for {info.model}", ""
+    advice = "The agent cannot send D-Mails (you can). /tools on sends all tools."
+    return f"The model gets a short prompt and few tools: {why}.", f"{larger} {advice}".strip()
 
 
 def larger_words(info: ModelInfo) -> str:
     """Say in one sentence how the model gets a larger window; empty if that is unknown."""
     if info.enlarged:
-        return f"F4 or /window makes one with {info.enlarged:,} at Ollama."
+        return f"F4 or /window makes a model with {info.enlarged:,} at Ollama."
     return info.larger

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
     from kimi_tui.tool_cards import Card, DiffLine, ImageBlock
     from kimi_tui.wire.events import LineChanged
+    from kimi_tui.workspace.restore import FileFate
 
 
 END = -1
@@ -53,11 +54,6 @@ class Prospect(NamedTuple):
 
 FilesChoice = Literal["keep", "restore", "only"]
 """Whether a rewind keeps the files, restores them too, or restores only the files and keeps the conversation."""
-
-FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
-"""The effect of a restore on one file: it gets its old contents, is created again, is deleted, or stays unchanged: as a
-`conflict` because somebody else changed it too, or as a `skip` because no snapshot has it.
-"""
 
 
 @dataclass(frozen=True, slots=True)

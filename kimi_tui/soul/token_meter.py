@@ -369,7 +369,7 @@ _fixed_tokens = lru_cache(maxsize=8)(text_tokens)
 # -- the parts of the window, for the user
 
 _OF_PROGRAM = {
-    "marker": "checkpoint marks",
+    "marker": "checkpoint markers",
     "dmail": "D-Mails",
     "compaction": "summaries",
     "reminder": "reminders",
@@ -378,7 +378,7 @@ _OF_PROGRAM = {
 }
 _ORDER = (
     *("your messages", "answers", "thoughts", "tool results", "attachments"),
-    *("D-Mails", "summaries", "reminders", "checkpoint marks"),
+    *("D-Mails", "summaries", "reminders", "checkpoint markers"),
 )
 
 

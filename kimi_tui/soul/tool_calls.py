@@ -321,7 +321,7 @@ class _RunningCall:
             for image in outcome.images:
                 await asyncio.to_thread(self._conversation.images.put, image)
         except OSError as error:
-            return failure(f"The image was read and cannot be shown. {error}", brief="not stored")
+            return failure(f"The image was read but cannot be shown. {error}", brief="not stored")
         return outcome
 
     async def _with_keys_marked(self, outcome: ToolOutcome) -> ToolOutcome:
@@ -348,7 +348,7 @@ class _RunningCall:
                     *key_lines(output, in_output),
                 ]
             ),
-            where="no leaves them out, and sends the rest",
+            where='"No" leaves them out and sends the rest',
             session_key="send keys",
             session_offer="Yes, and all others in this session",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts
 from kimi_tui.session.schema import Checkpoint
@@ -21,50 +21,8 @@ from kimi_tui.soul.messages import (
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind_values import Target
-from kimi_tui.tool_cards import DiffLine
 from kimi_tui.wire.events import ContextReverted, EventRecord
-from kimi_tui.workspace.diff import SideChange
-
-
-@dataclass(frozen=True, slots=True)
-class FileSide:
-    """A file on one world line, compared with the fork.
-
-    Attributes:
-        state: Whether the file is the same as at the fork, changed, new or gone.
-        changed_by: Who changed it.
-        added, removed, rows: Its diff; the rows may be cut.
-        is_text: False if there are no lines to show.
-    """
-
-    state: Literal["same", "changed", "new", "gone"]
-    changed_by: Literal["agent", "others", "both"] = "agent"
-    added: int = 0
-    removed: int = 0
-    rows: tuple[DiffLine, ...] = ()
-    is_text: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedFile:
-    """A file that one of the world lines changed; `alike` is true if it is the same on both now."""
-
-    path: str
-    other: FileSide
-    live: FileSide
-    alike: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DivergedFiles:
-    """The files that either of two world lines changed since the fork.
-
-    `reason` says why they are unknown, and is empty if they are known; `remarks` are sentences for the user.
-    """
-
-    files: tuple[ComparedFile, ...] = ()
-    remarks: tuple[str, ...] = ()
-    reason: str = ""
+from kimi_tui.workspace.diff import Divergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +41,7 @@ class WorldLineComparison:
     fork: int
     live: Sequence[EventRecord]
     other: Sequence[EventRecord]
-    files: DivergedFiles
+    files: Divergence
     shared_tokens: int = 0
 
 
@@ -186,30 +144,15 @@ class WorldLineReader:
 
     async def _diverged_files(
         self, live: Sequence[Checkpoint], other: Sequence[Checkpoint], shared: int
-    ) -> DivergedFiles:
+    ) -> Divergence:
         """Return the files that the live world line and another one, which share their first checkpoints, changed differently."""
         if not other:
-            return DivergedFiles(reason="That world line has no checkpoint.")
+            return Divergence(reason="That world line has no checkpoint.")
         newest = _names(other[-1:])
         begins = [*_names(live[shared : shared + 1]), *_names(other[shared : shared + 1])]
-        divergence = await self.files.divergence(begins or newest, newest)
-        return DivergedFiles(
-            tuple(
-                ComparedFile(one.path, _side(one.left), _side(one.now), one.alike)
-                for one in divergence.files
-            ),
-            divergence.remarks,
-            divergence.reason,
-        )
+        return await self.files.divergence(begins or newest, newest)
 
 
 def _names(points: Sequence[Checkpoint]) -> list[str]:
     """Return the uids of checkpoints before a compaction, and their present ones."""
     return [name for point in points for name in (point.was, point.uid) if name]
-
-
-def _side(side: SideChange) -> FileSide:
-    diff = side.diff
-    if diff is None:
-        return FileSide(side.outcome, side.authors, is_text=side.outcome == "same")
-    return FileSide(side.outcome, side.authors, diff.added, diff.removed, diff.rows)

@@ -405,7 +405,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         if not isinstance(launch, str):
             await self._use_and_remember(launch)
         else:
-            self._tell(launch, level="warning", advice="/model lists what there is.")
+            self._tell(launch, level="warning", advice="/model lists the available models.")
 
     def _use(self, pick: ModelPick | None) -> None:
         if pick is not None:
@@ -481,7 +481,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self._clipboard_advice = clipboard_advice(os.environ, option)
         advice = self._clipboard_advice
         if taken != text:
-            words = f"Copied the first {text_amount(taken)} of {text_amount(text)}: terminals take no more."
+            words = f"Copied the first {text_amount(taken)} of {text_amount(text)}, the most that a terminal accepts."
             advice = f"{await self._keep_copied(text)} {advice}".strip()
         self._tell(words, advice=advice)
 
@@ -504,8 +504,10 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         try:
             await asyncio.to_thread(write)
         except OSError as error:
-            return f"All of it could not be written to {short(path)}: {error.strerror or error}."
-        return f"All of it is {COPIED_NAME} in {short(session.dir)}"
+            return (
+                f"The full text could not be written to {short(path)}: {error.strerror or error}."
+            )
+        return f"The full text is in {COPIED_NAME} in {short(session.dir)}"
 
     # --- pictures
 
@@ -553,7 +555,9 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         wanted = event.name.strip().lower()
         if wanted and wanted not in THEMES:
             known = f"{', '.join(THEMES[:-1])} or {THEMES[-1]}"
-            self._tell(f"There is no theme {event.name[:20]}.", level="warning", advice=f"{known}.")
+            self._tell(
+                f'There is no theme "{event.name[:20]}".', level="warning", advice=f"{known}."
+            )
             return
         themes = self._themes
         current = next((one for one in OURS if themes[one].name == self.theme), OURS[-1])
@@ -649,12 +653,12 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = self.launch.config_path
         if self.launch.demo or (not path.exists() and kimi_cli_config_file().exists()):
             # A file of our own would replace kimi-cli's, which names the model.
-            self._tell(f"The theme is {name}, in this run.")
+            self._tell(f"The theme is {name} until you quit.")
             return
         try:
             await asyncio.to_thread(save_setting, path, "theme", name)
         except (ConfigError, OSError) as error:
-            words = f"The theme is {name}, in this run: {why_not_saved(error)}"
+            words = f"The theme is {name} until you quit: {why_not_saved(error)}"
             self._tell(words, level="warning")
         else:
             self._tell(f"The theme is {name}.")
@@ -784,11 +788,11 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         if self.return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
-            self.exit_message = "it did not answer, and was ended"
+            self.exit_message = "the program hung and was ended"
             with suppress(Exception):
                 path = log_file()
                 log_hang(path, self._secrets)
-                self.exit_message += f"; what it was at is in {short(path)}"
+                self.exit_message += f"; the place where it hung is in {short(path)}"
 
     def log_interrupt(self, error: BaseException) -> bool:
         """Log an exception that ends a program, such as KeyboardInterrupt, and set the exit message to a line about it.
@@ -803,7 +807,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.exit_message = f"ended by {name}; where it came from is in {short(path)}"
+        self.exit_message = f"ended by {name}; its origin is in {short(path)}"
         return True
 
     def print_exit_messages(self) -> None:
@@ -958,7 +962,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self.post_message(QuitChosen())
             return
         words = [screen.quitting.first_press("Ctrl+C") for screen in self._open_screens]
-        self._warn_of_quitting(words[-1] if words else "Ctrl+C again quits.")
+        self._warn_of_quitting(words[-1] if words else "Press Ctrl+C again to quit.")
         self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
 
     def action_quit_over_dialog(self) -> None:
@@ -1023,7 +1027,11 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         is_saved = not any(screen.conversation.state.unsaved for screen in self._open_screens)
-        what = "your session is saved" if is_saved else "the disk did not take all of your session"
+        what = (
+            "your session is saved"
+            if is_saved
+            else "part of your session could not be saved to the disk"
+        )
         self.exit_message = f"crashed; {what}, and the reason is in {short(path)}"
 
 

@@ -220,7 +220,7 @@ def image_reader(
 
     desktop = _desktop_of(environ, platform)
     if not desktop:
-        return "", "The clipboard is elsewhere: drag a file here, or paste its path."
+        return "", "The clipboard is on another machine. Drag a file here, or paste its path."
     found = find_program(_READINGS[desktop].image[0], environ, *work_dirs)
     return found or "", "" if found else _MISSING.get(desktop, "")
 
@@ -275,7 +275,7 @@ def read_clipboard(
         if text:
             return ClipboardContent(text=text.decode("utf-8", "replace"))
         if text is None:
-            return ClipboardContent(trouble="The clipboard holds more than can be taken.")
+            return ClipboardContent(trouble="The clipboard holds more data than can be pasted.")
     except subprocess.TimeoutExpired:
         # The program that owns the clipboard does not answer.
         return ClipboardContent(trouble="The clipboard does not answer.")
@@ -298,15 +298,15 @@ def clipboard_advice(environ: Mapping[str, str], tmux_option: str = "") -> str:
     if asks_tmux(environ):
         if tmux_option == "on":
             return ""
-        return "In tmux it arrives only with: set -g set-clipboard on"
+        return 'In tmux, copying needs "set -g set-clipboard on" in ~/.tmux.conf.'
     if environ.get("STY"):
-        return "screen does not hand it on: hold Shift and select, then copy with the terminal."
+        return "GNU screen does not pass copied text on. Hold Shift and select, then copy with the terminal."
     if environ.get("TERM_PROGRAM") == "Apple_Terminal":
-        return "Terminal.app takes no text from programs: hold Fn and select, then press Cmd+C."
+        return "Terminal.app does not let programs copy. Hold Fn and select, then press Cmd+C."
     if environ.get("TERM") == "linux":
         return "This console has no clipboard."
     if environ.get("VTE_VERSION"):
-        return "If nothing arrives: hold Shift and select, then press Ctrl+Shift+C."
+        return "If the clipboard stays empty, hold Shift and select, then press Ctrl+Shift+C."
     return ""
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAULT = "Something went wrong in the program; it goes on."
+FAULT = "Something went wrong in the program. You can continue."
 """The text of the notice about an error that the program survives."""
 
 Report = Callable[[Exception], None]
@@ -194,7 +194,7 @@ def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> boo
     return whole
 
 
-NOTHING = "Could not be shown; the log says why"
+NOTHING = "This could not be shown. The log file says why."
 LOGGED_LIMIT = 100
 """The largest number of different faults that are logged in one run, as a faulty row may be drawn sixty times a second."""
 

@@ -340,9 +340,9 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     )
     waited = ", ".join(f"{who} {duration(time_s)}" for who, time_s in waits if time_s >= LEAST_S)
     if waited:
-        pairs.append(("waited for", waited))
+        pairs.append(("waiting time", waited))
     if figures.is_fork and pairs:
-        pairs.append(("a fork", "what came along from the other session is counted in all of this"))
+        pairs.append(("a fork", "these figures include the session that this one was forked from"))
     return pairs
 
 

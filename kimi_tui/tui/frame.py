@@ -312,10 +312,10 @@ matches (`filter`) or without (`missed`), or the rows of a kept filter (`found`)
 """
 _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
-    "begun": "Esc all steps",
-    "missed": "Esc all steps",
-    "filter": "Enter go there  Esc all steps",
-    "found": "Enter preview  Esc all steps",
+    "begun": "Esc show all steps",
+    "missed": "Esc show all steps",
+    "filter": "Enter go there  Esc show all steps",
+    "found": "Enter preview  Esc show all steps",
 }
 
 

@@ -141,7 +141,7 @@ def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
             rows.append(Content.assemble(*head, (line, "$ink-strong")))
             sign = "  "
     if n_shown < len(texts):
-        rest = f"   {len(texts) - n_shown} more; /notices lists all of them"
+        rest = f"   {len(texts) - n_shown} more. /notices lists all"
         rows.append(Content.assemble((glyphs.edge, "$warn"), (rest, "$ink")))
     return rows
 

@@ -15,30 +15,30 @@ from kimi_tui.tui.row_list import Look, RowList, RowModel
 from kimi_tui.tui.rows import Line, Span
 
 LIST_KEYS: Mapping[str, str] = {
-    "up,down": "the entry above, below",
-    "pageup,pagedown": "a page of them up, down",
-    "home,end": "the first; the last",
-    "backspace": "without the last of the letters that narrow it",
-    "ctrl+u,escape": "all of them again",
-    "enter": "choose it, or change it",
+    "up,down": "select the entry above, below",
+    "pageup,pagedown": "move a page up, down",
+    "home,end": "go to the first, to the last entry",
+    "backspace": "delete the last letter of the filter",
+    "ctrl+u,escape": "clear the filter",
+    "enter": "choose the entry, or change its value",
 }
 """The keys of a list besides letters, which narrow it. The help lists them."""
 SETTINGS_KEYS: Mapping[str, str] = {
-    "left": "the value before, where there are some to choose from; a theme is only tried",
-    "right": "the value after",
-    "delete": "back to the default",
-    "escape": "all settings again, where some were looked for; close",
+    "left": "go to the previous value of a list; a theme is only previewed",
+    "right": "go to the next value",
+    "delete": "reset to the default",
+    "escape": "clear the filter; close",
 }
 """The effects of these keys in the list of settings, which a list leaves to its screen; `MODEL_KEYS` and `SERVER_KEYS` are
 those of other screens. The help lists them.
 """
 MODEL_KEYS: Mapping[str, str] = {
-    "escape": "back",
-    "ctrl+s": "use it in this folder",
-    "left": "think less",
-    "right": "think more",
+    "escape": "go back",
+    "ctrl+s": "use the model in this folder only",
+    "left": "lower the reasoning effort",
+    "right": "raise the reasoning effort",
 }
-SERVER_KEYS: Mapping[str, str] = {"escape": "back", "ctrl+r": "look again"}
+SERVER_KEYS: Mapping[str, str] = {"escape": "go back", "ctrl+r": "search for servers again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,21 @@ class Entry:
     """An entry of the list: its text, facts in further columns, and whether it is the present setting.
 
     A tuple of facts has a column for each, the most important first. `shortly` are the facts for a narrow list; None if
-    the usual ones are cut instead.
+    the usual ones are cut instead. `group` is the title above the entries of a group, and `words` is another text by which
+    typing finds the entry. `changed` marks a value that is not the default.
     """
 
     name: str
     facts: str | tuple[str, ...] = ""
     holds: bool = False
     shortly: str | tuple[str, ...] | None = None
+    group: str = ""
+    words: str = ""
+    changed: bool = False
 
 
+CHANGED = "*"
+"""The mark of a changed value."""
 LEAST_FACTS = 16
 """Cells below which the facts beside a name are left out."""
 _GAP = 2
@@ -133,14 +139,14 @@ class PickModel(RowModel):
             the place among `matching` of the entry to choose: the one with exactly that name, else the chosen one, else the first.
         """
         folded = needle.lower()
-        names = [entry.name.lower() for entry in self.entries]
-        matching = tuple(i for i, name in enumerate(names) if folded in name)
+        names = [(entry.name.lower(), entry.words.lower()) for entry in self.entries]
+        matching = tuple(i for i, own in enumerate(names) if any(folded in name for name in own))
         if matching or not needle:
             self.needle, self.matching = needle, matching
         else:
             folded = ""
         named = next(
-            (at for at, i in enumerate(self.matching) if folded and names[i] == folded), None
+            (at for at, i in enumerate(self.matching) if folded and folded in names[i]), None
         )
         if named is not None:
             return named
@@ -151,16 +157,31 @@ class PickModel(RowModel):
         if self.folds and not look.focused:
             return ""
         if self.needle:
-            return f"only with: {self.needle}"
+            return f"filter: {self.needle}"
         n_entries = len(self.entries)
         if len(look.on_view) == n_entries:
             return ""
-        return f"{look.on_view.start + 1} to {look.on_view.stop} of {n_entries:,}; letters find one"
+        return f"{look.on_view.start + 1} to {look.on_view.stop} of {n_entries:,}; type to filter"
+
+    def above(self, index: int, look: Look) -> Sequence[Line]:
+        """Return the title of a group above its first entry on view."""
+        group = self.entries[self.matching[index]].group
+        is_first = index == look.on_view.start
+        if not group or not (is_first or self.entries[self.matching[index - 1]].group != group):
+            return ()
+        return [Line((Span(f"  {group}", "accent"),))]
+
+    def n_titles(self, on_view: range) -> int:
+        """Return the number of titles of groups among some entries."""
+        groups = [self.entries[self.matching[at]].group for at in on_view]
+        return sum(
+            bool(one) and (at == 0 or groups[at - 1] != one) for at, one in enumerate(groups)
+        )
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
         """Return a row for each entry: its mark, its name, and its facts in columns."""
         glyphs, width, entries = look.glyphs, look.width, self.entries
-        marks = any(entry.holds for entry in entries)
+        marks = any(entry.holds or entry.group for entry in entries)
         edges = 4 if marks else 2
         names = max((cell_len(one_line(e.name)) for e in entries), default=0) + 3
         # Names distinguish the entries, so the facts are shortened first.
@@ -184,9 +205,10 @@ class PickModel(RowModel):
             index = self.matching[place]
             entry = entries[index]
             name = cut_middle(one_line(entry.name), column - _GAP, glyphs.cut)
-            mark = f"{glyphs.done if entry.holds else ' '} " if marks else ""
+            sign = glyphs.done if entry.holds else CHANGED if entry.changed else " "
+            mark = f"{sign} " if marks else ""
             spans = (
-                Span(f"  {mark}", "ok"),
+                Span(f"  {mark}", "accent" if entry.changed else "ok"),
                 Span(name, "strong" if place == look.chosen else "ink"),
                 Span(" " * (column - cell_len(name))),
                 Span(cut(table.row(facts[index]), room, glyphs.cut), "quiet"),
@@ -243,7 +265,13 @@ class PickList(RowList, KeyList):
         place = self.state.chosen
         if self.model.folds and not self.has_focus and place is not None:
             return range(place, place + 1)
-        return super().on_view
+        room = self.room
+        found = self.state.window(room)
+        # The titles of groups take rows of their own.
+        while room > 1 and len(found) + self.model.n_titles(found) > self.room:
+            room -= 1
+            found = self.state.window(room)
+        return found
 
     def choose(self, index: int) -> None:
         """Choose an entry; the typed filter is removed."""

@@ -110,6 +110,11 @@ class RowModel(Protocol):
         """Return the rows of each entry on view."""
         ...
 
+    def above(self, index: int, look: Look) -> Sequence[Line]:
+        """Return the rows above an entry on view that belong to no entry, such as the title of a group."""
+        del index, look
+        return ()
+
     def heading(self, look: Look) -> str:
         """Return the text of a row over the entries; empty for none."""
         del look
@@ -411,7 +416,9 @@ class RowList(PaintedRows, can_focus=True):
             rows += [(None, line) for line in self.model.empty(look)]
         for index, lines in zip(on_view, self.model.rows(look), strict=True):
             gap = self.GAP if index > on_view.start else 0
-            rows += [(None, BLANK)] * gap + [(index, line) for line in lines]
+            rows += [(None, BLANK)] * gap
+            rows += [(None, line) for line in self.model.above(index, look)]
+            rows += [(index, line) for line in lines]
         if footing:
             rows += [(None, plain(f"  {row}", "quiet")) for row in footing.split("\n")]
         self._entries = [index for index, _ in rows]

@@ -269,7 +269,7 @@ def fold_mark(count: int, word: str = "line") -> str:
     return f"+{counted(count, word)}"
 
 
-PLAIN_MARK = "Plain text: laying it out failed, the log says why"
+PLAIN_MARK = "Shown as plain text, because the layout failed. The log file says why"
 PLAIN_CHARS = 100_000
 """Characters of a text that are shown without a layout."""
 

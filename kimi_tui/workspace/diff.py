@@ -190,12 +190,14 @@ class SideChange:
 
 @dataclass(frozen=True, slots=True)
 class DivergedFile:
-    """A file that differs from the fork on at least one side. `alike` is true if it is the same on both."""
+    """A file that differs from the fork on at least one side: on the line that was left, or now. `alike` is true if it is the
+    same on both.
+    """
 
     path: str
     left: SideChange
     now: SideChange
-    alike: bool
+    alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,10 @@ from kimi_tui.workspace.snapshots import (
 )
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
-Change = Literal["restore", "create", "delete", "conflict", "skip"]
+FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
+"""The effect of a restore on one file: it gets its old contents, is created again, is deleted, or stays unchanged: as a
+`conflict` because somebody else changed it too, or as a `skip` because no snapshot has it.
+"""
 
 CHANGED_OUTSIDE = "changed by others"
 CHANGED_OUTSIDE_TOO = "also changed by others"
@@ -92,11 +95,11 @@ class FileChange:
     """
 
     path: str
-    change: Change
+    change: FileFate
     now: ManifestEntry | None
     then: ManifestEntry | None
     reason: str = ""
-    would: Change = "skip"
+    would: FileFate = "skip"
     stays: str = ""
 
     @property
@@ -287,7 +290,7 @@ def stands(entry: ManifestEntry | None, then: ManifestEntry | None) -> bool:
     return entry == then or as_file(entry) == then
 
 
-def _would(before: ManifestEntry | None, after: ManifestEntry | None) -> Change:
+def _would(before: ManifestEntry | None, after: ManifestEntry | None) -> FileFate:
     if after is None:
         return "delete"
     return "create" if before is None else "restore"
@@ -593,4 +596,4 @@ def _change_in(row: Sequence[Any]) -> FileChange:
     name, change, *entries, stays = row
     now, then = (None if entry is None else parse_entry(entry) for entry in entries)
     path = parse_path(name, now, then)
-    return FileChange(path, cast("Change", change), now, then, stays=str(stays))
+    return FileChange(path, cast("FileFate", change), now, then, stays=str(stays))

@@ -17,21 +17,21 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
         pytest.skip("there is no shfmt")
     explain = ("approvals", "explain")
     assert place.run(*explain, "--", "ls -l").out == (
-        "Asks: it only reads in this folder; a yes for the session is offered, and none was given (reads).\n"
+        "The agent asks you: it only reads in this folder; you can allow it for the session and have not done so (reads).\n"
     )
     answer = place.run(
         *explain, "--json", "--approved", "id", "--approved", "ls", "--", "ls", "-l"
     ).json
     assert answer == {
         "ask": False,
-        "reason": "it only reads in this folder, and a yes for the session to ls covers it",
+        "reason": "it only reads in this folder, and the permission for ls covers it",
         "class": "reads",
     }
     (place.work / "notes").write_text("x")
     quoted = place.run(*explain, "--approved", "grep x notes", "--", "grep", "a b; c", "notes")
-    assert quoted.out.startswith("Does not ask: ")
+    assert quoted.out.startswith("The agent does not ask you: ")
     chained = place.run(*explain, "--approved", "ls", "--", "ls; id")
-    assert chained.out == "Asks: ; may have a special meaning in a shell (unclear).\n"
+    assert chained.out == "The agent asks you: ; may have a special meaning in a shell (unclear).\n"
     lines = [
         '"ls -a"',
         '{"command": "env ls"}',

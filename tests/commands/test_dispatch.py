@@ -31,7 +31,7 @@ def test_the_program_itself(place: Place) -> None:
     session = place.three_turns()
     wrong = program(place, "rewind", "99", "--session", session.id)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr == "kimi-tui: There is no checkpoint #99 here; there is #0 to #7.\n"
+    assert wrong.stderr == "kimi-tui: There is no checkpoint #99; this world line has #0 to #7.\n"
     # A terminal that knows only ASCII.
     place.run("sessions", "rename", session.id, "grün ✓")
     plain = program(place, "sessions", PYTHONIOENCODING="ascii")
@@ -77,7 +77,7 @@ def test_ctrl_c(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ValueError("secret details"), "Something went wrong in the program: ValueError."),
+        (ValueError("secret details"), "Something went wrong in the program (ValueError)."),
         (PermissionError(13, "Permission denied", "/a/b"), "Permission denied (/a/b)"),
     ],
 )

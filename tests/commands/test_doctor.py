@@ -79,7 +79,7 @@ def test_a_configuration_that_cannot_be_read(place: Place, monkeypatch: pytest.M
     model = reported(place)["model"]
     assert (model["state"], model["seen"]) == (
         "bad",
-        "the key of https://example.org/v1 is missing",
+        "the API key for https://example.org/v1 is missing",
     )
 
 
@@ -98,7 +98,7 @@ def test_the_terminal_is_asked(tmp_path: Path) -> None:
         terminal.wait_raw(b"\x1b[c")
         terminal.write(b"\x1b[?0u\x1b_Gi=31;OK\x1b\\\x1b[?1004;2$y\x1b[?62;22c")
         seen = terminal.wait_for("git")
-        assert "tells all keys apart" in seen
+        assert "reports all key" in seen
         assert "kitty" in seen
         assert "osc99" in seen
         # A line that is too long goes on below what was seen.
@@ -116,9 +116,9 @@ def test_files_that_are_silently_done_without_are_named(
     path.mkdir(parents=True)
     found = reported(place, "--offline")["files"]
     assert found["state"] == "warn"
-    assert found["seen"].startswith("what was sent before: ")
+    assert found["seen"].startswith("history of sent messages: ")
     (data / "hints.json").symlink_to(path)
-    assert reported(place, "--offline")["files"]["seen"].startswith("hints: ")
+    assert reported(place, "--offline")["files"]["seen"].startswith("shown hints: ")
 
 
 def test_that_they_cannot_be_read_or_written_is_in_the_log(

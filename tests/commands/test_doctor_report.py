@@ -118,7 +118,7 @@ def test_a_broken_file_is_told_and_nothing_of_it(place: Place, config: Path) -> 
         ran = place.run("doctor", "--report", "--offline")
         assert ran.code == 1
         assert "- **bad** configuration: `~/data/config.toml, line" in ran.out
-        assert "it cannot be read" in ran.out
+        assert "the file cannot be read" in ran.out
         assert "Traceback" not in ran.out + ran.err
         assert [*leaked(ran.out)] == [], ran.out
 
@@ -151,7 +151,7 @@ def test_a_server_that_says_the_key_again(place: Place, monkeypatch: pytest.Monk
         monkeypatch.setenv("KIMI_BASE_URL", server.base_url)
         monkeypatch.setenv("KIMI_MODEL_NAME", "stand-in")
         said = place.run("doctor", "--report").out
-    assert "- **bad** model: `APIStatusError 401; its words are left out`" in said
+    assert "- **bad** model: `APIStatusError 401; the text of the error is left out`" in said
     assert "plain-words" not in said
 
 

@@ -33,7 +33,7 @@ def write_session(store: SessionStore, work_dir: Path, title: str, at: int) -> s
 
 
 def test_list(place: Place) -> None:
-    assert place.run("sessions").out == "There is no session of this folder.\n"
+    assert place.run("sessions").out == "This folder has no session.\n"
     assert place.run("sessions", "list", "--json").json == []
     here = write_session(place.store, place.work, "older \x1b[2Jone", 1_700_000_000)
     newer = place.three_turns()
@@ -131,7 +131,7 @@ def test_rename_and_archive(place: Place) -> None:
     place.run("sessions", "archive", session.id)
     assert place.run("sessions", "list", "--json").json == []
     assert place.run("sessions", "list", "--archived", "--json").json[0]["archived"]
-    assert "no session of this folder" in place.run("undo").complaint
+    assert "This folder has no session" in place.run("undo").complaint
     place.run("sessions", "archive", session.id, "--undo")
     assert len(place.run("sessions", "list", "--json").json) == 1
 
@@ -151,7 +151,7 @@ def test_fork(place: Place) -> None:
 def test_delete_asks(place: Place, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.three_turns()
     ran = place.run("sessions", "delete", session.id)
-    assert (ran.code, "give --yes" in ran.complaint) == (1, True)
+    assert (ran.code, "use --yes" in ran.complaint) == (1, True)
     asked: list[str] = []
 
     def reply(question: str) -> str:
@@ -165,7 +165,7 @@ def test_delete_asks(place: Place, answer: str, monkeypatch: pytest.MonkeyPatch)
     assert session.dir.exists() == (answer != "yes")
     assert ran.code == (0 if answer == "yes" else 1)
     if answer == "yes":
-        assert "for 30 days it is" in ran.out
+        assert "Within 30 days, kimi-tui sessions restore" in ran.out
         assert place.run("sessions", "restore", session.id[:9]).code == 0
         assert session.dir.exists()
         assert place.run("sessions", "delete", session.id, "--for-good", "--yes").code == 0
@@ -174,13 +174,16 @@ def test_delete_asks(place: Place, answer: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_prune(place: Place) -> None:
     session = place.three_turns()
-    assert "nothing to free" in place.run("sessions", "prune", session.id).out
+    assert "nothing was deleted" in place.run("sessions", "prune", session.id).out
     place.run("dmail", 3, "x")
     place.run("rewind", 2)
     live = place.files(session)["context.jsonl"]
     assert place.run("sessions", "prune", session.id).code == 1
     ran = place.run("sessions", "prune", session.id, 9, "--yes")
-    assert (ran.code, ran.complaint) == (2, "There is no world line 9.")
+    assert (ran.code, ran.complaint) == (
+        2,
+        "There is no world line 9. kimi-tui worldlines lists them.",
+    )
     assert len(place.files(session)) == 3
     assert "Freed" in place.run("sessions", "prune", session.id, 1, "--yes").out
     assert set(place.files(session)) == {"context.jsonl", "context_2.jsonl"}
@@ -195,7 +198,7 @@ def test_wrong_words(place: Place) -> None:
         (("show",), "required: ID"),
         (("show", "nope"), "There is no session 'nope'."),
         (("nonsense",), "invalid choice: 'nonsense'"),
-        (("prune", "x", "0"), "world line is needed"),
+        (("prune", "x", "0"), "is not the number of a world line"),
         (("rename", "nope", "x"), "There is no session"),
         (("\x1b[31mred",), "invalid choice"),
     ):
@@ -249,10 +252,10 @@ def test_what_is_passed_over_is_said_with_its_reason(place: Place, kind: str, wh
     session = place.three_turns()
     put(session.dir / "context.jsonl", kind)
     ran = place.run("sessions")
-    assert ran.out == "There is no session of this folder.\n"
+    assert ran.out == "This folder has no session.\n"
     assert str(session.dir / "context.jsonl") in ran.err
     assert what in ran.err
-    assert "passed over" in ran.err
+    assert "this session is skipped" in ran.err
     assert json.loads(place.run("sessions", "list", "--all", "--json").out) == []
 
 
@@ -299,6 +302,6 @@ def test_sessions_of_a_folder_that_was_renamed_are_offered(
     session = place.hold([say("Hello.")], "hi")
     new = place.work.rename(place.folder / "renamed")
     monkeypatch.chdir(new)
-    offer = f"To go on with the newest here: kimi-tui --session {session.id[:8]}\n"
+    offer = f"To resume the newest one here: kimi-tui --session {session.id[:8]}\n"
     assert place.run("sessions").out.endswith(offer)
     assert offer.strip() in place.run("checkpoints").complaint

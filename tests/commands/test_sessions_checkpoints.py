@@ -151,7 +151,7 @@ def test_a_table_for_people(place: Place) -> None:
     assert "\x1b" not in bare.out
     assert "#0  user" in bare.out
     assert "hello" in bare.out
-    assert "No line was ever left here." in place.run("worldlines").out
+    assert "The session has no other world lines (branches)." in place.run("worldlines").out
 
 
 def test_world_lines(place: Place) -> None:
@@ -195,17 +195,20 @@ def test_world_lines(place: Place) -> None:
     place.run("undo")
     table = place.run("worldlines").out
     assert "the long way" not in table
-    assert "World line 2 has no step of its own: another line has all of it." in table
+    assert (
+        "World line 2 has no steps of its own; all its steps are part of another world line."
+        in table
+    )
     assert "world line 2" in place.run("sessions", "prune", session.id, "2").err
 
 
 def test_wrong_words(place: Place) -> None:
-    assert "no session of this folder" in place.run("checkpoints").complaint
+    assert "This folder has no session" in place.run("checkpoints").complaint
     place.three_turns()
     for arguments, code, words in (
         (("checkpoints", "--world-line", 9), 2, "There is no world line 9."),
-        (("checkpoints", "--world-line", 0), 2, "world line is needed"),
-        (("checkpoints", "--world-line", "x"), 2, "not 'x'"),
+        (("checkpoints", "--world-line", 0), 2, "is not the number of a world line"),
+        (("checkpoints", "--world-line", "x"), 2, "'x' is not the number"),
         (("checkpoints", "--session", "nope"), 2, "There is no session 'nope'."),
         (("checkpoints", "more"), 2, "unrecognized arguments: more"),
         (("worldlines", "--js"), 2, "unrecognized arguments: --js"),

@@ -125,32 +125,32 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     assert place.files(session) == before
     said = place.run("jump", 1, "--dry-run").out
     assert said.startswith(
-        "Would go to world line 1 (second): 0 messages left behind, 110 to 550 tokens."
+        "Would switch to world line 1 (second): 0 messages removed, 110 tokens before, 550 after."
     )
     done = place.run("jump", 1, "--files", "restore", "--json").json
     assert done == {**seen, "applied": True, "checkpoint_id": None}
     check_written(place)
     sent = ("dmail", 2, "otherwise", "--files", "restore")
     dry = place.run(*sent, "--dry-run")
-    assert dry.out.startswith("Would send the D-Mail to #2: 7 messages left behind")
+    assert dry.out.startswith("Would send the D-Mail to checkpoint #2: 7 messages removed")
     check_written(place)
     letter = place.run(*sent, "--json")
     assert letter.code == 0
     assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
     reverted = [event for event in told(place, session) if isinstance(event, ev.ContextReverted)]
-    assert "because they were not there then: `b.txt`, `c.txt`" in reverted[-1].facts
+    assert "because they did not exist then: `b.txt`, `c.txt`" in reverted[-1].facts
     assert place.run("dmail", 2, "x", "--files", "only").code == 2
     # The files alone, without a word of the conversation.
     live = place.files(session)["context.jsonl"]
     only = place.run("jump", "1", "--files", "only")
     assert (only.code, only.out.splitlines()[0]) == (
         0,
-        "Brought back the files of world line 1 (second).",
+        "Restored the files of world line 1 (second).",
     )
     assert place.files(session)["context.jsonl"] == live
     check_written(place)
     again = place.run("jump", "1", "--files", "only")
-    assert (again.code, again.out) == (0, "No file of world line 1 (second) was brought back.\n")
+    assert (again.code, again.out) == (0, "No file of world line 1 (second) was restored.\n")
 
 
 def test_what_cannot_come_back_is_said_everywhere_and_is_no_success(place: Place) -> None:
@@ -160,17 +160,17 @@ def test_what_cannot_come_back_is_said_everywhere_and_is_no_success(place: Place
     (place.work / "a.txt").write_text("a")
     gone = call("Shell", {"command": "rm -r pipe empty a.txt"})
     session = place.hold([gone, say("Done.")], "clean up")
-    lost = {"path": "pipe", "change": "skip", "reason": "gone, and not a regular file"}
+    lost = {"path": "pipe", "change": "skip", "reason": "deleted; not a regular file"}
     back = [{"path": name, "change": "create", "reason": None} for name in ("a.txt", "empty")]
     for options in (("--dry-run",), ("--dry-run", "--json")):
         ran = place.run("rewind", 0, "--files", "restore", *options)
         assert ran.code == 0
         assert "pipe" in ran.out
-        assert "gone, and not a regular file" in ran.out
+        assert "deleted; not a regular file" in ran.out
     assert ran.json["files"] == [*back, lost]
     ran = place.run("rewind", 0, "--files", "restore", "--json")
     assert (ran.code, json.loads(ran.out)["files"]) == (3, [*back, lost])
-    assert ran.err == "kimi-tui: Left alone, not brought back: pipe.\n"
+    assert ran.err == "kimi-tui: Not restored: pipe.\n"
     assert sorted(path.name for path in place.work.iterdir()) == ["a.txt", "empty"]
     # The undo also works if it has nothing else to restore.
     place.run("undo")
@@ -305,17 +305,17 @@ def test_a_line_that_is_being_written(place: Place) -> None:
     ("arguments", "words"),
     [
         (("rewind",), "required: N"),
-        (("rewind", "x"), "checkpoint is needed, not 'x'"),
-        (("rewind", "-1"), "not '-1'"),
-        (("rewind", 99), "There is no checkpoint #99 here; there is #0 to #7."),
+        (("rewind", "x"), "'x' is not the number of a checkpoint"),
+        (("rewind", "-1"), "'-1' is not"),
+        (("rewind", 99), "There is no checkpoint #99; this world line has #0 to #7."),
         (("rewind", 99, "--dry-run"), "There is no checkpoint #99"),
-        (("rewind", "9" * 30), "checkpoint is needed"),
+        (("rewind", "9" * 30), "is not the number of a checkpoint"),
         (("rewind", 1, "--files", "all"), "--files"),
         (("jump", 7), "There is no world line 7."),
-        (("jump", 0), "world line is needed"),
-        (("jump", "1:"), "checkpoint is needed, not ''"),
+        (("jump", 0), "is not the number of a world line"),
+        (("jump", "1:"), "'' is not the number of a checkpoint"),
         (("dmail", 1), "required: TEXT"),
-        (("dmail", 1, " \n"), "The D-Mail is empty."),
+        (("dmail", 1, " \n"), "The text of the D-Mail is empty."),
         (("dmail", 99, "x"), "There is no checkpoint #99"),
         (("undo", "--session", "nope"), "There is no session 'nope'."),
         (("undo", "--session", ""), "There is no session ''."),
@@ -432,7 +432,7 @@ def test_files_only(place: Place) -> None:
     before = place.files(session)
     ran = place.run("rewind", 2, "--files", "only")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("Brought back the files of #2.\n")
+    assert ran.out.startswith("Restored the files of checkpoint #2.\n")
     assert "b.txt" in ran.out
     assert not (place.work / "b.txt").exists()
     assert place.files(session) == before
@@ -487,11 +487,11 @@ def test_where_no_file_comes_back_nothing_else_is_said(place: Place) -> None:
     for name in ("b.txt", "c.txt"):
         (place.work / name).write_text("changed by hand\n")
     ran = place.run("rewind", 2, "--files", "only")
-    assert ran.out == "No file of #2 was brought back.\n"
+    assert ran.out == "No file of checkpoint #2 was restored.\n"
     assert ran.code == 3
     assert "b.txt" in ran.err
     dry = place.run("rewind", 2, "--files", "only", "--dry-run")
-    assert dry.out == "No file of #2 would be brought back.\n"
+    assert dry.out == "No file of checkpoint #2 would be restored.\n"
 
 
 def test_a_long_path_does_not_widen_every_row(

@@ -92,16 +92,16 @@ headers = "X-Org: 1"
     )
     assert config.providers["p"].headers == {"X-Org": "mine"}
     said = [notice.removeprefix("config.toml: providers.") for notice in config.notices]
-    rest = "; the rest is used."
+    rest = "; the rest of the file is used."
     assert said == [
-        f"p.headers.x-org stands there twice{rest}",
-        f"p.headers.Authorization is set by the program alone{rest}",
-        f"p.headers.Content-Length is set by the program alone{rest}",
-        f"p.headers.a b is no name of a header{rest}",
+        f"p.headers.x-org is given twice{rest}",
+        f"p.headers.Authorization is set by kimi-tui and cannot be changed{rest}",
+        f"p.headers.Content-Length is set by kimi-tui and cannot be changed{rest}",
+        f"p.headers.a b is not a valid header name{rest}",
         f"p.headers.Y must be a text of one line in ASCII{rest}",
         f"p.headers.Z must be a text of one line in ASCII{rest}",
-        f"many.headers are more than 20 headers or 4,096 characters{rest}",
-        f"long.headers are more than 20 headers or 4,096 characters{rest}",
+        f"many.headers has more than 20 headers or 4,096 characters{rest}",
+        f"long.headers has more than 20 headers or 4,096 characters{rest}",
         f"odd.headers must be a table{rest}",
     ]
     assert len(config.providers["many"].headers) == 20
@@ -160,9 +160,9 @@ PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p
         ('[providers.x]\nbase_url = "ftp://x"', "providers.x.base_url"),
         ("[providers.x]\napi_key = 'a'", "providers.x.base_url"),
         ("[models.m]\nprovider = 'none'\nmodel = 'm'", "models.m.provider"),
-        ("hintz = false", "hintz is not known here: did you mean `hints`?"),
-        ("[dmail]\nnudge_token = 3", "dmail.nudge_token is not known here: did you mean"),
-        ("[keys]\ncompactt = 'f5'", "no action that has a key: did you mean `compact`?"),
+        ("hintz = false", "hintz is not a known key: did you mean `hints`?"),
+        ("[dmail]\nnudge_token = 3", "dmail.nudge_token is not a known key: did you mean"),
+        ("[keys]\ncompactt = 'f5'", "is not an action: did you mean `compact`?"),
         ("[providers.p]\ntype='weird'\nbase_url='http://x/v1'", "openai_legacy: 'weird'"),
         ("models = 3", "models"),
         ("[models]\nm = 3", "models.m"),
@@ -197,7 +197,7 @@ def test_prices_of_a_model() -> None:
         ('{ input = 1, output = 1, cached_input = "x" }', "models.m.prices.cached_input", False),
         ("{ input = 1, output = 1, currency = 3 }", "models.m.prices.currency", True),
         ('{ input = 1, output = 1, currency = "\\u001b[2J" }', "models.m.prices.currency", True),
-        ("{ input = 1, output = 1, outputs = 1 }", "models.m.prices.outputs is not known", True),
+        ("{ input = 1, output = 1, outputs = 1 }", "models.m.prices.outputs is not a known", True),
     ],
 )
 def test_wrong_prices_are_named_in_one_line(prices: str, named: str, kept: bool) -> None:

@@ -82,7 +82,7 @@ def test_a_key_is_taken_as_the_terminal_names_it(text: str, key: str) -> None:
 def test_a_key_that_terminals_cannot_tell_from_another_one_is_named(text: str, sent: str) -> None:
     config = parse(f"'line.jump' = '{text}'")
     first = text.split(",")[0]
-    told = f"config.toml: keys.line.jump is {first}, which most terminals send as {sent}; the rest is used."
+    told = f"config.toml: keys.line.jump is {first}, which most terminals send as {sent}; the rest of the file is used."
     assert (config.keys, config.notices) == ({"line.jump": text}, (told,) if sent else ())
 
 
@@ -92,7 +92,7 @@ def test_what_is_typed_into_the_prompt_is_no_key_of_what_holds_everywhere(text: 
     assert config.keys == {}
     bad = text.split(",")[-1]
     assert config.notices == (
-        f"config.toml: keys.help is {bad}, which writes into the prompt; the rest is used.",
+        f"config.toml: keys.help is {bad}, which types into the prompt and cannot be a shortcut; the rest of the file is used.",
     )
 
 
@@ -113,7 +113,7 @@ def test_what_edits_the_prompt_is_no_key_of_what_stands_outside_it(text: str) ->
     assert "search" in config.keys  # the prompt's own, which goes before
     bad = text.split(",")[-1]
     assert config.notices == (
-        f"config.toml: keys.timeline is {bad}, which edits the text in the prompt; the rest is used.",
+        f"config.toml: keys.timeline is {bad}, which edits the prompt and cannot be a shortcut; the rest of the file is used.",
     )
 
 
@@ -128,7 +128,9 @@ def test_what_edits_the_prompt_is_no_key_of_what_stands_outside_it(text: str) ->
 def test_what_is_no_key_is_named_and_the_action_keeps_its_own(text: str) -> None:
     config = parse(f"compact = '{text}'\ntimeline = 'f2'")
     assert config.keys == {"timeline": "f2"}
-    assert config.notices == (f"config.toml: keys.compact is no key: {text!r}; the rest is used.",)
+    assert config.notices == (
+        f"config.toml: keys.compact is not a key: {text!r}; the rest of the file is used.",
+    )
 
 
 def test_a_name_that_an_action_had_before_is_taken() -> None:
@@ -141,18 +143,18 @@ def test_what_is_no_action_is_named() -> None:
     config = parse("banana = 'f2'\n'timeline.undo' = 'z'")
     assert config.keys == {"timeline.undo": "z"}
     assert config.notices == (
-        "config.toml: keys.banana names no action that has a key; the rest is used.",
+        "config.toml: keys.banana is not an action; the rest of the file is used.",
     )
 
 
 @pytest.mark.parametrize(
     ("keys", "used", "named"),
     [
-        ("compact = 'ctrl+t'", {}, ["keys.compact is ctrl+t, which is the key of timeline"]),
+        ("compact = 'ctrl+t'", {}, ["keys.compact is ctrl+t, which already belongs to timeline"]),
         (
             "compact = 'f2'\ntimeline = 'f2'",
             {"compact": "f2"},
-            ["keys.timeline is f2, which is the key of compact"],
+            ["keys.timeline is f2, which already belongs to compact"],
         ),
         # They change places.
         (
@@ -165,8 +167,8 @@ def test_what_is_no_action_is_named() -> None:
             "timeline = 'ctrl+o'\ncompact = 'f1'",
             {},
             [
-                "keys.compact is f1, which is the key of help",
-                "keys.timeline is ctrl+o, which is the key of compact",
+                "keys.compact is f1, which already belongs to help",
+                "keys.timeline is ctrl+o, which already belongs to compact",
             ],
         ),
         # Other areas may use the same keys.

@@ -44,7 +44,7 @@ def test_hooks_services_and_servers_are_named_with_their_files(share: Path, tmp_
     assert not_run_notice(ours) == (
         f"kimi-tui does not run 2 hooks (PreToolUse, Stop) in {ours}; "
         f"2 hooks (PreToolUse, Stop), [mcp] and [services] in {share}/config.toml; "
-        f"2 MCP servers in {share}/mcp.json. A hook that guards something there guards nothing here."
+        f"2 MCP servers in {share}/mcp.json. A hook that protects something in kimi-cli does not protect it in kimi-tui."
     )
     # The notice is shown once at the start, and by `doctor`, which shows the same notices; not in the demo.
     (share / "config.toml").write_text(HOOKS)

@@ -65,9 +65,9 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     ("key", "value", "why"),
     [
         ("loop_control.max_steps_per_turn", 0, "must be a whole number from 1"),
-        ("keys.send", "tab", "is tab, which is the key of complete"),
-        ("keys.chat.copy", "k", "is k, which is the key of chat.above"),
-        ("keys.compact", "f8", "keys.timeline is f8, which is the key of compact"),
+        ("keys.send", "tab", "is tab, which already belongs to complete"),
+        ("keys.chat.copy", "k", "is k, which already belongs to chat.above"),
+        ("keys.compact", "f8", "keys.timeline is f8, which already belongs to compact"),
         ("default_model", "nobody", "names"),
         ("mode", "all", "must be one of"),
     ],

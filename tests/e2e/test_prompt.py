@@ -81,13 +81,13 @@ def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     terminal.type("/settings\r")
     terminal.wait_for("config.toml ─╯")
     terminal.type("dmail.review")
-    terminal.wait_for("▌ dmail.review")
+    terminal.wait_for("▌   Review")
     terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("enter")
-    terminal.wait_for("Kept.")
+    terminal.wait_for("Saved.")
     # Out of what was typed to find it, then of the settings.
     terminal.key("escape")
-    terminal.wait_gone("only with")
+    terminal.wait_gone("filter: ")
     terminal.key("escape")
     terminal.wait_gone("─ Settings ─")
     terminal.key("ctrl+q")

@@ -118,7 +118,7 @@ def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
     time.sleep(UNSEEN)
     n_asked = len(server.requests)
     terminal.go_on()
-    terminal.wait_for("What should the agent have known there?")
+    terminal.wait_for("What should the agent know at that checkpoint?")
     assert n_asked == 1
 
 
@@ -295,7 +295,7 @@ def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> Non
 
 def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal = program.start(size=(80, 30))
-    terminal.wait_for("Which model shall it use?")
+    terminal.wait_for("Which model should it use?")
     terminal.wait_quiet(0.3)
     terminal.hold()
     _pressed_blind(terminal, "1")
@@ -304,7 +304,7 @@ def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal.paste(KEY)
     time.sleep(QUIET)
     terminal.go_on()
-    shown = terminal.wait_for("Nothing was sent yet")
+    shown = terminal.wait_for("No message was sent yet")
     assert "asking" not in shown
     assert KEY.encode() not in terminal.raw
 
@@ -313,7 +313,7 @@ def test_no_enter_chooses_from_models_that_came_by_themselves(
     program: Program, server: ChatServerThread
 ) -> None:
     terminal = program.start(size=(80, 30))
-    terminal.wait_for("Which model shall it use?")
+    terminal.wait_for("Which model should it use?")
     terminal.key("1")
     terminal.wait_for("Another server")
     terminal.wait_quiet(0.3)

@@ -133,12 +133,12 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for("[off]")
     terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("ctrl+s")
-    terminal.wait_for("It is used in this folder from now on.")
+    terminal.wait_for("This folder uses it from now on.")
     # The values for a command are offered.
     terminal.type("/thinking h")
     terminal.wait_for("▌ /thinking high")
     terminal.key("enter")
-    terminal.wait_for("It holds in this folder from now on.")
+    terminal.wait_for("It applies to this folder from now on.")
     say_to(terminal, "Think about it")
     terminal.wait_for("I have thought.")
     terminal.wait_for("Ctrl+T rewinds to any step")  # a hint, the first time
@@ -162,7 +162,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.key("ctrl+u")
     terminal.wait_for("what it is called")
     say_to(terminal, "Thoughts")
-    terminal.wait_for("It is now called Thoughts.")
+    terminal.wait_for("The session is now called Thoughts.")
     terminal.key("d")
     terminal.wait_for("Delete Thoughts?")
     terminal.wait_quiet(0.8)

@@ -13,7 +13,7 @@ from support.cases import each
 from support.chat_server import call, gate, say, status
 
 import kimi_tui
-from kimi_tui import EXIT_CODES
+from kimi_tui.program import EXIT_CODES
 from kimi_tui.session.store import SessionStore
 
 PRICES = """

@@ -235,7 +235,7 @@ async def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     # A longer wait than a minute is taken while there is the patience for it, and none that there is no time for.
     with pytest.raises(APIStatusError) as caught:
         await run(Planned(overloaded(429, 31.0)), policy=PATIENT)
-    assert "It asks to wait 31 s" in caught.value.advice
+    assert "The server asks to wait 31 s" in caught.value.advice
     retry_now = asyncio.Event()
 
     def hurry(notice: RetryNotice) -> None:

@@ -94,15 +94,20 @@ async def test_what_is_set_is_what_is_sent_and_what_is_said(
 @pytest.mark.parametrize(
     ("dialect", "model", "word", "words"),
     [
-        ("moonshot", "kimi-k3", "off", "kimi-k3 always thinks. It takes low, high or max."),
-        ("moonshot", "kimi-k3", "medium", "it takes low, high or max"),
-        ("moonshot", "kimi-k2.7-code", "off", "always thinks"),
-        ("moonshot", "kimi-k2.6", "high", "it takes on or off"),
-        ("qwen", "qwen3-max", "low", "it takes on or off"),
-        ("minimax", "MiniMax-M2.5", "off", "always thinks"),
-        ("mistral", "mistral-large", "on", "not known to take"),
-        ("generic", "m", "on", "not known to take"),
-        ("openai", "gpt-5.6", "high", "only without thinking"),
+        (
+            "moonshot",
+            "kimi-k3",
+            "off",
+            "kimi-k3 always reasons. Its settings are low, high or max.",
+        ),
+        ("moonshot", "kimi-k3", "medium", "Use low, high or max"),
+        ("moonshot", "kimi-k2.7-code", "off", "always reasons"),
+        ("moonshot", "kimi-k2.6", "high", "Use on or off"),
+        ("qwen", "qwen3-max", "low", "Use on or off"),
+        ("minimax", "MiniMax-M2.5", "off", "always reasons"),
+        ("mistral", "mistral-large", "on", "no known setting for reasoning"),
+        ("generic", "m", "on", "no known setting for reasoning"),
+        ("openai", "gpt-5.6", "high", "cannot reason and use tools"),
     ],
 )
 async def test_what_a_model_does_not_take_is_refused_in_one_line(

@@ -184,7 +184,7 @@ def test_limits_that_waiting_does_not_lift(status: int, body: Any) -> None:
         (
             429,
             {"code": "1308", "message": "已达到 5 小时 的使用上限"},
-            "The plan's share is used up",
+            "The quota of your plan is used up",
         ),
         *(
             (
@@ -193,7 +193,7 @@ def test_limits_that_waiting_does_not_lift(status: int, body: Any) -> None:
                     "message": "You've reached your usage limit for this billing cycle.",
                     "type": kind,
                 },
-                "The plan's share is used up",
+                "The quota of your plan is used up",
             )
             for kind in ("access_terminated_error", "permission_error")
         ),

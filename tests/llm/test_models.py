@@ -221,7 +221,7 @@ async def test_a_server_that_speaks_no_https_is_named_so() -> None:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        with pytest.raises(APITLSError, match="does not answer as https does") as caught:
+        with pytest.raises(APITLSError, match="does not answer with HTTPS") as caught:
             await chat_models(url, "sk-k")
         assert "http://" in caught.value.advice
 

@@ -159,7 +159,7 @@ def test_a_card_says_whose_letter_it_is_and_where_it_came_from() -> None:
     nothing_cut = {"tokens_before": 30_000, "world_line": 0, "tool_calls_dropped": 0}
     source = "what the agent said, at checkpoint #4 of world line 2"
     carried = card(letter(3, 2, author="person", facts=source, **nothing_cut))
-    assert "◆ Your D-Mail carried over from another world line" in words(carried)
+    assert "◆ Your D-Mail copied from another world line" in words(carried)
     assert "What the agent said, at checkpoint #4 of world line 2" in words(carried)
     assert not carried.unfolds
     for said in ("from #", "olded away", "−", "+0"):

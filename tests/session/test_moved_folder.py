@@ -121,17 +121,19 @@ async def test_the_sessions_screen_lists_them_and_says_so(
     catalog = SessionCatalog(store.root, new)
     (row,) = catalog.described(catalog.folders(everywhere=False))
     assert row.title == "said there"
-    assert row.facts.startswith("its folder was renamed or moved, Enter continues it here")
+    assert row.facts.startswith("its folder was renamed or moved; Enter continues the session here")
     new.rename(tmp_path / "elsewhere")
     (tmp_path / "other" / "one").mkdir(parents=True)
     catalog = SessionCatalog(store.root, tmp_path / "other" / "one")
     (row,) = catalog.described(catalog.folders(everywhere=False))
-    assert row.facts.startswith("its folder is gone and may be this one, Enter continues it here")
+    assert row.facts.startswith(
+        "its folder is gone and may now be this one; Enter continues the session here"
+    )
     catalog = SessionCatalog(store.root, tmp_path / "elsewhere" / "deep")
     (row,) = catalog.described(
         [*catalog.folders(everywhere=False), *catalog.folders(everywhere=True)]
     )
-    assert row.facts.startswith("its folder does not exist any more")
+    assert row.facts.startswith("its folder no longer exists")
 
 
 async def test_the_app_goes_on_with_the_newest_or_says_where(

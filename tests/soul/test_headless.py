@@ -171,7 +171,7 @@ async def test_what_the_model_lacks_is_named(tmp_path: Path) -> None:
             await on.soul.run("look", [Image("image/png", b"x", 1, 1, "x.png")])
         assert refused.value.missing == {"image_in"}
         (notice,) = on.ear.notices()
-        assert (notice.level, notice.text) == ("info", "stand-in takes no images.")
+        assert (notice.level, notice.text) == ("info", "stand-in does not accept images.")
         assert not on.ear.of(ev.TurnBegin)
         on.server.script(status(400, {"error": {"message": "stand-in does not support tools"}}))
         with pytest.raises(LLMNotSupported) as refused:

@@ -87,7 +87,7 @@ async def test_whatever_the_reader_of_the_record_raises_is_survived(
         monkeypatch.undo()
         shown = [r.event.text for r in on.soul.opened_with if isinstance(r.event, ev.TurnBegin)]
         assert shown == ["first", "second"]
-        words = "1 record of what was shown (wire.jsonl) could not be read; passed over."
+        words = "Skipped 1 record of the display log (wire.jsonl) that could not be read."
         assert words in on.session.remarks
 
 
@@ -107,7 +107,7 @@ async def test_whatever_the_telling_raises_is_survived(
 
         monkeypatch.setattr(history, part, broken)
         await on.reopen()
-        words = "What was said before cannot be shown; the agent still knows all of it."
+        words = "Earlier messages cannot be shown, but the agent still has them."
         # A part that cannot be followed can be rebuilt.
         is_lost = part == "rebuild_history"
         assert (words in on.session.remarks) == is_lost

@@ -147,7 +147,7 @@ async def test_a_model_that_sees_nothing_gets_none_and_nothing_is_stored(tmp_pat
     async with stage(tmp_path, seeing=("kimi", "gpt")) as on:
         (on.work / "big.png").write_bytes(saved(noise(200, 200)))
         (on.work / "app.py").write_text("x\n")
-        with pytest.raises(ModelCannotSee, match=r"stand-in takes no images.*: kimi, gpt"):
+        with pytest.raises(ModelCannotSee, match=r"stand-in does not accept images.*: kimi, gpt"):
             await on.soul.run("look", [SHOT])
         with pytest.raises(ModelCannotSee):
             await on.soul.run("look at @big.png and @app.py")

@@ -197,7 +197,7 @@ async def test_images_that_a_model_cannot_take_are_handed_back(tmp_path: Path) -
         await attended(on)
         taken = await next_event(on.soul.wire.subscribe(), ev.SteerTaken)
         assert taken.handed_back
-        assert "stand-in takes no images." in [notice.text for notice in on.ear.notices()]
+        assert "stand-in does not accept images." in [notice.text for notice in on.ear.notices()]
         assert not on.ear.of(ev.TurnBegin)
         assert not on.soul.inbox.waiting
 
@@ -215,7 +215,7 @@ async def test_a_disk_that_refuses_is_told_of_until_it_takes_it(tmp_path: Path) 
         await on.server.at_gate.wait()
         on.soul.say("steer")
         notice = await next_event(heard, ev.Notice)
-        assert notice.text.startswith("What waits to be said cannot be kept: ")
+        assert notice.text.startswith("Your queued messages cannot be saved: ")
         assert on.soul.inbox.unkept == ["steer"]
         (in_the_way / "x").unlink()
         in_the_way.rmdir()

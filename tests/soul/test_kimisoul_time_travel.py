@@ -312,9 +312,11 @@ async def test_comparing_lines(tmp_path: Path) -> None:
         assert (diff.added, diff.removed) == (1, 1)
         (file,) = seen.files.files
         assert (file.path, file.alike) == ("a.txt", False)
-        assert (file.other.state, file.other.added, file.other.removed) == ("changed", 1, 1)
-        assert [row.text for row in file.other.rows] == ["old", "new"]
-        assert file.live.state == "same"
+        diff = file.left.diff
+        assert diff is not None
+        assert (file.left.outcome, diff.added, diff.removed) == ("changed", 1, 1)
+        assert [row.text for row in diff.rows] == ["old", "new"]
+        assert file.now.outcome == "same"
         with pytest.raises(KeyError):
             await on.soul.lines.compare(4)
 
@@ -333,7 +335,7 @@ async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
         assert seen.fork == 1
         assert not Comparison.of(seen.other, seen.live).sides["live"]
         assert {
-            one.path: (one.other.state, one.live.state, one.live.changed_by, one.alike)
+            one.path: (one.left.outcome, one.now.outcome, one.now.authors, one.alike)
             for one in seen.files.files
         } == {"a.txt": ("new", "new", "agent", True), "b.txt": ("same", "new", "others", False)}
 

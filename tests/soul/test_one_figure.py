@@ -419,3 +419,9 @@ async def test_fewer_tools_take_their_part_of_a_figure_that_was_fitted(tmp_path:
         assert before / 20 < fewer < before / 5
         on.soul.use_tools("")
         assert on.soul.used == before
+        on.soul.use_tools("off")
+        await on.reopen()
+        # The tools are on again, and the figure is the one of before.
+        assert on.soul.used == pytest.approx(before, rel=0.02)
+        on.soul.use_tools("off")
+        assert on.soul.used == pytest.approx(fewer, rel=0.02)

@@ -68,13 +68,22 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
     ("does", "said"),
     [
         ("raise ImportError", r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
-        ("get_password = lambda *names: None", "nothing is there; keyring set kimi-tui mine"),
+        (
+            "get_password = lambda *names: None",
+            "the system keyring has no such key. Store it with: keyring set kimi-tui mine",
+        ),
         (
             "def get_password(*names): raise OSError('sk-no')",
-            "the keyring does not answer: OSError$",
+            "the system keyring does not answer: OSError$",
         ),
-        ("def get_password(*names): raise SystemExit", "the keyring does not answer: SystemExit$"),
-        ("import os; get_password = lambda *names: os._exit(3)", "the keyring does not answer$"),
+        (
+            "def get_password(*names): raise SystemExit",
+            "the system keyring does not answer: SystemExit$",
+        ),
+        (
+            "import os; get_password = lambda *names: os._exit(3)",
+            "the system keyring does not answer$",
+        ),
         ("import time; get_password = lambda *names: time.sleep(99)", "does not answer$"),
         (f"{SAID}b'5') and os._exit(0)", "does not answer$"),
         (f"{SAID}b'[' * 60_000) and os._exit(0)", "does not answer$"),

@@ -26,12 +26,12 @@ async def test_the_parts_of_a_window(tmp_path: Path) -> None:
         names = [part.name for part in parts]
         assert names == [
             *("system prompt", "AGENTS.md", "tools", "your messages", "answers", "thoughts"),
-            *("tool results", "reminders", "src/AGENTS.md", "checkpoint marks"),
+            *("tool results", "reminders", "src/AGENTS.md", "checkpoint markers"),
         ]
         by_name: dict[str, WindowPart] = {part.name: part for part in parts}
         assert by_name["your messages"].count == 1
         assert by_name["answers"].count == 2
-        assert by_name["checkpoint marks"].count == 3
+        assert by_name["checkpoint markers"].count == 3
         assert by_name["tool results"].tokens > by_name["your messages"].tokens
         assert by_name["AGENTS.md"].is_inside
         assert 100 < by_name["src/AGENTS.md"].tokens <= by_name["reminders"].tokens

@@ -213,10 +213,10 @@ async def test_an_address_is_no_key_and_goes_to_no_server(home: Path, place: str
         key = running.screen.query_one("#key", Input)
         await one.until(lambda: running.focused is key)
         assert key.value == ""
-        await one.sees("That is an address: it stands in Base URL now")
+        await one.sees("This is a URL, so it was moved")
         # Another one takes the place of none.
         running.post_message(events.Paste("https://example.org/v1"))
-        await one.sees("That is an address, and no key")
+        await one.sees("This is a URL, not a key")
         assert (key.value, running.screen.query_one("#url", Input).value) == ("", server.base_url)
         assert server.other_requests == []
 

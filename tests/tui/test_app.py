@@ -317,7 +317,7 @@ async def test_a_theme_is_no_reason_to_hide_the_settings_of_kimi_cli(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.say("/theme light")
-        await one.sees("The theme is light, in this run.")
+        await one.sees("The theme is light until you quit.")
         assert not (home / "config.toml").exists()
 
 

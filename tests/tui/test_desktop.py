@@ -204,7 +204,7 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
         await one.idle()
         copies = written_to(one, monkeypatch)
         await one.say("/copy")
-        shown = await one.sees("of 6,000 lines: terminals take no more.")
+        shown = await one.sees("of 6,000 lines, the most that a terminal accepts.")
         (copied,) = copies()
         assert f"Copied the first {copied.count(chr(10)) + 1:,} lines of" in shown
         assert text.startswith(f"{copied}\n")
@@ -213,13 +213,13 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
         path = soul.session.dir / "copied.txt"
         assert path.read_text("utf-8") == text
         assert path.stat().st_mode & 0o077 == 0
-        assert "All of it is copied.txt in" in shown
+        assert "The full text is in copied.txt in" in shown
         # If the file cannot be written, a notice says so.
         path.unlink()
         path.mkdir()
         (path / "x").touch()
         await one.say("/copy")
-        await one.sees("All of it could not be written")
+        await one.sees("The full text could not be written")
 
 
 async def test_with_nothing_to_copy_that_is_said(home: Path) -> None:
@@ -228,7 +228,7 @@ async def test_with_nothing_to_copy_that_is_said(home: Path) -> None:
         await one.say("/copy")
         await one.sees("There is no answer to copy yet.")
         await one.say("/copy code")
-        await one.sees("There is no code to copy here.")
+        await one.sees("There is no code block to copy here.")
 
 
 async def test_tmux_that_keeps_copies_is_said(
@@ -414,7 +414,9 @@ def test_the_clipboard_gives_an_image_else_text_else_says_why(tmp_path: Path) ->
     bins = tmp_path / "bin"
     path = {"PATH": f"{bins}:/usr/bin:/bin"}
     wayland, x = {**path, "WAYLAND_DISPLAY": "w"}, {**path, "DISPLAY": ":0"}
-    assert read_clipboard({**path}, [], "linux").trouble.startswith("The clipboard is elsewhere")
+    assert read_clipboard({**path}, [], "linux").trouble.startswith(
+        "The clipboard is on another machine"
+    )
     assert "wl-clipboard" in read_clipboard(wayland, [], "linux").trouble
     assert "pngpaste" in read_clipboard(path, [], "darwin").trouble
     only_image = 'case "$*" in *image/png*) printf PNGDATA;; *) exit 1;; esac'

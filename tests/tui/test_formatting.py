@@ -26,7 +26,7 @@ def test_who_was_not_waited_for_is_not_named(
 ) -> None:
     model_s, tools_s, user_s = waits
     figures = Statistics(model_s=model_s, tools_s=tools_s, user_s=user_s)
-    assert dict(statistics_pairs(figures)).get("waited for") == said
+    assert dict(statistics_pairs(figures)).get("waiting time") == said
 
 
 def test_tools_are_called_as_everywhere_else() -> None:

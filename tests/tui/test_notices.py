@@ -99,14 +99,16 @@ async def test_clicks_select_the_notice_and_nothing_else(home: Path) -> None:
 
 @pytest.mark.parametrize("size", first_only(reversed(SIZES)))
 async def test_several_notices_of_a_start_are_one_list(home: Path, size: tuple[int, int]) -> None:
-    notices = tuple(f"keys.word{n} names no action; the rest is used." for n in range(9))
+    notices = tuple(
+        f"keys.word{n} names no action; the rest of the file is used." for n in range(9)
+    )
     async with (
         ChatServer() as server,
         desk(home, server.base_url, size=size, notices=notices) as one,
     ):
         shown = await one.sees("keys.word0")
         assert "keys.word4" in shown
-        await one.sees("4 more; /notices lists all of them")
+        await one.sees("4 more. /notices lists all")
         await one.ready()
         await one.say("/notices")
         await one.until(lambda: isinstance(one.app.screen, TextScreen))
@@ -137,7 +139,7 @@ async def test_nothing_was_told(home: Path) -> None:
         await one.ready()
         one.screen.bench.notices.clear()
         await one.say("/notices")
-        await one.sees("Nothing was told in this session.")
+        await one.sees("There were no notices in this run.")
 
 
 def test_a_passing_notice_gives_way_and_a_lasting_one_stays() -> None:

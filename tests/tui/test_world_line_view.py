@@ -37,7 +37,7 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
         await one.sees("Copied ")
         assert one.app.clipboard
         await one.pilot.press("Y")
-        await one.sees("There is no code to copy here.")
+        await one.sees("There is no code block to copy here.")
 
 
 async def test_what_cannot_be_shown_is_left_out_and_told(

@@ -24,7 +24,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, read_regular, real_path
 from kimi_tui.filesystem import is_under as _under
@@ -1332,7 +1331,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
 
 def _package_folder() -> str:
     """Return the real path of the folder of this program's package."""
-    return real_path(os.path.dirname(kimi_tui.__file__))
+    return real_path(os.path.dirname(app_paths.__file__))
 
 
 @functools.cache

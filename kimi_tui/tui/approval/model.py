@@ -246,7 +246,7 @@ def yes_no_keys(request: ApprovalRequest) -> dict[str, str]:
     return keys if request.kind == "question" and is_yes_no and not request.multi_select else {}
 
 
-_WORDS = {"y": "y", "yes": "y", "ok": "y", "okay": "y", "n": "n", "no": "n"}
+ANSWER_WORDS = {"y": "y", "yes": "y", "ok": "y", "okay": "y", "n": "n", "no": "n"}
 """Words that are typed as an answer, and the key of that answer."""
 
 
@@ -258,7 +258,7 @@ def answer_of_word(offered: Sequence[Choice], word: str) -> Choice | None:
         word: the typed word.
     """
     said = word.strip().casefold()
-    key = _WORDS.get(said, "")
+    key = ANSWER_WORDS.get(said, "")
     for one in offered:
         if one.then in ("once", "no") and (
             (one.says and one.says.casefold() == said)

@@ -23,6 +23,7 @@ from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.approval.model import (
+    ANSWER_WORDS,
     AROUND,
     CHANGE_KEY,
     NOTE_GAP,
@@ -445,7 +446,6 @@ _PAGES = {"pageup": -1, "pagedown": 1}
 ENTER_ANSWERS = "Press Enter to give the selected answer."
 NO_ANSWER = '"{}" is not an answer. Press one of the keys below.'
 WHICH_YES = "There is more than one yes. Press {}."
-YES_WORDS = ("yes", "ok", "okay", "y")
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
 WAITS_BEHIND = "Your text stays in the prompt until you have answered this."
@@ -712,6 +712,10 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _prose(self, text: str) -> None:
         self.restart_wait()
+        left = self._prompt.text.strip().casefold() if self._prompt is not None else ""
+        if self._prompt is not None and self._starts_well and left in ANSWER_WORDS:
+            # The same word came too early before, and would be a part of this one.
+            self._prompt.put("")
         self._word_counts = self._starts_well and self._prompt is not None and not self._prompt.text
         if self._write_behind is not None:
             self._write_behind(text)
@@ -745,7 +749,7 @@ class ApprovalPanel(Widget, can_focus=True):
         word = self._typed_word
         chosen = answer_of_word(self._choices, word) if key == "enter" else None
         self._end_behind()
-        if chosen is None and key == "enter" and word.strip().casefold() in YES_WORDS:
+        if chosen is None and key == "enter" and ANSWER_WORDS.get(word.strip().casefold()) == "y":
             ways = [one.key for one in self._choices if one.words.startswith("Yes")]
             if len(ways) > 1 and self._prompt is not None:
                 self._prompt.put("")

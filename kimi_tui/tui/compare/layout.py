@@ -38,7 +38,7 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 
 if TYPE_CHECKING:
     from kimi_tui.projection.comparison import Comparison, Side
-    from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
+    from kimi_tui.workspace.diff import DivergedFile, Divergence, SideChange
 
 ANSWER_ROWS = 4
 """The largest number of rows of a folded answer."""
@@ -217,7 +217,7 @@ class FileTable:
     """
 
     def __init__(
-        self, files: DivergedFiles, world_line: int, fork: int, width: int, glyphs: Glyphs
+        self, files: Divergence, world_line: int, fork: int, width: int, glyphs: Glyphs
     ) -> None:
         self._files = files
         self._line = world_line
@@ -261,8 +261,8 @@ class FileTable:
             )
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 
-    def _file(self, one: ComparedFile) -> list[Span]:
-        other, now = self._side(one.other), self._now(one)
+    def _file(self, one: DivergedFile) -> list[Span]:
+        other, now = self._side(one.left), self._now(one)
         room = max(8, self._middle - MARGIN - COLUMN_GAP - spans_width(other))
         name = formatting.path(shown_name(one.path), room, self._glyphs.cut)
         return self._row([Span(" " * MARGIN, "quiet"), Span(name, "ink")], other, now)
@@ -276,47 +276,48 @@ class FileTable:
             *now,
         ]
 
-    def _now(self, one: ComparedFile) -> list[Span]:
+    def _now(self, one: DivergedFile) -> list[Span]:
         if not one.alike:
-            return self._side(one.live)
+            return self._side(one.now)
         return [Span(f"as on world line {self._line}" if self._roomy else "as left", "quiet")]
 
-    def _side(self, side: FileSide) -> list[Span]:
+    def _side(self, side: SideChange) -> list[Span]:
         """Return the change of a file on one side, in a few words."""
-        if side.state == "same":
+        if side.outcome == "same":
             since = f"same as at #{self._fork}" if self._fork >= 0 else "unchanged"
             return [Span(since if self._roomy else "same", "quiet")]
-        fate = "" if side.state == "changed" else f"{side.state}  "
-        if side.changed_by == "others":
-            return [Span(f"{side.state} by others", "warn")]
-        spans: list[Span] = [Span("also by others  ", "warn")] if side.changed_by == "both" else []
+        fate = "" if side.outcome == "changed" else f"{side.outcome}  "
+        if side.authors == "others":
+            return [Span(f"{side.outcome} by others", "warn")]
+        spans: list[Span] = [Span("also by others  ", "warn")] if side.authors == "both" else []
         if fate:
             spans.append(Span(fate, "quiet"))
         return [*spans, *self._counts(side)]
 
-    def _counts(self, side: FileSide) -> list[Span]:
-        if not side.is_text:
+    def _counts(self, side: SideChange) -> list[Span]:
+        if side.diff is None:
             return [Span("not text", "quiet")]
-        spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
+        spans = change_counts(side.diff.added, side.diff.removed, self._glyphs, blank="error")
         if spans:
             return spans
-        return [Span("permissions" if side.state == "changed" else "empty", "quiet")]
+        return [Span("permissions" if side.outcome == "changed" else "empty", "quiet")]
 
-    def _diffs(self, one: ComparedFile) -> Iterator[list[Span]]:
+    def _diffs(self, one: DivergedFile) -> Iterator[list[Span]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
-        sides = [(f"World line {self._line}", one.other), ("Current", one.live)]
+        sides = [(f"World line {self._line}", one.left), ("Current", one.now)]
         if one.alike:
-            sides = [("Both", one.other)]
+            sides = [("Both", one.left)]
         for name, side in sides:
-            if side.state != "same":
+            if side.outcome != "same":
                 yield [Span(" " * (MARGIN + 2), "quiet"), Span(f"{name}{since}", "quiet")]
                 yield from self._diff(side)
 
-    def _diff(self, side: FileSide) -> Iterator[list[Span]]:
+    def _diff(self, side: SideChange) -> Iterator[list[Span]]:
+        rows = () if side.diff is None else side.diff.rows
         yield from diff_rows(
-            side.rows, self._width - 2, self._glyphs, indent=MARGIN + 2, digits=4, context="quiet"
+            rows, self._width - 2, self._glyphs, indent=MARGIN + 2, digits=4, context="quiet"
         )
-        if not side.rows:
+        if not rows:
             yield [Span(" " * (MARGIN + 2), "quiet"), Span("There is no diff to show.", "quiet")]
 
     def _sentence(self, words: str) -> list[Span]:

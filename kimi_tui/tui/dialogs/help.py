@@ -26,10 +26,13 @@ from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.row_list import plain
 from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.terminal_input import has_extended_keys
+from kimi_tui.tui.timeline.legend import legend
 
 Pair = tuple[str, str]
 FIRST = "Keys"
 """The title of the first section."""
+LEGEND = "Timeline signs"
+"""The title of the first section of the legend."""
 COLUMN = 26
 NARROW_BELOW = 56
 """Width in cells below which the column of keys is narrower."""
@@ -234,10 +237,7 @@ def _sections(
     return (
         (FIRST, _first(keys, extended=extended)),
         ("Prompt", _prompt(keys, extended=extended)),
-        *(
-            (title, (*_ALSO.get(area, ()), *_place(area, rows, keys)))
-            for title, area, rows in PLACES
-        ),
+        *_places(keys, glyphs),
         ("Approvals", _approvals(keys, glyphs)),
         *_screens(),
         (
@@ -253,9 +253,12 @@ def _sections(
     )
 
 
-def legend_title() -> str:
-    """Return the title of the section that explains the signs of the timeline."""
-    return "Timeline"
+def _places(keys: Mapping[str, str], glyphs: Glyphs) -> Iterator[tuple[str, tuple[Pair, ...]]]:
+    """Yield the sections of the places with keys, and the legend behind that of the timeline."""
+    for title, area, rows in PLACES:
+        yield title, (*_ALSO.get(area, ()), *_place(area, rows, keys))
+        if area == "timeline":
+            yield from legend(glyphs)
 
 
 def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:

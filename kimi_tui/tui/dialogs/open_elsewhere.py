@@ -18,7 +18,7 @@ from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.screens import app_of, sheets
 
-HINTS = (("f", "go on in a fork, a copy of it"), ("Esc", "quit"))
+HINTS = (("f", "continue in a copy of the session (a fork)"), ("Esc", "quit"))
 
 
 class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
@@ -51,12 +51,14 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
                 )
             ),
             DialogWords(
-                Content.styled("Once it is closed there, it opens here by itself.", "$ink-quiet")
+                Content.styled(
+                    "The session opens here once the other program closes it.", "$ink-quiet"
+                )
             ),
             DialogWords(),
             self._keys,
         )
-        frame.border_title = Content("Open elsewhere")
+        frame.border_title = Content("Session is open elsewhere")
         frame.set_class(glyphs_of(app_of(self)) is ASCII, "-ascii")
         yield frame
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _numbers = count(4_711)
 """The ids under which the terminal (kitty) stores drawings."""
 
-NO_GRAPHICS = "This terminal draws no pictures. With TERM=xterm-256color, or in a terminal with sixel or kitty graphics, they are shown."
+NO_GRAPHICS = "This terminal cannot show pictures. Use a terminal with sixel or kitty graphics, or set TERM=xterm-256color."
 _MARGIN = 2
 _LEAST_NAME = 12
 
@@ -124,7 +124,7 @@ class PictureView(Widget):
         data = await self._load()
         graphics = await self._terminal.graphics()
         if data is None:
-            self._words = "The image is not here any more."
+            self._words = "The file of this image no longer exists."
         elif not graphics and not draws_cells(self):
             self._words = NO_GRAPHICS
         else:
@@ -133,7 +133,7 @@ class PictureView(Widget):
                     _drawing_of, data, self._facts, self.size, graphics
                 )
             except ValueError:
-                self._words = "The image is broken: it cannot be shown."
+                self._words = "The image is damaged and cannot be shown."
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:

@@ -1,4 +1,4 @@
-"""The settings: every key of the configuration with its value and the value's source; Enter changes it in the file."""
+"""The settings in groups, each with its title, its value and the value's source; Enter changes it in the file."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from kimi_tui.config.reference import (
     settings,
     value_of,
 )
-from kimi_tui.config.settings import Config, ConfigError, why_not_saved
+from kimi_tui.config.settings import GROUPS, Config, ConfigError, why_not_saved
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import GivenValue
-from kimi_tui.tui.dialogs.help import meaning_of
+from kimi_tui.tui.dialogs.help import PLACES, meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame import Hint, hint_row
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, key_name
-from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList
+from kimi_tui.tui.pick_list import CHANGED, SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 
-ROWS_AROUND = 14
+ROWS_AROUND = 15
 """Rows of the frame, the details of the chosen setting, and the keys."""
 _ALONE = re.compile(
     r"(left|right)_(shift|control|alt|super|hyper|meta)|iso_level[35]_shift|(caps|num|scroll)_lock"
@@ -52,7 +52,7 @@ _ALONE = re.compile(
 MOST_VALUE_CELLS = 18
 """A longer value is shortened in the sentence about its source."""
 SOURCES_FROM = 80
-NO_VALUE = "nothing"
+NOT_SET = "not set"
 MOST_CHOICES = 6
 """The number of choices that are named at a time if a setting has more."""
 
@@ -111,7 +111,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         self._config = config
         self._file = file
         self._commands = commands
-        self._settings = tuple(settings())
+        self._settings = tuple(sorted(settings(), key=_place))
         self._writing = asyncio.Lock()
         self._theme: str | None = None
         """The theme that is previewed and not stored."""
@@ -146,7 +146,8 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         self._show()
 
     @property
-    def _chosen(self) -> Setting:
+    def chosen(self) -> Setting:
+        """The chosen setting."""
         return self._settings[self._list.chosen]
 
     def _value(self, setting: Setting) -> str:
@@ -159,11 +160,15 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
     def _source(self, setting: Setting) -> str:
         """Return the source of the value; empty if it is the default."""
         if setting.key == "theme" and self._theme is not None:
-            return "tried"
+            return "preview"
         if given := self._file.given.get(setting.key):
             return given.source
-        is_default = value_of(self._config, setting) == setting.default
-        return "" if is_default else (self._config.source or self._file.path).name
+        if self._is_default(setting):
+            return ""
+        return (self._config.source or self._file.path).name
+
+    def _is_default(self, setting: Setting) -> bool:
+        return value_of(self._config, setting) == setting.default
 
     @property
     def _has_sources(self) -> bool:
@@ -175,10 +180,18 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         entries: list[Entry] = []
         for setting in self._settings:
             value, source = one_line(self._value(setting)), self._source(setting)
-            shown = value or (NO_VALUE if source else "")
+            shown = value or NOT_SET
             if source and self._has_sources:
                 shown = (cut(shown, MOST_VALUE_CELLS, glyphs_of(self).cut), source)
-            entries.append(Entry(setting.key, shown))
+            entries.append(
+                Entry(
+                    _title(setting),
+                    shown,
+                    group=_group(setting),
+                    words=setting.key,
+                    changed=bool(source),
+                )
+            )
         return entries
 
     def _key_refusal(self, action: str, keys: str) -> str:
@@ -190,17 +203,16 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def _show(self) -> None:
         """Show the details of the chosen setting."""
-        setting = self._chosen
+        setting = self.chosen
         meaning = setting.meaning or f"{meaning_of(setting.action, self._commands)}."
-        default = _shown(setting, setting.default)
-        facts = [f"By default {default}." if default else "Nothing by default."]
+        facts = [f"Default: {_shown(setting, setting.default) or NOT_SET}."]
         if setting.check.choices:
-            facts.append(f"One of {_around(setting.check.choices, self._value(setting))}.")
-        facts.append(f"A change holds {HOLDS[setting.holds]}.")
+            facts.append(f"Values: {_around(setting.check.choices, self._value(setting))}.")
         if given := self._file.given.get(setting.key):
-            facts.append(f"{given.source} says it in this run.")
-        elif (source := self._source(setting)) and not self._has_sources:
-            facts.append(f"{source} says it now.")
+            facts.append(f"{given.source} sets it in this run.")
+        elif self._theme is None and (source := self._source(setting)):
+            facts.append(f"{CHANGED} Set in {source}.")
+        facts.append(f"A change takes effect {HOLDS[setting.holds]}. Key: {setting.key}")
         self._about.update(
             Content.assemble(
                 (meaning[:1].upper() + meaning[1:], "$ink-strong"),
@@ -209,9 +221,9 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         )
         hints: list[Hint] = [("Enter", _VERBS[setting.check.kind])]
         if setting.check.kind in ("flag", "choice"):
-            hints.append(("Left, Right", "try" if setting.key == "theme" else "change"))
-        hints += [("Del", "the default"), ("letters", "find one")]
-        hints.append(("Esc", "all settings" if self._list.narrowed else "close"))
+            hints.append(("Left, Right", "preview" if setting.key == "theme" else "change"))
+        hints += [("Del", "reset"), ("letters", "filter")]
+        hints.append(("Esc", "clear the filter" if self._list.narrowed else "close"))
         self._keys.update(hint_row(hints, min(100, app_of(self).size.width) - 10))
 
     def _refresh(self) -> None:
@@ -229,7 +241,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     @on(PickList.Picked)
     def _picked(self) -> None:
-        setting = self._chosen
+        setting = self.chosen
         if setting.check.kind in ("flag", "choice"):
             # A previewed theme is the one to store.
             tried = self._theme if setting.key == "theme" else None
@@ -244,21 +256,21 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def _question(self, setting: Setting) -> TextQuestion:
         return TextQuestion(
-            setting.key,
+            _title(setting),
             setting.meaning,
-            "With commas between. Empty: the default."
+            "Separate entries with commas. Leave it empty for the default."
             if setting.check.kind == "list"
-            else "Empty: the default.",
+            else "Leave it empty for the default.",
             text=in_words(value_of(self._config, setting)),
             placeholder=in_words(setting.default),
-            verb="keep",
+            verb="save",
             may_be_empty=True,
             low=True,
         )
 
     def _keep_answer(self, answer: str | None) -> None:
         if answer is not None:
-            self._keep(self._chosen, answer)
+            self._keep(self.chosen, answer)
 
     def _next(self, setting: Setting, step: int) -> str:
         choices = setting.check.choices or ("off", "on")
@@ -268,7 +280,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Preview or change a value with the arrows, restore the default, close."""
-        setting = self._chosen
+        setting = self.chosen
         if event.key not in SETTINGS_KEYS:
             return
         event.stop()
@@ -301,7 +313,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def _keep(self, setting: Setting, text: str) -> None:
         if not self._file.kept:
-            self._say("The demo keeps no settings.", "$warn")
+            self._say("The demo does not save settings.", "$warn")
             return
         if refusal := _refusal(setting, text):
             self._say(refusal, "$kind-error")
@@ -318,7 +330,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             try:
                 after = await asyncio.to_thread(save_setting, path, setting.key, value, base=copied)
             except (ConfigError, OSError) as error:
-                self._say(f"Nothing was changed: {why_not_saved(error)}", "$kind-error")
+                self._say(f"The setting was not saved: {why_not_saved(error)}", "$kind-error")
                 return
         is_first = copied is not None
         self._file = self._file._replace(copied=None)
@@ -328,14 +340,43 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         app_of(self).post_message(self.SettingSaved(setting.key, after))
         self._refresh()
         if is_first:
-            self._say(f"{short(path)} holds from now on; it began as a copy of kimi-cli's.")
+            self._say(
+                f"Saved in {short(path)}, a copy of kimi-cli's file that is used from now on."
+            )
         elif setting.key in self._file.given:
-            self._say(f"Kept; in this run {self._file.given[setting.key].source} goes before.")
+            source = self._file.given[setting.key].source
+            self._say(f"Saved. In this run {source} still overrides it.")
         else:
-            self._say(f"Kept. It holds {HOLDS[setting.holds]}.")
+            self._say(f"Saved. The change takes effect {HOLDS[setting.holds]}.")
 
 
-_VERBS = {"flag": "change", "choice": "change", "key": "press another", "text": "edit", "number": "edit", "list": "edit"}  # fmt: skip
+def _place(setting: Setting) -> int:
+    """Return the place of a setting's group on the screen; the keys come last, in the order of the help."""
+    if setting.check.kind != "key":
+        return GROUPS.index(setting.group)
+    areas = [area for _, area, _ in PLACES]
+    area, dot, _ = setting.action.partition(".")
+    return len(GROUPS) + (1 + areas.index(area) if dot and area in areas else 0 if not dot else 99)
+
+
+def _group(setting: Setting) -> str:
+    if setting.check.kind != "key":
+        return setting.group
+    area, dot, _ = setting.action.partition(".")
+    place = next((title for title, one, _ in PLACES if one == area), area) if dot else "everywhere"
+    return (
+        f"Keys: {place[:1].lower()}{place[1:]}" if not place.startswith("D-") else f"Keys: {place}"
+    )
+
+
+def _title(setting: Setting) -> str:
+    if setting.check.kind != "key":
+        return setting.title
+    words = setting.action.rpartition(".")[2].replace("_", " ").replace("-", " ")
+    return words[:1].upper() + words[1:]
+
+
+_VERBS = {"flag": "change", "choice": "change", "key": "press a key", "text": "edit", "number": "edit", "list": "edit"}  # fmt: skip
 
 
 def _around(choices: Sequence[str], chosen: str) -> str:
@@ -353,7 +394,7 @@ def _refusal(setting: Setting, text: str) -> str:
     try:
         parsed(setting, text)
     except ValueError as error:
-        return f"{setting.key} {error}."
+        return f"{_title(setting)} {error}."
     return ""
 
 
@@ -396,18 +437,18 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
 
     def _show(self) -> None:
         pressed = ", ".join(map(key_name, self._pressed))
-        words = pressed or "Press the key. A second one is taken as well."
+        words = pressed or "Press a key. You can press further keys for the same action."
         self._why = self._refusal(",".join(self._pressed)) if pressed else ""
         below = (
-            (f"It {self._why}.", "$kind-error")
+            (f"This key {self._why}.", "$kind-error")
             if self._why
-            else (f"Now {self._now}.", "$ink-quiet")
+            else (f"Current keys: {self._now}.", "$ink-quiet")
         )
         self._words.update(
             Content.assemble((words, "$ink-strong" if pressed else "$ink"), "\n", below)
         )
-        keep: list[Hint] = [("Enter", "keep")] if pressed and not self._why else []
-        again: list[Hint] = [("Backspace", "another")] if pressed else []
+        keep: list[Hint] = [("Enter", "save")] if pressed and not self._why else []
+        again: list[Hint] = [("Backspace", "remove")] if pressed else []
         self._keys.update(hint_row([*keep, *again, ("Esc", "cancel")], 54))
 
     def on_key(self, event: events.Key) -> None:

@@ -30,7 +30,9 @@ AROUND = 8
 """Cells of the frame and its padding."""
 
 
-KEY_REFUSED = "That looks like a key, and would be shown: it is not taken here."
+KEY_REFUSED = (
+    "This text looks like an API key and was not accepted, as it would be stored and shown."
+)
 
 
 class TextQuestion(NamedTuple):
@@ -78,7 +80,7 @@ def dialog_keys(
     if drafting:
         return (("Esc", "stop the draft"),)
     # These words are short, and come before the keys of every editor: in a narrow terminal nothing else would mention them.
-    draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
+    draft = (("Ctrl+L", "have the model draft it"),) if can_draft else ()
     more = () if question.low or not line_break else ((line_break, "new line"),)
     return (("Enter", question.verb), *draft, *more, ("Esc", "cancel"))
 
@@ -215,7 +217,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         if self._is_drafting:
             return
         if self._comes_early or self._is_doubtful:
-            again = f"Enter again: {self._question.verb} what stands here?"
+            again = f"Press Enter again to {self._question.verb} this text."
             self._say(again if self._is_doubtful else f"{TOO_EARLY.capitalize()}.", "$warn")
             self._is_doubtful = False
             # An Enter that is held down does not answer either; one from before the dialog was visible starts no wait.
@@ -227,7 +229,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         elif can_send(self._question, event.text):
             self.dismiss(event.text.strip())
         else:
-            self._say("There is nothing to send yet.", "$ink-quiet")
+            self._say("The text is empty.", "$ink-quiet")
 
     def action_cancel(self) -> None:
         """Stop the draft, or close the dialog."""

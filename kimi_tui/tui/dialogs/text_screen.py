@@ -95,7 +95,7 @@ def notices_screen(told: Sequence[ShownNotice]) -> TextScreen:
 
 def _notice_rows(told: Sequence[ShownNotice], width: int) -> list[Line]:
     if not told:
-        return [plain("Nothing was told in this session.", "quiet")]
+        return [plain("There were no notices in this run.", "quiet")]
     lines: list[Line] = []
     room = max(16, width - TIME_CELLS)
     indent = " " * TIME_CELLS
@@ -214,7 +214,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
             size = both_sizes(summary.before, summary.after, to, estimated=summary.estimated)
             size = f"  {size} tokens"
         head = Content.assemble(
-            ("The model sees this summary in place of the older messages", "bold $ink-strong"),
+            ("This summary replaces the older messages", "bold $ink-strong"),
             (size, "$ink-quiet"),
         )
         text = VerticalScroll(TextRows(partial(_drawn, clean(summary.text), glyphs)))

@@ -220,7 +220,7 @@ class ConversationController:
 
             words = session_words(found.title)
             bench.transcript.reading = (
-                f"{words} is open in another program; waiting for it to be closed"
+                f"{words} is open in another program. Waiting for it to be closed there"
             )
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
@@ -264,7 +264,7 @@ class ConversationController:
         if not self._is_open.is_set():
             self._bench.screen.post_message(self.OpenWanted())
             if not quietly:
-                words = "The session is still being opened; that is done then."
+                words = "The session is still opening. This runs as soon as it is open."
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
@@ -318,12 +318,12 @@ class ConversationController:
         self._forget_form()
         soul.set_provider(provider, thinking)
         name = provider.info.model
-        later = f"The agent uses {name} from its next call on."
+        later = f"The agent uses {name} from its next model call on."
         self._bench.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
         await self._prepare_model(soul)
         if "image_in" not in provider.info.capabilities and self._bench.transcript.has_images:
             self._bench.tell(
-                f"{name} sees no images: it is told of those in this conversation by name.",
+                f"{name} cannot see images. It gets only the names of those in this conversation.",
                 level="warning",
                 advice=holds,
             )
@@ -515,7 +515,7 @@ class ConversationController:
         if not lost:
             return tuple(found)
         self._bench.tell(
-            f"{lost[0][1:-1].capitalize()} is not here any more: nothing was sent.",
+            f"{lost[0][1:-1].capitalize()} no longer exists, so nothing was sent.",
             level="warning",
             advice="Paste it again, or delete it from the message.",
         )
@@ -629,8 +629,8 @@ class ConversationController:
         try:
             await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, setting)
         except OSError as error:
-            return f"It could not be saved, and holds for this session: {error.strerror or error}."
-        return "It holds in this folder from now on."
+            return f"It could not be saved ({error.strerror or error}), so it applies to this session only."
+        return "It applies to this folder from now on."
 
     def stop(self) -> bool:
         """Stop the running turn or operation, or put waiting messages back into the prompt; return False if there is neither."""
@@ -644,7 +644,7 @@ class ConversationController:
         """Compact now, or when the running turn has ended."""
         soul = await self.opened()
         if soul.running:
-            self._bench.tell("The conversation is compacted when this turn ends.")
+            self._bench.tell("The conversation will be compacted when this turn ends.")
         await soul.compact(instructions, waits=True)
 
     def take_back(self) -> str | None:
@@ -932,7 +932,7 @@ def resume_hint(title: str, session_id: str) -> str:
 
     name = cut(one_line(title), WAY_BACK_TITLE_CELLS)
     command = f"kimi-tui --session {session_id}"
-    return f'go on with "{name}": {command}' if name else f"go on: {command}"
+    return f'continue "{name}": {command}' if name else f"continue: {command}"
 
 
 def model_words(model: ModelChanged) -> str:

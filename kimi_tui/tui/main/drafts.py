@@ -107,8 +107,8 @@ class Drafts:
             is_late = has_gone_on()
             bench.give_draft(draft, to_history=is_late)
             if is_late and draft.text:
-                words = "The unsent text of the last time is in the prompt's history."
-                bench.tell(words, advice="Up in the empty prompt shows it.")
+                words = "Text that you did not send last time is in the prompt's history."
+                bench.tell(words, advice="Press Up in the empty prompt to get it.")
             self.draft_changed()
         if texts:
             bench.give_back(texts)
@@ -117,7 +117,7 @@ class Drafts:
         if lost := chips.lost(bench.prompt.area.text):
             # A draft that was too large, or that another program stored, has only its text.
             bench.tell(
-                f"Not kept with the draft: {', '.join(lost)}.",
+                f"These images could not be kept with the draft: {', '.join(lost)}.",
                 level="warning",
                 advice="Paste it again, or delete it from the message.",
             )
@@ -195,9 +195,9 @@ class Drafts:
                 self._is_told = True
                 log.warning("what is not sent yet cannot be kept", exc_info=error)
                 self._bench.tell(
-                    f"What stands in the prompt cannot be kept: {reason}.",
+                    f"The text in the prompt cannot be saved as a draft: {reason}.",
                     level="warning",
-                    advice="It would be lost with a program that is killed.",
+                    advice="It would be lost if the program were killed.",
                     topic=NOT_KEPT,
                 )
             self.trouble = reason
@@ -245,7 +245,7 @@ def words_not_kept(waiting: Sequence[str], draft: Draft, drafts: Drafts | None) 
         texts.append(text)
     words = clean("\n\n".join(text for text in texts if text.strip()))[:_MOST_PRINTED]
     why = f": {trouble}" if trouble else ""
-    return f"what was not sent could not be kept{why}. It was:\n{words}" if words else ""
+    return f"your unsent text could not be saved{why}. The text was:\n{words}" if words else ""
 
 
 def _take_over(session: Session) -> None:

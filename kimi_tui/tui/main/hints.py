@@ -35,8 +35,8 @@ MODES: Mapping[str, Hint] = {
     "insert": ("INSERT", "Esc: commands"),
     "replace": ("REPLACE", "Esc: commands"),
     "normal": ("NORMAL", "i: write"),
-    "visual": ("VISUAL", "Esc: end"),
-    "lines": ("V-LINE", "Esc: end"),
+    "visual": ("VISUAL", "Esc: leave"),
+    "lines": ("V-LINE", "Esc: leave"),
 }
 """The words in the footer for vim's modes of the prompt."""
 
@@ -119,25 +119,25 @@ def hints(
             (key("timeline.keys"), "keys"),
         )
     if place == "begun":
-        return (("Esc", "all steps"),)
+        return (("Esc", "show all steps"),)
     if place == "missed":
-        return (("Esc", "all steps"), ("Ctrl+U", "clear"))
+        return (("Esc", "show all steps"), ("Ctrl+U", "clear"))
     if place == "filter":
-        return (("Enter", "go there"), ("Esc", "all steps"), ("Ctrl+U", "clear"))
+        return (("Enter", "go there"), ("Esc", "show all steps"), ("Ctrl+U", "clear"))
     if place == "found":
         return known(
             (arrows, "move"),
             (key("timeline.choose"), "preview"),
             (key("timeline.filter"), "change the filter"),
-            (key("timeline.leave"), "all steps"),
+            (key("timeline.leave"), "show all steps"),
             (key("timeline.bookmark"), "bookmark"),
             (key("timeline.keys"), "keys"),
         )
     if place == "line":
         return known(
-            (key("line.jump"), "jump back"),
+            (key("line.jump"), "switch"),
             (key("line.compare"), "compare"),
-            (key("line.send"), "send to now"),
+            (key("line.send"), "copy to current"),
             (key("search"), "search"),
             (key("line.leave"), "back"),
             (key("help"), "help"),
@@ -151,7 +151,7 @@ def hints(
             (key("search.end"), "end"),
             (
                 key("search.text"),
-                f"to the text, {key('search.next')} and {key('search.before')} go on there",
+                f"to the text; there {key('search.next')} and {key('search.before')} search on",
             ),
         )
     if place == "copy":
@@ -176,22 +176,22 @@ def hints(
     # The words depend on the offers of the completion menu.
     send = key("send")
     choose, close = (arrows, "choose"), ("Esc", "close")
-    write_out, helps = (key("complete"), "write out"), (key("help"), "help")
+    write_out, helps = (key("complete"), "complete"), (key("help"), "help")
     if place == "command":
         return known((send, "run"), choose, write_out, close, helps)
     if place == "unfinished":
-        return known((send, "write out"), choose, close, helps)
+        return known((send, "complete"), choose, close, helps)
     if place == "commands":
         return known(choose, write_out, close, helps)
     if place == "usage":
         return known((send, "run"), (line_break_key(keys, extended=extended), "new line"), helps)
     if place == "file":
-        return known((send, "take it"), choose, close, helps)
+        return known((send, "accept"), choose, close, helps)
     if place == "written":
         usual = _in_prompt(state, keys, now, extended=extended)
         return known(usual[0], choose, close, helps)
     if place == "sent":
-        return known((send, "take it"), choose, (key("history"), "before"), ("Esc", "back"), helps)
+        return known((send, "accept"), choose, (key("history"), "before"), ("Esc", "back"), helps)
     return known(("Esc", "back"), helps)
 
 
@@ -209,21 +209,21 @@ def _in_prompt(
     stop = (key_of("escape", keys), "stop")
     jobs: tuple[Hint, ...] = ()
     if state.jobs:
-        jobs = ((counted(state.jobs, "job"), "/jobs"),)
+        jobs = ((counted(state.jobs, "task"), "/tasks"),)
     if state.running:
         first: tuple[Hint, ...] = (
-            (send, "send after it" if state.waits_for_own else "steer"),
+            (send, "send after the command" if state.waits_for_own else "steer"),
             stop,
         )
         if state.retry_until > now:
-            first = ((send, "steer, or try now"), stop)
+            first = ((send, "steer, or retry now"), stop)
         if state.commands and state.step:  # the agent does not wait for commands of the user
             first = (*first, (key_of("background", keys), "background"))
         return known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
         return known(stop, *jobs, timeline, *more)
     line_break = (line_break_key(keys, extended=extended), "new line")
-    first = ((send, "send, or go on" if state.can_resume else "send"), line_break)
+    first = ((send, "send, or continue" if state.can_resume else "send"), line_break)
     if not state.has_messages:
         return known(*first, timeline, *more)
     return known(*first, *jobs, timeline, compact, *more)

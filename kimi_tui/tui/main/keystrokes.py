@@ -178,8 +178,8 @@ class Keystrokes:
         """Tell the user that a letter typed alone does nothing there."""
         key = key_of("help", self._bench.keys)
         self._bench.tell(
-            f"{letter} is no key here.",
-            advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
+            f'"{letter}" is not a key here.',
+            advice=f"{key or '/help'} lists the keys. Words that you type go into the prompt.",
         )
 
     # --- text that is typed elsewhere
@@ -208,7 +208,7 @@ class Keystrokes:
         if panel is None:
             self._viewer.return_to_now()
             if tells:
-                bench.tell("Nothing was done: what you write goes into the prompt.")
+                bench.tell("Your text went into the prompt. No key was run.")
             return
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
@@ -217,5 +217,5 @@ class Keystrokes:
             bench.screen.set_focus(panel.key_target)
             panel.note_behind()
             return
-        words = "Nothing was done: what you write waits behind the question."
+        words = "Your text is in the prompt and waits until the question is answered."
         bench.tell(words, topic=BEHIND)

@@ -74,9 +74,11 @@ class PromptModes:
     def waiting(self) -> list[str]:
         """Return the rows above the field that list the messages waiting for the end of the turn."""
         conversation = self._conversation
-        rows = [f"after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]]
+        rows = [
+            f"queued for after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]
+        ]
         if (more := len(conversation.follow_ups) - len(rows)) > 0:
-            rows.insert(0, f"after the turn: {more} more")
+            rows.insert(0, f"queued for after the turn: {more} more")
         return rows
 
     def writing(self) -> str:
@@ -88,7 +90,7 @@ class PromptModes:
         if completion is not None and area.is_searching:
             return completion.search_words(area.text)
         if (chip := area.chip) is not None and area.selection.end[1] < chip[2]:
-            what = "the image" if chip[0].startswith(CHIP_START) else "what was pasted"
+            what = "the image" if chip[0].startswith(CHIP_START) else "the pasted text"
             return f"Enter or Space opens {what}, Backspace removes it"
         work_dir = Path(self._bench.transcript.work_dir)
         where = short(work_dir)
@@ -96,19 +98,27 @@ class PromptModes:
         if is_listing and typed_mention(area.typed) is not None:
             return f"Listing the files of {where} …"
         if is_command(area.text):
-            told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
+            told = (
+                "the agent does not see it"
+                if area.text.startswith("!!")
+                else "the agent sees the output"
+            )
             later = " after the turn" if self._conversation.state.running else ""
-            return f"Your own command{later}, in no sandbox; {told}. It runs in {where}"
+            return f"Your own command runs{later} outside the sandbox; {told}. It runs in {where}"
         if area.text.startswith("!"):
-            why = "it has several lines" if "\n" in area.text.rstrip() else "no command begins so"
-            return f"A message to the agent and no command of your own: {why}"
+            why = (
+                "it has more than one line"
+                if "\n" in area.text.rstrip()
+                else "no command begins like that"
+            )
+            return f"This is sent to the agent as a message, not run as a command: {why}"
         if is_note(area.text):
             return f"Adds a line to {short(work_dir / NOTES)}"
         state = self._conversation.state
         if state.running and area.text and not area.text.startswith("/"):
             if state.waits_for_own:
-                return "Enter sends it after your command"
-            return "Enter steers; Tab queues it for after the turn"
+                return "Enter sends it when your command has ended"
+            return "Enter sends it to the working agent; Tab queues it for after the turn"
         return ""
 
     # --- commands and notes
@@ -132,7 +142,10 @@ class PromptModes:
         told = not text.startswith("!!")
         command = text[1 if told else 2 :].strip()
         if not command:
-            bench.tell("A command follows the !", advice="!! keeps it from the agent.")
+            bench.tell(
+                "Type a command after the !",
+                advice="!! hides the command and its output from the agent.",
+            )
             bench.keep(text)
             return
         bench.add_to_history(text)
@@ -145,7 +158,7 @@ class PromptModes:
         path = Path(bench.transcript.work_dir) / NOTES
         note = text[1:].strip()
         if not note:
-            bench.tell("A note follows the #", advice=f"It becomes a line of {short(path)}.")
+            bench.tell("Type a note after the #", advice=f"It is added to {short(path)}.")
             bench.keep(text)
             return
         if self._to_note != text or not self._asked.accepts(bench.prompt.area.key_at):
@@ -153,7 +166,7 @@ class PromptModes:
             self._asked.ask(is_expected=True)
             bench.tell(
                 f"Add this line to {short(path)}?",
-                advice="Enter adds it; a blank before the # sends it as a message.",
+                advice="Enter adds it. Put a space before the # to send it as a message.",
             )
             bench.keep(text)
             return
@@ -168,7 +181,7 @@ class PromptModes:
             self._bench.tell(f"{short(path)}: {error.strerror or error}.", level="error")
             self._bench.keep(f"#{note}")
             return
-        self._bench.tell(f"Noted in {short(path)}. The agent reads it when a session begins.")
+        self._bench.tell(f"Added to {short(path)}. The agent reads it when a session starts.")
 
     # --- the editor
 
@@ -186,8 +199,8 @@ class PromptModes:
             argv = await asyncio.to_thread(usual_editor, Path(bench.transcript.work_dir))
         if not argv:
             bench.tell(
-                "No editor is set, and there is neither vi nor nano.",
-                advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.",
+                "No editor is set, and neither vi nor nano was found.",
+                advice="Set $VISUAL or $EDITOR, for example EDITOR=vim.",
             )
             return
         self._edits = True
@@ -195,7 +208,7 @@ class PromptModes:
             program = await asyncio.to_thread(_editor, argv[0], Path(bench.transcript.work_dir))
             if program is None:
                 bench.tell(
-                    f'The editor "{argv[0]}" is not on the PATH, or is in a folder that commands can change.',
+                    f'The editor "{argv[0]}" is not on the PATH, or is in a folder to which sandboxed commands can write.',
                     advice="Set $VISUAL or $EDITOR to another one.",
                     level="error",
                 )
@@ -213,11 +226,13 @@ class PromptModes:
         finally:
             self._edits = False
         if text is None:
-            bench.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
+            bench.tell(f"{argv[0]} ended with an error. The draft is unchanged.", level="warning")
         else:
             if not text.strip() and (draft := bench.prompt.area.message).strip():
                 bench.add_to_history(draft)
-                bench.tell("The file was empty, and so the prompt is. Up brings the draft back.")
+                bench.tell(
+                    "The file was empty, so the prompt is empty now. Press Up to get the draft again."
+                )
             bench.prompt.area.put(text)
         bench.focus_prompt()
 
@@ -260,7 +275,7 @@ def append_note(path: Path, note: str) -> None:
     try:
         found = os.fstat(handle)
         if found.st_nlink > 1:
-            raise OSError(errno.EMLINK, "the file has another name elsewhere")
+            raise OSError(errno.EMLINK, "the file has a second hard link")
         size = found.st_size
         begins = not size or os.pread(handle, 1, size - 1) == b"\n"
         os.write(handle, f"{'' if begins else chr(10)}- {note}\n".encode("utf-8", "replace"))

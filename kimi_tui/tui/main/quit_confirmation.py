@@ -79,10 +79,10 @@ class QuitConfirmation:
         self._told_of_jobs_at = time.monotonic()
         if state.unsaved:
             self._warned(self._told_of_jobs_at, 1)
-            return f"{key} again quits without what is not saved."
+            return f"Press {key} again to quit. What is not saved will be lost."
         if state.jobs:
-            return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
-        return f"{key} again quits."
+            return f"Press {key} again to quit. {self._jobs_run()} in the background and will be stopped."
+        return f"Press {key} again to quit."
 
     async def may_quit(self, *, for_another: bool = False) -> bool:
         """Save the session, and return whether it may be left: nothing would be lost, or the warning about it is confirmed.
@@ -105,19 +105,19 @@ class QuitConfirmation:
         self._warned(now, n_warned)
         if words:
             bench.tell(
-                words, level="error", advice="Do it again to leave without what is not saved."
+                words, level="error", advice="Do it again to leave. What is not saved will be lost."
             )
         elif is_working:
             bench.tell(
-                "The agent is working. It is stopped before another session takes its place.",
+                "The agent is working. Leaving this session stops it.",
                 level="warning",
-                advice="Do it again to stop it and leave.",
+                advice="Do it again to stop the agent and leave.",
             )
         else:
             bench.tell(
-                f"{self._jobs_run()} in the background and would end with this session.",
+                f"{self._jobs_run()} in the background and will be stopped with this session.",
                 level="warning",
-                advice="Do it again to end it all; /jobs lists them.",
+                advice="Do it again to stop everything and leave. /tasks lists what is running.",
             )
         return False
 

@@ -294,7 +294,7 @@ class MainScreen(Screen[None]):
         self._refused = words
         self.transcript.reading = NOT_OPEN
         self.conversation.give_back()
-        advice = f"What is written stays here. {key_of('send', self.bench.keys)} tries it again."
+        advice = f"Your text stays in the prompt. {key_of('send', self.bench.keys)} tries again."
         self.bench.tell(words, level="error", advice=advice, topic=REFUSED)
 
     @on(ConversationController.OpenWanted)
@@ -407,7 +407,7 @@ class MainScreen(Screen[None]):
         )
         if not app.app_focus and old.ready:
             if len(new.approvals) > len(old.approvals):
-                window_status.alert(f"{folder}: the agent asks", asking=True)
+                window_status.alert(f"{folder}: the agent waits for your answer", asking=True)
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
                 window_status.alert(f"{folder}: {new.title} {how}", asking=False)
@@ -436,7 +436,7 @@ class MainScreen(Screen[None]):
         if event.pasted == "now" and (event.chosen or self._is_run(event.text)):
             self.bench.keep(event.text)
             send = key_of("send", self.bench.keys)
-            self.bench.tell("The pasted line was not run.", advice=f"{send} runs it.")
+            self.bench.tell("The pasted command was not run.", advice=f"{send} runs it.")
             return
         if event.chosen:
             self._run_entry(event.chosen)
@@ -521,13 +521,13 @@ class MainScreen(Screen[None]):
         ):
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"That {send} came too early.", advice=f"{send} again lets the agent go on."
+                f"That {send} came too early.", advice=f"{send} again lets the agent continue."
             )
         elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:
             self._stake_told = undone
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"{send} again lets the agent go on from here. Then /redo has nothing to redo.",
+                f"{send} again lets the agent continue from here. After that, /redo is not possible.",
                 level="warning",
             )
         else:
@@ -548,9 +548,9 @@ class MainScreen(Screen[None]):
         is_message = word == "/dmail" or COMMANDS.parse(word).command is None
         if not (is_key(argument) if is_message else words_of_keys(argument)):
             return False
-        advice = "/model alone has a row for another key." if word == "/model" else ""
+        advice = "To enter an API key, send /model without an argument." if word == "/model" else ""
         self.bench.tell(
-            f"What follows {one_line(word[:20])} looks like a key: nothing was done, and it is not kept.",
+            f"What follows {one_line(word[:20])} looks like an API key. Nothing was done, and the text was not stored.",
             level="warning",
             advice=advice,
         )
@@ -857,7 +857,7 @@ class MainScreen(Screen[None]):
         elif event.action == "bookmark" and target.id < 0 and uid:
             self.bench.start(world_lines.name_line(self.parts, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
-            self.bench.tell("That needs a step.", advice="Space unfolds the line.")
+            self.bench.tell("Select a step first.", advice="Press Space to expand the world line.")
         elif event.action == "bookmark":
             self.bench.start(world_lines.name_checkpoint(self.parts, target, uid), opens=True)
         elif event.action == "pin":

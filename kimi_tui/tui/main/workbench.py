@@ -288,13 +288,13 @@ class Workbench:
                 words = str(error.args[0]) if error.args else str(error)
             case OSError():
                 log.warning("operation failed", exc_info=error)
-                reason = f"The disk refused: {error.strerror or error}."
+                reason = f"The disk could not be written: {error.strerror or error}."
                 words = f"{error if is_user_facing(error) else reason} Nothing was changed."
             case _ if is_user_facing(error):
                 words = str(error)
             case _:
                 log.error("operation failed", exc_info=error)
-                words = "That failed, and the log file says why. Nothing was lost."
+                words = "This failed, and the log file says why. Nothing was lost."
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:
@@ -322,7 +322,7 @@ class Workbench:
         question = self._of_line
         if question is not None and question.is_current:
             if question.accepts_keys:
-                self.tell("The conversation is another one now.", advice="Choose again.")
+                self.tell("The conversation has changed since you chose.", advice="Choose again.")
             question.dismiss(None)
 
     @contextmanager

@@ -59,7 +59,7 @@ SERVERS: tuple[Server, ...] = (
         "kimi-code",
         "Kimi Code plan",
         KIMI_CODE_URL,
-        "This plan is for a list of agents: its server may refuse others (403), though it lists its models to all.",
+        "This plan is meant for certain agents. Its server may refuse this program (error 403) although it lists its models.",
     ),
     Server("openai", "OpenAI", OPENAI_URL),
     Server("server", "Another server", ""),
@@ -239,9 +239,9 @@ async def save(launch: Launch, choice: ModelChoice) -> Launch:
         config = await asyncio.to_thread(save_choice, launch.config_path, choice)
         await asyncio.to_thread(keep_folder_model, launch.work_dir, None)
     except ConfigError as error:
-        notices = (*notices, f"{error}. It is used for now.")
+        notices = (*notices, f"{error}. The model is used until you quit.")
     except OSError as error:
-        words = f"The choice could not be saved: {why_not_saved(error)}. It is used for now."
+        words = f"The choice could not be saved: {why_not_saved(error)}. The model is used until you quit."
         notices = (*notices, words)
     choice = choice._replace(headers=stored_headers(config, choice.base_url))
     return launch._replace(choice=choice, config=config, notices=notices)
@@ -351,9 +351,11 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
 
     config, choice = launch.config, launch.choice
     if name in config.models or any(one.model == name for one in config.models.values()):
-        return _configured_model(launch, name) or f"{name} cannot be used: its key is missing."
+        return (
+            _configured_model(launch, name) or f"{name} cannot be used because its key is missing."
+        )
     if not isinstance(choice, ModelChoice):
-        return f"There is no model {name[:NAME_CHARS]}."
+        return f'There is no model "{name[:NAME_CHARS]}".'
     try:
         models = (await listed_models(choice.base_url, choice.api_key, choice.headers)).models
     except LLMError:
@@ -386,19 +388,19 @@ async def remember_model(
         choice = choice._replace(thinking=pick.thinking)
         after = after._replace(choice=choice)
     if environ.get("KIMI_MODEL_NAME"):
-        return ModelChange(after, "For this session: KIMI_MODEL_NAME names another.")
+        return ModelChange(
+            after, "It applies to this session only, because KIMI_MODEL_NAME names another model."
+        )
     save = _save_for_folder if pick.here else _save_as_default
     try:
         config = await asyncio.to_thread(save, before, choice, pick.thinking)
     except (ConfigError, OSError) as error:
-        words = f"It could not be saved, and holds for this session: {why_not_saved(error)}"
+        words = f"It applies to this session only, because it could not be saved: {why_not_saved(error)}"
         return ModelChange(after, words)
     if config is None:
-        why = "what was used came from flags or the environment."
-        return ModelChange(after, f"For this session: {why}")
-    holds = (
-        "It is used in this folder from now on." if pick.here else "It is the default from now on."
-    )
+        why = "the model before came from an option or the environment."
+        return ModelChange(after, f"It applies to this session only: {why}")
+    holds = "This folder uses it from now on." if pick.here else "It is now the default model."
     return ModelChange(after._replace(config=config), holds)
 
 

@@ -52,19 +52,21 @@ if TYPE_CHECKING:
 PASTED_CHARS = 8
 """The number of characters by which a field grows at once when text is pasted into it."""
 
-KEY_MOVED = "That looks like a key: it stands in Key now."
-URL_MOVED = "That is an address: it stands in Base URL now, and Key is still to be filled in."
-URL_REFUSED = "That is an address, and no key: it was left out. Base URL has another one."
-KEY_REFUSED = "That looks like a key, and was left out: Key has another one."
+KEY_MOVED = 'This looks like an API key, so it was moved to the field "Key".'
+URL_MOVED = 'This is a URL, so it was moved to the field "Base URL". The key is still missing.'
+URL_REFUSED = 'This is a URL, not a key, so it was not taken. "Base URL" is already filled in.'
+KEY_REFUSED = 'This looks like an API key, so it was not taken. "Key" is already filled in.'
 
 NONE_FOUND = (
     "No server answers on its usual port: Ollama 11434, llama.cpp 8080, LM Studio 1234, vLLM 8000."
 )
-NOT_ASKED = "Nothing was sent yet: Enter in Key asks {url}."
-HOW_TO_GO_ON = "Start one and press Ctrl+R. One on another port or machine: Esc, then Paste a key."
+NOT_ASKED = 'Nothing was sent yet. Press Enter in the field "Key" to check it at {url}.'
+HOW_TO_GO_ON = 'Start one and press Ctrl+R. For a server on another port or machine, press Esc and choose "Paste a key".'
 
 ANOTHER_KEY = Entry(
-    "Paste another key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them", shortly=""
+    "Paste another key",
+    "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any compatible server",
+    shortly="",
 )
 LOCAL = Entry(
     "Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port", shortly=""
@@ -155,8 +157,8 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         path = short(self._launch.config_path)
         title, saved = "Paste a key", f"Saved in {path}, readable by you alone."
         if self._known is not None:
-            title = "Which model shall be used?"
-            saved = f"Saved in {path}; the key stays where it came from."
+            title = "Which model should be used?"
+            saved = f"Saved in {path}. The key is not copied."
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
             yield Static(Content.styled(title, "bold $ink-strong"), classes="title")
@@ -176,7 +178,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         """Focus the first unknown field."""
         glyphs = glyphs_of(self)
         self.query_one(Footer).hints = (
-            ("Enter", "go on"),
+            ("Enter", "continue"),
             (f"{glyphs.up}{glyphs.down}", "choose"),
             ("Tab", "next field"),
             ("Esc", "back"),
@@ -335,9 +337,9 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         if not self._is_sound(url):
             return
         if not key and not is_loopback(host_of(url)):
-            advice = "Where the server wants none, any word will do."
+            advice = "If the server needs no key, type any word."
             known = SERVERS[self._server.chosen].base_url
-            self._say("A key is needed here.", "" if known else advice, bad=True)
+            self._say("Enter a key.", "" if known else advice, bad=True)
             return
         if self._key.key_at and not self.seen.accepts(self._key.key_at):
             # The user has not seen to which server the key would be sent.
@@ -384,7 +386,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
                 self._known = self._known._replace(base_url=found.base_url)
             at = f" at {found.base_url}"
         if not found.models:
-            kind = "no models that chat are" if found.others else "no models are"
+            kind = "no chat models are" if found.others else "no models are"
             self._say(f"The key is accepted, but {kind} listed{at}.", "", bad=False)
             self._ask_for_name()
             return
@@ -435,7 +437,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         if name and self._check_failed and name != self._insisted:
             self._insisted = name
             words = f'"{name}" at {self._base_url} was not found: no models are listed there.'
-            self._say(words, "Enter once more uses it all the same.", bad=True)
+            self._say(words, "Press Enter again to use it anyway.", bad=True)
         elif name:
             url, key = self._base_url, self._key.value.strip()
             self._finish(ModelChoice(self._provider, url, name, key))
@@ -523,7 +525,7 @@ class LocalScreen(AskingScreen[Launch | None]):
         loading = [where(server) for server in self._servers if server.loading]
         if loading:
             verb = "is loading its model" if len(loading) == 1 else "are loading their models"
-            words = f"{' and '.join(loading)} {verb}, which then stands here."
+            words = f"{' and '.join(loading)} {verb} and will be listed when it is done."
             self._words.update(Content.styled(clean(words), "$ink"))
         elif entries:
             self._words.update("")
@@ -637,7 +639,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
             yield Static(
-                Content.styled("Which model shall be used?", "bold $ink-strong"), classes="title"
+                Content.styled("Which model should be used?", "bold $ink-strong"), classes="title"
             )
             yield self._list
             yield self._thinking
@@ -656,9 +658,9 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             self._say()
 
     def _say(self, words: str = "") -> None:
-        lasting = "The conversation goes on with it from the next call."
+        lasting = "The conversation uses it from the next model call on."
         if any(option.facts[3] not in ("", "free") for option in self._options):
-            lasting += " Prices are for a million tokens."
+            lasting += " Prices are per million tokens."
         self._words.update(Content.styled(f"{lasting} {words}".rstrip(), "$ink-quiet"))
 
     async def _ask(self, choice: ModelChoice) -> None:
@@ -667,7 +669,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         try:
             found = await listed_models(choice.base_url, choice.api_key, choice.headers)
         except LLMError as error:
-            self._say(f"The server lists none: {one_line(error.message)}")
+            self._say(f"The server lists no models: {one_line(error.message)}")
             return
         # Computing the facts of thousands of models takes a while.
         self._show(await asyncio.to_thread(model_options, self._launch, found.models))
@@ -720,7 +722,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             *effort,
             ("Esc", "back"),
             (f"{glyphs.up}{glyphs.down}", "choose"),
-            ("letters", "find one"),
+            ("letters", "filter"),
         )
 
     # --- choosing
@@ -745,7 +747,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             if option.launch is not None:
                 self.dismiss(ModelPick(option.launch, self._wanted.get(option.name), here))
             else:
-                self._say(f"{one_line(option.name)} cannot be used: its key is missing.")
+                self._say(f"{one_line(option.name)} cannot be used because its key is missing.")
         elif self._list.chosen == len(self._options):
             push_once(self, KeyScreen(self._launch, typed=self._typed), self._chosen)
         else:

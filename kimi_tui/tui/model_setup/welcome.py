@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.model_setup.screens import KeyForm
 
 LOOK_DELAY_S = 0.15
-PASTED_OTHER = "What was pasted is neither a key nor an address."
+PASTED_OTHER = "The pasted text is neither an API key nor a URL."
 MOST_NOTICES = 3
 """The largest number of lines about the configuration."""
 
@@ -53,7 +53,7 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[StartOption, ...]:
     if servers is None:
         local = "looking for Ollama, llama.cpp, LM Studio and vLLM"
     elif not servers:
-        local = "none found of Ollama, llama.cpp, LM Studio, vLLM"
+        local = "no Ollama, llama.cpp, LM Studio or vLLM found"
     elif loading := [server for server in servers if server.loading]:
         others = tuple(server for server in servers if not server.loading)
         found = f"found: {_found_words(others)}; " if others else ""
@@ -63,7 +63,7 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[StartOption, ...]:
     return (
         StartOption("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter, others"),
         StartOption("Use a local server", local),
-        StartOption("Watch the demo", "two minutes, no key, no network"),
+        StartOption("Watch the demo", "two minutes, needs no API key and no network"),
     )
 
 
@@ -193,7 +193,7 @@ class WelcomeScreen(Screen[None]):
                 )
             ),
             Greeting(
-                (("Which model shall it use?", "bold $ink-strong"), ("", "$ink")),
+                (("Which model should it use?", "bold $ink-strong"), ("", "$ink")),
                 widget_id="question",
             ),
             *((Static(clean(self._trouble), id="trouble", markup=False),) * bool(self._trouble)),

@@ -280,6 +280,8 @@ def _is_foreign(one: FilePreview) -> bool:
 def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     if one.only_rights:
         return [[Span("    Only its permissions changed.", "quiet")]]
+    if one.is_folder:
+        return [[Span("    This is an empty folder.", "quiet")]]
     if not one.is_text:
         return [[Span("    This is not a text file.", "quiet")]]
     return diff_rows(one.rows, width, glyphs, indent=2, banded=True)

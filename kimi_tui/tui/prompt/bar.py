@@ -31,16 +31,16 @@ CLOCK_ROOM = 25
 WAITING_ROOM = 35
 """Cells of the first row kept free for the clock and the words beside it."""
 IDLE_WORDS = "Ask for a change, or / for commands"
-STEER_WORDS = "Type to steer; it goes in before the next step"
-WAY_BACK = " Esc returns to now."
+STEER_WORDS = "Type to steer the agent. It reads your text before its next step"
+WAY_BACK = " Esc returns to the current conversation."
 LEAST_NAME = 20
 """Cells of a world line's name that take precedence over the words about going back, which are also in the line's banner."""
-STEER_SHORTLY = "Type to steer"
-AFTER_OWN_WORDS = "What you type is sent after your command"
-AFTER_OWN_SHORTLY = "Type what comes next"
+STEER_SHORTLY = "Type to steer the agent"
+AFTER_OWN_WORDS = "Your message is sent when your command has ended"
+AFTER_OWN_SHORTLY = "Type the next message"
 BEFORE_WORDS = 4
 """Cells of the sign and the spaces around it."""
-RESUME_WORDS = "{send} goes on from here; or write what to do instead"
+RESUME_WORDS = "{send} continues from here. Or type what to do instead"
 
 
 SHOWN_AFTER_S = 5.0
@@ -247,7 +247,7 @@ class PromptBar(Widget):
         if waits:
             parts.append((f"again in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
         elif state.approvals:
-            parts.append(("waits for you   ", "$ink-quiet"))
+            parts.append(("waits for your answer   ", "$ink-quiet"))
         elif words := self._waiting_words(now):
             parts.append((f"{words}   ", "$ink-quiet"))
         if state.running:

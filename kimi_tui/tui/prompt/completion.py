@@ -357,10 +357,10 @@ class PromptCompletion:
     def search_words(self, text: str) -> str:
         """Return the row above the field while the history is searched for a text."""
         if self._finds:
-            return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
+            return "Search sent messages: Enter uses the selected one, Ctrl+R finds the next, Esc cancels"
         if text.strip():
-            return "Nothing that was sent has these words; Esc goes back"
-        return "Nothing was sent yet; Esc goes back"
+            return "No sent message contains this text. Esc cancels the search."
+        return "No message was sent yet. Esc cancels the search."
 
     def _matching_messages(self, query: str, sent: Sequence[str]) -> list[MenuOffer]:
         from kimi_tui.tui.prompt.menu import MenuOffer

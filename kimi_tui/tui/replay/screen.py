@@ -16,10 +16,10 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
 
-from kimi_tui import FAILED, USAGE
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
+from kimi_tui.program import FAILED, USAGE
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of

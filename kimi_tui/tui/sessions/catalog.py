@@ -127,11 +127,13 @@ class SessionCatalog:
     def _gone_words(self, work_dir: str) -> str:
         match self._former.get(work_dir):
             case True:
-                return "its folder was renamed or moved, Enter continues it here"
+                return "its folder was renamed or moved; Enter continues the session here"
             case False:
-                return "its folder is gone and may be this one, Enter continues it here"
+                return (
+                    "its folder is gone and may now be this one; Enter continues the session here"
+                )
             case None:
-                return "its folder does not exist any more"
+                return "its folder no longer exists"
 
     @staticmethod
     def search(rows: Sequence[SessionRow], parts: Sequence[str]) -> list[SessionRow]:
@@ -179,7 +181,7 @@ class SessionCatalog:
         thrown = self._store.move_to_trash(self._store.at(row.folder))
         return (
             f"It is in {short(thrown.parent)} for {TRASH_DAYS} days; "
-            f"kimi-tui sessions restore {row.id[:8]} brings it back."
+            f"kimi-tui sessions restore {row.id[:8]} restores it."
         )
 
     @property

@@ -51,7 +51,7 @@ BESIDE_FROM = 100
 BELOW_FROM = 80
 TITLE_CELLS = 40
 FIND_WORDS = "type to search titles and messages"
-RENAME_WORDS = "what it is called; empty: what was said first"
+RENAME_WORDS = "new title; empty for the first message"
 
 AGE_CELLS = 11
 MESSAGES_CELLS = 11
@@ -257,7 +257,7 @@ class SessionPreview(PaintedRows):
                 break
             said = [*rows, *said][: max(1, room)]
         if not said and self._said is not None and room > 0:
-            said = [plain("Nothing was said in it.", "quiet")]
+            said = [plain("There are no messages in this session.", "quiet")]
         return [*lines, *said]
 
     def _message(self, one: PreviewMessage, width: int) -> list[Line]:
@@ -418,8 +418,10 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def _nothing_words(self) -> str:
         if self._found:
-            return "Nothing that was said here holds these words."
-        where = "yet" if self._everywhere else "of this folder; Tab shows those of all folders"
+            return "No session contains these words."
+        where = (
+            "yet" if self._everywhere else "in this folder. Tab shows the sessions of all folders"
+        )
         return f"There is no session {where}."
 
     def _find(self) -> None:
@@ -491,7 +493,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         if self._field == "rename":
             title, row = one_line(self._input.value).strip(), self.list.chosen
             if words_of_keys(title):
-                self.tell("That looks like a key, and would be shown: it is no name.")
+                self.tell("This looks like an API key, which a title would show. It was not taken.")
                 return
             self._close_field()
             if row is not None:
@@ -572,7 +574,11 @@ class SessionsScreen(AskingScreen[Launch | None]):
         catalog = await self._opened()
         row.held = await asyncio.to_thread(catalog.holder, row)
         if row.held:
-            self.tell(f"It is open in {row.held}.", level="warning", advice="f works on a copy.")
+            self.tell(
+                f"This session is open in {row.held}.",
+                level="warning",
+                advice="Press f to continue in a copy (fork).",
+            )
         self.list.refresh()
         return not row.held
 
@@ -582,7 +588,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def _leave_for(self, row: SessionRow, session_id: str, *notices: str) -> None:
         if not isinstance(self._launch.choice, ModelChoice) and self._launch.in_demo is None:
-            self.tell("No model is set up yet: start kimi-tui once to choose one.")
+            self.tell("No model is set up yet. Start kimi-tui to choose one.")
             return
         work_dir = Path(row.work_dir)
         launch = self._launch._replace(
@@ -617,7 +623,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             row.title = anew[0].title if anew else title
         self.list.update_matches()
         self._preview.refresh()
-        self.tell(f"It is now called {cut(row.title, TITLE_CELLS)}.")
+        self.tell(f"The session is now called {cut(row.title, TITLE_CELLS)}.")
 
     def action_archive(self) -> None:
         """Archive the selected session, or bring it back into the usual list."""
@@ -635,7 +641,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
         row.archived = archived
         self.list.update_matches()
         name = cut(row.title, TITLE_CELLS)
-        self.tell(f"{name} is {'put away; v shows it' if archived else 'back in the list'}.")
+        self.tell(
+            f"{name} is {'archived; v shows archived sessions' if archived else 'in the list again'}."
+        )
 
     def action_archived(self) -> None:
         """Show or hide archived sessions."""
@@ -739,9 +747,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
             (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
             (self._key("rename"), "rename"),
             (self._key("fork"), "fork"),
-            (self._key("archive"), "put back" if row is not None and row.archived else "archive"),
+            (self._key("archive"), "unarchive" if row is not None and row.archived else "archive"),
             (self._key("delete"), "delete"),
-            (self._key("archived"), "hide archived" if self._archived else "archived ones"),
+            (self._key("archived"), "hide archived" if self._archived else "show archived"),
             (back_key, "back" if self._own_id is not None else "quit"),
         )
         return tuple(hint for hint in hints if hint[0])

@@ -741,6 +741,7 @@ _KEYS = (
     ("/", "filter: text, tool, file"),
     ("u U", "undo, redo"),
     ("p", "replay the session"),
+    ("F1", "help, with a legend"),
     ("Esc", "back to the prompt"),
 )
 _LEFT_BY = {

@@ -510,7 +510,7 @@ def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
 def _way(block: DMailBlock) -> str:
     """Return the checkpoints from which and to which a D-Mail was sent; only the latter if they are the same."""
     if block.is_carried:
-        return "carried over from another world line"
+        return "copied from another world line"
     if block.checkpoint is None:
         # A summary replaced the checkpoint, so both checkpoints of the D-Mail have no number any more.
         return ""

@@ -294,7 +294,8 @@ class Transcript(ScrollView, can_focus=True):
         self._motion: RevertAnimation | None = None
         self._search: Search | None = None
 
-        self._keys = keys or {}
+        self.keys = keys or {}
+        """The configured keys, by action."""
         self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
         self._pressed: MousePress | None = None
@@ -1401,7 +1402,7 @@ class Transcript(ScrollView, can_focus=True):
 
         found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
         if found is None:
-            self.post_message(self.NothingCopied("There is no code to copy here."))
+            self.post_message(self.NothingCopied("There is no code block to copy here."))
             return
         key, pieces = found
         last_key, last = self._taken_code
@@ -1409,7 +1410,7 @@ class Transcript(ScrollView, can_focus=True):
         if number > len(pieces):
             from kimi_tui.tui.formatting import counted
 
-            words = f"The last answer with code has {counted(len(pieces), 'piece')} of it."
+            words = f"The last answer with code has {counted(len(pieces), 'code block')}."
             self.post_message(self.NothingCopied(words))
             return
         if number:
@@ -1542,7 +1543,7 @@ class Transcript(ScrollView, can_focus=True):
         """Return the action of a key in copy mode; empty for none."""
         from kimi_tui.tui.transcript.copy_mode import ACTIONS
 
-        return next((one for one in ACTIONS if key in keys_of(f"copy.{one}", self._keys)), "")
+        return next((one for one in ACTIONS if key in keys_of(f"copy.{one}", self.keys)), "")
 
     def on_key(self, event: events.Key) -> None:
         """Run the action of a key in copy mode."""

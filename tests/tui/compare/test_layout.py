@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from kimi_tui.projection.blocks import AgentBlock, ToolBlock, ToolState
 from kimi_tui.projection.comparison import Comparison, Side
-from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, DisplayBlock, ShellBlock
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.rows import LayoutRoom, Span, past_line
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
+from kimi_tui.workspace.diff import DivergedFile, Divergence, LineDiff, SideChange
 
 
 def said(text: str, checkpoint: int = 1) -> AgentBlock:
@@ -205,7 +205,7 @@ def test_a_call_tells_what_came_of_it(
     assert len(row) == 58
 
 
-def table(files: DivergedFiles, width: int = 120, fork: int = 3) -> FileTable:
+def table(files: Divergence, width: int = 120, fork: int = 3) -> FileTable:
     """Return the table for world line 2."""
     return FileTable(files, 2, fork, width, UNICODE)
 
@@ -216,15 +216,17 @@ def words(rows: list[tuple[list[Span], int]]) -> list[str]:
 
 
 ROW = DiffLine("+", 4, "x")
-SAME = FileSide("same")
-FILES = DivergedFiles(
+SAME = SideChange("same")
+FILES = Divergence(
     (
-        ComparedFile("a/b.py", FileSide("changed", "agent", 15, 61, (ROW,)), SAME),
-        ComparedFile("new.py", SAME, FileSide("new", "agent", 14, 0, (ROW,))),
-        ComparedFile("README", SAME, FileSide("changed", "others", 1, 1)),
-        ComparedFile("c", SAME, FileSide("changed", "both", 2)),
-        ComparedFile("d", *[FileSide("gone", "agent", 0, 3, (ROW,))] * 2, alike=True),
-        ComparedFile("e", FileSide("changed", is_text=False), FileSide("changed")),
+        DivergedFile("a/b.py", SideChange("changed", "agent", LineDiff(15, 61, (ROW,))), SAME),
+        DivergedFile("new.py", SAME, SideChange("new", "agent", LineDiff(14, 0, (ROW,)))),
+        DivergedFile("README", SAME, SideChange("changed", "others", LineDiff(1, 1, ()))),
+        DivergedFile("c", SAME, SideChange("changed", "both", LineDiff(2, 0, ()))),
+        DivergedFile("d", *[SideChange("gone", "agent", LineDiff(0, 3, (ROW,)))] * 2, alike=True),
+        DivergedFile(
+            "e", SideChange("changed"), SideChange("changed", "agent", LineDiff(0, 0, ()))
+        ),
     ),
     ("A remark.",),
 )
@@ -275,17 +277,19 @@ def test_a_diff_says_which_side_it_is_of() -> None:
 
 
 def test_where_there_are_no_files_a_sentence_says_so() -> None:
-    assert words(table(DivergedFiles(reason="It is unknown.")).rows(frozenset())) == [
+    assert words(table(Divergence(reason="It is unknown.")).rows(frozenset())) == [
         "    It is unknown."
     ]
-    (row,) = words(table(DivergedFiles()).rows(frozenset()))
+    (row,) = words(table(Divergence()).rows(frozenset()))
     assert row.strip() == "Neither branch has changed a file since they parted."
-    assert "now" not in str(table(DivergedFiles()).head())
+    assert "now" not in str(table(Divergence()).head())
 
 
 def test_no_file_name_can_move_the_cursor() -> None:
-    hostile = ComparedFile(
-        "a\x1b[2J\nb", FileSide("new", rows=(DiffLine("+", 1, "\x1b[2J\x07"),)), SAME
+    hostile = DivergedFile(
+        "a\x1b[2J\nb",
+        SideChange("new", "agent", LineDiff(0, 0, (DiffLine("+", 1, "\x1b[2J\x07"),))),
+        SAME,
     )
-    rows = words(table(DivergedFiles((hostile,), ("r\x1b[2J",))).rows(frozenset({0})))
+    rows = words(table(Divergence((hostile,), ("r\x1b[2J",))).rows(frozenset({0})))
     assert all(row.isprintable() for row in rows)

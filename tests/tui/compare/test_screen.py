@@ -10,11 +10,12 @@ from support.left_line import left_line
 from support.still_screen import still_screen
 
 from kimi_tui.projection.comparison import Comparison
-from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison
+from kimi_tui.soul.world_line_reader import WorldLineComparison
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
 from kimi_tui.tui.frame import HeaderText
 from kimi_tui.wire.events import EventRecord, TextPart
+from kimi_tui.workspace.diff import Divergence
 
 
 def said(text: str) -> EventRecord:
@@ -30,7 +31,7 @@ def page(then: str = "what was then") -> CompareScreen:
             -1,
             (),
             (),
-            DivergedFiles(()),
+            Divergence(()),
             0,
         ),
         Comparison.of([said(then)], [said("what is now")]),

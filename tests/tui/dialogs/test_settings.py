@@ -31,7 +31,12 @@ async def choose(one: Desk, key: str) -> None:
     """Find a setting by typing its name."""
     await one.until(lambda: isinstance(one.app.screen, SettingsScreen))
     await one.pilot.press(*key)
-    await one.sees(f"▌ {key}")
+
+    def is_chosen() -> bool:
+        shown = one.app.screen
+        return isinstance(shown, SettingsScreen) and shown.chosen.key.startswith(key)
+
+    await one.until(is_chosen)
 
 
 def refused(path: Path, *_: object, **__: object) -> Config:
@@ -46,8 +51,9 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         await one.say("/settings")
         await choose(one, "dmail.review")
         await one.pilot.press("enter")
-        await one.sees("Kept. It holds from the next session on.")
-        assert "on  config.toml" in one.text()
+        await one.sees("Saved. The change takes effect in the next session.")
+        row = next(row for row in one.text().split("\n") if "* Review" in row)
+        assert row.split()[-3:-1] == ["on", "config.toml"]
         assert read_config(file).dmail.review
         # Another session is started with it.
         assert one.app.launch.config.dmail.review
@@ -58,33 +64,33 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         await one.pilot.press(*["backspace"] * len("dmail.review"))
         await choose(one, "loop_control.max_steps")
         await one.pilot.press("enter")
-        await one.sees("Empty: the default.")
+        await one.sees("Leave it empty for the default.")
         # A wrong value stays in the field, to be corrected there.
-        for text, words in (("many", "must be a number"), ("0", "from 1"), ("12", "Kept.")):
+        for text, words in (("many", "must be a number"), ("0", "from 1"), ("12", "Saved.")):
             await one.pilot.press("ctrl+a", "ctrl+k", *text, "enter")
             await one.sees(words)
-            assert isinstance(one.app.screen, TextDialog) is (words != "Kept.")
+            assert isinstance(one.app.screen, TextDialog) is (words != "Saved.")
         assert read_config(file).loop_control.max_steps_per_turn == 12
         # A disk that refuses is told in words, all of them: not with a number and the name of a file beside it.
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("kimi_tui.tui.dialogs.settings.save_setting", refused)
             await one.pilot.press("delete")
-            await one.sees("Nothing was changed: Operation not permitted")
+            await one.sees("The setting was not saved: Operation not permitted")
         # A key is pressed; one that is taken says whose it is.
         await one.pilot.press(*"zz", "ctrl+u")
         await choose(one, "keys.send")
         await one.pilot.press("enter")
-        await one.sees("Press the key.")
+        await one.sees("Press a key.")
         await one.pilot.press("tab", "enter")
-        await one.sees("which is the key of complete")
+        await one.sees("which already belongs to complete")
         # The text is no answer yet.
-        assert "keep" not in one.text()
+        assert "Enter save" not in one.text()
         await one.pilot.press("backspace")
-        await one.sees("Press the key.")
+        await one.sees("Press a key.")
         # Some terminals tell of a modifier before the key that it is held for.
         await one.pilot.press("left_shift", "ctrl+left_control", "iso_level3_shift")
         await one.pilot.press("ctrl+s", "f5", "backspace", "enter")
-        await one.sees("Kept. It holds from the next start on.")
+        await one.sees("Saved. The change takes effect at the next start.")
         assert read_config(file).keys == {"send": "ctrl+s"}
 
 
@@ -95,16 +101,16 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         await choose(one, "theme")
         await one.pilot.press("right", "right", "right", "right")
         assert one.app.theme == "kimi-atom-one-dark"
-        await one.sees("atom-one-dark  tried")
+        await one.sees("atom-one-dark  preview")
         # Of many choices, those around the chosen one are shown, with the complete description.
-        assert f"One of {len(THEMES)}: " in one.text()
+        assert f"Values: {len(THEMES)}: " in one.text()
         assert "light, 16, atom-one-dark, atom-one-light, " in one.text()
-        assert "A change holds at once." in one.text()
+        assert "A change takes effect at once." in one.text()
         # Esc leaves what was typed to find it, then the settings.
         await one.pilot.press("escape")
-        await one.sees("default_model")
+        await one.sees("Default model")
         await one.until(lambda: one.app.theme == "kimi-dark")
-        assert "▌ theme" in one.text()
+        assert "▌   Theme" in one.text()
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         await one.say("/settings")
@@ -125,9 +131,9 @@ async def test_what_an_argument_says_goes_before(home: Path) -> None:
         await one.say("/settings")
         await choose(one, "mode")
         await one.sees("all  --yolo")
-        await one.sees("--yolo says it in this run.")
+        await one.sees("--yolo sets it in this run.")
         await one.pilot.press("enter")
-        await one.sees("Kept; in this run --yolo goes before.")
+        await one.sees("Saved. In this run --yolo still overrides it.")
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)], ids=["wide", "usual", "narrow"])

@@ -138,7 +138,7 @@ async def test_a_draft_does_not_come_behind_a_message_that_was_sent_meanwhile(ho
         async with desk(home, server.base_url) as one:
             one.screen.conversation.say("hello")
             await one.sees("Heard.")
-            await one.sees("The unsent text of the last time is in the prompt's history.")
+            await one.sees("Text that you did not send last time is in the prompt's history.")
             assert one.screen.prompt.area.text == ""
             await one.pilot.press("up")
             await one.until(lambda: one.screen.prompt.area.text == "not yet")
@@ -274,7 +274,7 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
             in_its_place.mkdir()
             (in_its_place / "x").touch()
             await one.pilot.press(*"precious")
-            await one.sees("What stands in the prompt cannot be kept: ")
+            await one.sees("The text in the prompt cannot be saved as a draft: ")
             (in_its_place / "x").unlink()
             in_its_place.rmdir()
             await one.pilot.press(*" more")
@@ -283,9 +283,9 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
             in_its_place.unlink()
             in_its_place.mkdir()
             one.screen.prompt.area.post_message(events.Paste(LONG))
-            await one.sees("What stands in the prompt cannot be kept: ")
+            await one.sees("The text in the prompt cannot be saved as a draft: ")
         lost = one.app.unsent_text
-        assert lost.startswith("what was not sent could not be kept: ")
+        assert lost.startswith("your unsent text could not be saved: ")
         assert "It was:\nprecious more" in lost
         assert LONG.strip() in lost
         assert "--session" in one.app.resume_hint  # what was said is there
@@ -302,7 +302,7 @@ async def test_trouble_that_the_watchdog_met_first_is_told_of_once(home: Path) -
         drafts.keep_at_once()
         assert drafts.trouble
         await one.pilot.press(*"cious")
-        await one.sees("What stands in the prompt cannot be kept: ")
+        await one.sees("The text in the prompt cannot be saved as a draft: ")
         assert one.text().count("cannot be kept") == 1
 
 

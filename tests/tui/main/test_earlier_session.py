@@ -273,7 +273,7 @@ async def test_a_rewind_before_all_is_told_is_shown_after_it(glance: Glance) -> 
     await glance.desk.until(lambda: isinstance(glance.desk.app.screen, RewindScreen))
     await glance.desk.pilot.press("enter")
     await glance.desk.until(lambda: glance.desk.app.screen is glance.desk.screen)
-    await glance.desk.sees("back for editing")
+    await glance.desk.sees("edit your message in the prompt")
     await glance.whole()
     await glance.desk.until(lambda: glance.timeline.model.tree.live[-1].id < number)
     # The chat is drawn with the next frame.

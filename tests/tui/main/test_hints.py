@@ -38,12 +38,14 @@ def test_the_footer_follows_what_happens() -> None:
     # A command of the user's own is one that no agent waits for.
     assert "background" not in said(waiting)
     # While it runs there is no agent to steer.
-    assert said(waiting._replace(own_command=True)).startswith("Enter send after it   Esc stop")
+    assert said(waiting._replace(own_command=True)).startswith(
+        "Enter send after the command   Esc stop"
+    )
     assert said(waiting._replace(own_command=True, step=1)).startswith("Enter steer")
     assert said(SessionState(), "timeline").startswith("↑↓ move   Enter preview   / filter")
     assert cell_len(said(SessionState(), "timeline")) <= 116
     # While a filter is typed, letters and brackets are what it looks for.
-    assert said(SessionState(), "filter") == "Enter go there   Esc all steps   Ctrl+U clear"
+    assert said(SessionState(), "filter") == "Enter go there   Esc show all steps   Ctrl+U clear"
     assert "fold" not in said(SessionState(), "found")
 
 
@@ -74,9 +76,9 @@ async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(hom
         usual = foot(one)
         assert usual.startswith("Enter send   Ctrl+J new line")
         for keys, shown in (
-            (("/",), "↑↓ choose   Tab write out   Esc close"),
-            (("/", "down"), "Enter run   ↑↓ choose   Tab write out   Esc close"),
-            ((*"/dmail",), "Enter write out   ↑↓ choose   Esc close"),
+            (("/",), "↑↓ choose   Tab complete   Esc close"),
+            (("/", "down"), "Enter run   ↑↓ choose   Tab complete   Esc close"),
+            ((*"/dmail",), "Enter complete   ↑↓ choose   Esc close"),
             ((*"/rename x",), "Enter run   Ctrl+J new line   F1 help"),
             (("ctrl+r",), "Enter take it   ↑↓ choose   Ctrl+R before   Esc back"),
             (("ctrl+r", *"zz"), "Esc back   F1 help"),

@@ -180,7 +180,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.pilot.press("up")
         assert area.text == f"{CHIP}"
         await one.pilot.press("tab")
-        await one.sees(f"after the turn: {CHIP}")
+        await one.sees(f"queued for after the turn: {CHIP}")
         server.release()
         await one.sees("later")
         assert len(shown_images(server.requests[2].body)) == 3
@@ -353,7 +353,7 @@ async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
         drafts = one.screen.conversation.drafts
         assert drafts is not None
         await drafts.give_back()
-        await one.sees("Not kept with the draft: [image gone.png 4x4 ~1]")
+        await one.sees("These images could not be kept with the draft: [image gone.png 4x4 ~1]")
         # The image goes along into another session.
         area.put(CHIP)
         before = one.screen

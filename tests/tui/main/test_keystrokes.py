@@ -140,7 +140,7 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
         assert chat.has_focus
         # A single letter that is no key of the chat does nothing; with others after it, it begins a word.
         typed(one, "h")
-        await one.sees("h is no key here.")
+        await one.sees('"h" is not a key here.')
         assert area.text == ""
         assert chat.has_focus
         typed(one, "hjk", gap_s=0.001)
@@ -281,7 +281,7 @@ async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
             assert one.app.screen is one.screen
             assert one.screen.prompt.area.has_focus
             assert facts(one, server) == before
-            await one.sees("Nothing was done")
+            await one.sees("Your text")
 
 
 async def test_prose_on_the_timeline_goes_to_the_prompt(
@@ -306,7 +306,7 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
             assert area.has_focus
             assert one.app.screen is one.screen
             assert facts(one, server) == before
-            await one.sees("Nothing was done")
+            await one.sees("Your text")
         await on_timeline()
         one.app.post_message(events.Paste("up\r\nto"))
         await one.until(lambda: area.text == "up\nto")
@@ -334,7 +334,7 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
         await one.until(lambda: acted[10:] == ["undo", "redo"])
         # A single letter that is no key does nothing, and is in no command that is typed later; a sign begins a command.
         typed(one, "g")
-        await one.sees("g is no key here.")
+        await one.sees('"g" is not a key here.')
         assert pane.has_keys
         assert area.text == ""
         typed(one, ".")
@@ -496,14 +496,14 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(
         one.screen.bench.start(rewind.dmail(one.screen.parts, "2"))
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press(*"o rename", "enter")
-        await one.sees("Enter again: send what stands here?")
+        await one.sees("Press Enter again to send this text.")
         assert facts(one, server) == before
         await one.pilot.press("enter")
         await one.sees("That came too early")
         assert facts(one, server) == before
         monkeypatch.setattr(TextDialog, "QUIET_S", 0.0)
         await one.pilot.press("enter")
-        await one.sees("Your D-Mail arrived at #2.")
+        await one.sees("Your D-Mail is at #2.")
 
 
 async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
@@ -635,7 +635,9 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         one.screen.prompt.area.put("")
         # The line has its name wherever it is mentioned.
         await one.say("/worldline 1")
-        await one.sees("Reading world line 1 (Read a.txt). Esc returns to now.")
+        await one.sees(
+            "Reading world line 1 (Read a.txt). Esc returns to the current conversation."
+        )
         assert name_of(one.screen.parts, Target(0, 1)) == "#0 of world line 1 (Read a.txt)"
 
 

@@ -197,8 +197,8 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         # Twice, and while the model answers: it holds from the next call on.
         for _ in range(2):
             await one.say("/thinking ON")
-            await one.sees("kimi-test thinks. /thinking takes on or off.")
-            await one.sees("It holds in this folder from now on.")
+            await one.sees("kimi-test thinks. /thinking can set on or off.")
+            await one.sees("It applies to this folder from now on.")
         server.release()
         await one.sees("First.")
         await one.idle()
@@ -209,7 +209,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         await one.idle()
         assert server.requests[1].body["chat_template_kwargs"] == {"enable_thinking": True}
         await one.say("/thinking max")
-        await one.sees("kimi-test does not take 'max'; it takes on or off.")
+        await one.sees("kimi-test does not support 'max'. Use on or off.")
         assert one.screen.bench.header.heading.model == "kimi-test thinking"
         await one.say("/thinking off")
         await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
@@ -218,7 +218,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         await one.idle()
         assert server.requests[2].body["chat_template_kwargs"] == {"enable_thinking": False}
         await one.say("/thinking")
-        await one.sees("kimi-test is not asked to think. /thinking takes on or off.")
+        await one.sees("kimi-test does not reason. /thinking can set on or off.")
         # The setting holds here, with any model, and in no other folder.
         inside = launch_of(Options(work_dir=str(home / "app")))
         assert inside.given["default_thinking"] == ("off", "this folder")
@@ -242,7 +242,7 @@ async def test_what_was_set_of_thinking_holds_for_the_next_model_too(home: Path)
         server.script(say("First."))
         await one.ready()
         await one.say("/thinking off")
-        await one.sees("kimi-test is not asked to think.")
+        await one.sees("kimi-test does not reason.")
         await one.say("/model other")
         await one.sees("The agent now uses other.")
         await one.say("Hello")
@@ -264,9 +264,9 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
     ):
         await one.ready()
         await one.say("/thinking off")
-        await one.sees("kimi-test is not asked to think.")
+        await one.sees("kimi-test does not reason.")
         await one.say("/model fixed")
-        await one.sees("Thinking: fixed is not known to take a setting")
+        await one.sees("Thinking: fixed has no known setting")
         assert one.screen.bench.header.heading.model == "fixed"
 
 
@@ -317,8 +317,8 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         loaded = {"name": "kimi-test", "context_length": 4_096}
         server.route("GET", "/api/ps", reply({"models": [loaded]}))
         async with desk(home, server.base_url, window=None, dialect=None) as one:
-            await one.sees("kimi-test has a window of 4,096 tokens")
-            await one.sees("F4 or /window makes one with 32,768 at Ollama")
+            await one.sees("kimi-test has a context window of 4,096 tokens")
+            await one.sees("F4 or /window makes a model with 32,768 at Ollama")
             await one.until(
                 lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096
             )

@@ -160,7 +160,7 @@ async def test_a_session_that_is_open_elsewhere_can_be_forked(
         original = session_dir(home)
         # A message that was sent before goes to the fork.
         one.screen.conversation.say("And then?")
-        shown = await one.sees("go on in a fork, a copy of it")
+        shown = await one.sees("continue in a copy of the session (a fork)")
         assert f"“A first question” is open in process {os.getpid()} on" in shown
         server.script(say("The second answer."))
         await one.pilot.press("x")
@@ -169,7 +169,7 @@ async def test_a_session_that_is_open_elsewhere_can_be_forked(
         await one.pilot.press("f")
         shown = await one.sees("The second answer.")
         assert "The first answer." in shown
-        assert "This is a fork; the session it was made from is as it was." in shown
+        assert "This is a fork (a copy of the session). The original session is unchanged." in shown
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.session.dir.parent == original.parent
@@ -180,7 +180,7 @@ async def test_the_offer_goes_where_the_session_is_closed_elsewhere(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_elsewhere(home, monkeypatch, 0.0) as (one, lock, _):
-        await one.sees("go on in a fork, a copy of it")
+        await one.sees("continue in a copy of the session (a fork)")
         lock.release()
         await one.ready()
         assert "go on in a fork" not in await one.sees("The first answer.")
@@ -191,7 +191,7 @@ async def test_without_the_fork_the_program_ends(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_elsewhere(home, monkeypatch, 0.0) as (one, _, _):
-        await one.sees("go on in a fork, a copy of it")
+        await one.sees("continue in a copy of the session (a fork)")
         await one.pilot.press("escape")
         await one.until(lambda: bool(one.app.exit_message))
         assert one.app.exit_message.startswith("This session is open in process ")
@@ -385,7 +385,7 @@ async def test_a_disk_that_takes_no_session_leaves_the_program_and_the_text(home
         async with desk(home, server.base_url) as one:
             await one.pilot.press(*"precious")
             await one.sees("Could not open the session: ")
-            assert "Enter tries it again." in one.text()
+            assert "Enter tries again." in one.text()
             for _ in range(2):
                 await one.pilot.press("enter")
                 await one.until(lambda: one.screen.prompt.area.text == "precious")

@@ -35,7 +35,7 @@ async def test_a_long_paste_outlives_a_search_and_the_session(home: Path) -> Non
         area.post_message(events.Paste(long))
         await one.until(lambda: area.text == "[Pasted 30 lines]")
         await one.pilot.press("ctrl+r")
-        await one.sees("Nothing was sent yet")
+        await one.sees("No message was sent yet")
         await one.pilot.press("escape")
         assert (area.text, area.message) == ("[Pasted 30 lines]", long)
         before.action_command("new")
@@ -49,7 +49,7 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
         server.script(gate(2, say("first")), say("second"))
         await one.ready()
         await one.pilot.press(*"!echo 'from me'")
-        await one.sees("the agent is told")
+        await one.sees("the agent sees the output")
         await one.pilot.press("enter")
         await one.until(
             lambda: any(
@@ -68,7 +68,7 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
             area.put(text)
             await one.sees("Tab queues it")
             await one.pilot.press("tab")
-        await one.sees("after the turn: and another")
+        await one.sees("queued for after the turn: and another")
         await one.pilot.press("up")
         assert area.text == "and another"
         area.put("")
@@ -113,7 +113,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
             area.put(text)
             await one.sees("after the turn" if text[0] == "!" else "Tab queues it")
             await one.pilot.press("tab")
-        await one.sees("after the turn: two")
+        await one.sees("queued for after the turn: two")
         await one.pilot.press("escape")
         await one.idle()
         # Together they are a message: a blank before it makes no command of it.
@@ -125,7 +125,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         await one.say("again")
         await one.sees("Press Enter to try again")
         one.screen.conversation.say("later", "after the turn")
-        await one.sees("after the turn: later")
+        await one.sees("queued for after the turn: later")
         await one.pilot.press("escape")
         await one.until(lambda: area.text == "later")
 
@@ -174,7 +174,7 @@ async def test_a_note_is_asked_about_and_then_written(home: Path) -> None:
         await one.pilot.press("enter")
         await one.until(lambda: notes.read_text().endswith("- use tabs\n- name tests well\n"))
         await one.pilot.press(*"# ", "enter")
-        await one.sees("A note follows the #")
+        await one.sees("Type a note after the #")
         assert one.screen.prompt.area.text == "#"
         assert server.requests == []
 

@@ -402,11 +402,11 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         # Ctrl+C empties the prompt, and quits once it says so.
         await one.pilot.press(*"text", "ctrl+c")
         assert area.text == ""
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         await one.pilot.press(*"more")
-        await one.until(lambda: "again quits" not in one.text())
+        await one.until(lambda: "again to quit" not in one.text())
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert area.text == "", "a letter in between: it meant the text again"
         assert one.app.return_code is None
         await one.pilot.press("ctrl+c")
@@ -447,7 +447,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         await one.pilot.press("shift+tab")
         assert one.screen.conversation.state.mode == "ask"
         await one.pilot.press("f4")
-        await one.sees("The question on the screen still waits for your answer.")
+        await one.sees("The question on the screen still needs your answer.")
         assert one.screen.conversation.state.mode == "edits"
         assert not (home / "app" / "a.txt").exists(), "it was not answered by that"
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
@@ -678,17 +678,17 @@ async def test_ctrl_c_quits_as_long_as_it_says_so(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         # The time is over.
         (end,) = ends
         end()
-        await one.until(lambda: "again quits" not in one.text())
+        await one.until(lambda: "again to quit" not in one.text())
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert one.app.return_code is None
         # Something else is done in between, with the mouse.
         await one.app.on_event(events.MouseDown(None, 9, 9, 0, 0, 1, False, False, False))
-        await one.until(lambda: "again quits" not in one.text())
+        await one.until(lambda: "again to quit" not in one.text())
         assert one.app.return_code is None
 
 
@@ -699,7 +699,7 @@ async def test_ctrl_d_twice_quits_and_stops_nothing(home: Path) -> None:
         await one.say("Go")
         await one.until(lambda: one.screen.conversation.state.running)
         await one.pilot.press("ctrl+d")
-        await one.sees("Ctrl+D again quits.")
+        await one.sees("Press Ctrl+D again to quit.")
         assert one.screen.conversation.state.running
         await one.pilot.press("ctrl+d")
         await one.until(lambda: one.app.return_code == 0)

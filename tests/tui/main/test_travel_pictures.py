@@ -30,12 +30,7 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.world_line_reader import (
-    ComparedFile,
-    DivergedFiles,
-    FileSide,
-    WorldLineComparison,
-)
+from kimi_tui.soul.world_line_reader import WorldLineComparison
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
@@ -44,6 +39,7 @@ from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, co
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, MarksChanged
+from kimi_tui.workspace.diff import DivergedFile, Divergence, LineDiff, SideChange
 
 SIZES = [(120, 40), (80, 24)]
 
@@ -183,7 +179,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     fork = RewindScreen(left, actions=actions_at(11, 0), pending=FORK)
     offer = RewindPreview(
         Target(END),
-        "Some files are not what they were at this moment.",
+        "Some files have changed since the end of this conversation.",
         *(0, 0, 0, 47_500, 47_500),
         estimated=False,
         dropped=(),
@@ -191,9 +187,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
         files=files,
         is_there=True,
     )
-    goes_on = RewindScreen(
-        offer, actions=(LEAVE, BRING), title="Files of this moment", is_asked_for=False
-    )
+    goes_on = RewindScreen(offer, actions=(LEAVE, BRING), title="Changed files", is_asked_for=False)
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         await show_records(running, pilot, whole_story().records)
@@ -229,16 +223,18 @@ async def test_a_comparison(tmp_path: Path, size: tuple[int, int], picture: Pict
     live.step()
     live.tool("Shell", {"command": command}, "1 failed", error=True)
     rows = (DiffLine(" ", 41, "if ch == QUOTE:"), DiffLine("-", 42, "    return"))
-    same = FileSide("same")
-    files = DivergedFiles(
+    same = SideChange("same")
+    files = Divergence(
         (
-            ComparedFile(
+            DivergedFile(
                 "src/csv/tokenizer.py",
-                FileSide("changed", "agent", 15, 61, rows),
-                FileSide("changed", "agent", 3, 1, rows),
+                SideChange("changed", "agent", LineDiff(15, 61, rows)),
+                SideChange("changed", "agent", LineDiff(3, 1, rows)),
             ),
-            ComparedFile("tests/csv/test_quotes.py", same, FileSide("new", "agent", 14)),
-            ComparedFile("README.md", same, FileSide("changed", "others", 1, 1)),
+            DivergedFile(
+                "tests/csv/test_quotes.py", same, SideChange("new", "agent", LineDiff(14, 0, ()))
+            ),
+            DivergedFile("README.md", same, SideChange("changed", "others", LineDiff(1, 1, ()))),
         )
     )
     page = CompareScreen(

@@ -98,7 +98,7 @@ async def test_a_disk_that_refuses_is_told_once_and_made_up_for(home: Path, disk
                 folder = folder_of(one)
                 disk.error = 0
                 await another_turn(one)
-                shown = await one.sees("The conversation is saved again.")
+                shown = await one.sees("The conversation is being saved again.")
                 assert "Could not save" not in shown
         assert await said(folder) == [f"Message {n}" for n in range(n_turns)]
         async with desk(home, server.base_url, size=(120, 60), resume="newest") as again:
@@ -236,7 +236,7 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.say("/stats")
-        await one.sees("Nothing was done yet.")
+        await one.sees("The session has no turns yet.")
         read = call("ReadFile", {"path": "a"}, usage=(1_000, 10))
         server.script(read, say("Answer 0.", usage=(2_000, 20)))
         await turn(one, "First", "Answer 0.")

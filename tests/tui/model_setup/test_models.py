@@ -116,7 +116,7 @@ async def test_a_name_that_nobody_knows_is_said_with_near_ones(home: Path) -> No
         assert choice.model == "kimi-test"
         await one.say("/model kimi-large")
         await one.sees("The agent now uses kimi-large.")
-        await one.sees("For this session")
+        await one.sees("this session only")
         assert not (home / "config.toml").exists()
 
 
@@ -130,7 +130,7 @@ async def test_a_fault_while_a_model_is_looked_for_ends_nothing(
     async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.say("/model kimi-large")
-        await one.sees("Something went wrong in the program; it goes on.")
+        await one.sees("Something went wrong in the program. You can continue.")
         server.script(say("Still here."))
         await one.say("Hello")
         await one.sees("Still here.")
@@ -144,11 +144,11 @@ async def test_what_flags_or_the_environment_said_is_not_remembered(home: Path) 
     before = (home / "config.toml").read_text()
     flagged = launch._replace(choice=choice._replace(model="by-flag"))
     pick = ModelPick(after)
-    assert "For this session" in (await remember_model(flagged, pick, {})).holds
+    assert "this session only" in (await remember_model(flagged, pick, {})).holds
     assert "KIMI_MODEL_NAME" in (await remember_model(launch, pick, {"KIMI_MODEL_NAME": "x"})).holds
     keyed = after._replace(choice=choice._replace(model="other", api_key="sk-of-a-variable"))
     assert (
-        "For this session"
+        "this session only"
         in (await remember_model(flagged, ModelPick(keyed, None, True), {})).holds
     )
     assert (home / "config.toml").read_text() == before
@@ -192,7 +192,7 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         await one.sees("[high]")
         await one.pilot.press("ctrl+s")
         await one.sees("The agent now uses thinker.")
-        await one.sees("It is used in this folder from now on.")
+        await one.sees("This folder uses it from now on.")
         server.script(say("Words."))
         await one.say("Hello")
         await one.sees("Words.")

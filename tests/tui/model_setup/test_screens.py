@@ -64,13 +64,13 @@ async def test_one_ctrl_c_says_that_a_second_one_quits(home: Path) -> None:
         one = Desk(running, pilot)
         await one.sees("Esc quit")
         await pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         await pilot.press("down", "up")
-        assert "again quits" not in await one.sees("Esc quit")
+        assert "again to quit" not in await one.sees("Esc quit")
         await pilot.press("1")
         await one.until(lambda: isinstance(running.screen, KeyScreen))
         await pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert running.return_code is None
         await pilot.press("ctrl+c")
         await one.until(lambda: running.return_code == 0)
@@ -124,7 +124,7 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await pilot.press("1")
         await one.until(lambda: isinstance(running.screen, KeyScreen))
         await pilot.press("down", "down", "down", "down", "enter", *"host/v1", "enter")
-        await one.sees("must begin with https:// or http://")
+        await one.sees("must start with https:// or http://")
         url = running.screen.query_one("#url", Input)
         assert url.has_focus
         await pilot.press("home", *"http://", "enter")
@@ -219,7 +219,7 @@ async def test_a_server_without_a_list_of_models_asks_for_the_name(home: Path) -
             # Nothing was found there: it is said, and a second Enter insists.
             await pilot.press(*"my-mode", "enter")
             await one.sees('"my-mode" at')
-            await one.sees("Enter once more uses it all the same.")
+            await one.sees("Press Enter again to use it anyway.")
             assert not (home / "config.toml").exists()
             await pilot.press("l", "enter")
             await one.sees('"my-model" at')
@@ -395,7 +395,7 @@ async def test_all_ways_are_on_every_screen(home: Path) -> None:
         for size in ((120, 40), (80, 24), (60, 20)):
             await pilot.resize_terminal(*size)
             await one.until(lambda size=size: running.screen.size == size)
-            await one.sees("Which model shall it use?")
+            await one.sees("Which model should it use?")
             for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
                 await one.sees(words)
             assert one.text().split("\n")[-1].strip().startswith("Enter or 1 to 3 choose"), size
@@ -411,7 +411,7 @@ async def test_addresses_stand_where_they_can_be_read(
     running = app(home)
     async with running.run_test(size=size) as pilot:
         one = Desk(running, pilot)
-        await one.sees("Which model shall it use?")
+        await one.sees("Which model should it use?")
         await pilot.press("enter")
         assert url in await one.sees("Moonshot (Kimi), global")
         await pilot.resize_terminal(60, 20)
@@ -575,9 +575,9 @@ async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
         running = app(home)
         async with running.run_test(size=(80, 24)) as pilot:
             one = Desk(running, pilot)
-            await one.sees("Which model shall it use?")
+            await one.sees("Which model should it use?")
             running.screen.post_message(events.Paste(server.base_url))
-            await one.sees("That is an address: it stands in Base URL now")
+            await one.sees("This is a URL, so it was moved")
             assert running.screen.query_one("#url", Input).value == server.base_url
             assert not server.other_requests
 

@@ -160,7 +160,7 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         append_history(history_file(home, Path("/elsewhere")), "fix the moon")
         area.put("a draft")
         await one.pilot.press("ctrl+r")
-        await one.sees("Search: Enter takes it")
+        await one.sees("Search sent messages: Enter uses")
         await one.pilot.press(*"fix")
         await one.sees("other folder")
         assert offered(one) == "fix the lexer"
@@ -171,7 +171,7 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         assert area.text == "fix the parser"
         # A search text is not sent: neither if nothing is found, nor if a message equals it.
         await one.pilot.press("ctrl+r", *"fix it", "enter")
-        await one.sees("Nothing that was sent has these words")
+        await one.sees("No sent message contains this text.")
         assert area.text == "fix it"
         await one.pilot.press("ctrl+u", *"run it", "enter")
         await one.sees("› run it")

@@ -619,4 +619,4 @@ async def test_what_is_copied_in_a_replay_is_said(home: Path) -> None:
         await Desk(app, pilot).sees("Copied the last answer")
         assert app.clipboard
         screen.transcript.copy_code()
-        await Desk(app, pilot).sees("There is no code to copy here.")
+        await Desk(app, pilot).sees("There is no code block to copy here.")

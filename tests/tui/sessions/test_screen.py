@@ -119,7 +119,7 @@ async def test_renamed_put_away_and_thrown_away(
         assert row is not None
         await one.pilot.press("n")
         await one.pilot.press(*"Tests", "enter")
-        await one.sees("It is now called Tests.")
+        await one.sees("The session is now called Tests.")
         assert state(home, row)["custom_title"] == "Tests"
         await one.pilot.press("a")
         await one.sees("v shows it")
@@ -180,11 +180,15 @@ async def test_one_that_is_open_elsewhere_is_refused(home: Path) -> None:
         async with listed(home) as (one, screen):
             await one.sees("open elsewhere")
             await one.pilot.press("enter")
-            assert "f works on a copy" in await one.sees("It is open in process")
+            assert "Press f to continue in a copy" in await one.sees(
+                "This session is open in process"
+            )
             # The notice comes before a name is typed, not after.
             screen.tell("")
             await one.pilot.press("n")
-            assert "f works on a copy" in await one.sees("It is open in process")
+            assert "Press f to continue in a copy" in await one.sees(
+                "This session is open in process"
+            )
             assert "Rename" not in one.text()
             assert one.app.screen is screen
             await one.pilot.press("f")
@@ -249,7 +253,7 @@ async def test_the_open_session_keeps_its_title_where_the_disk_refuses_another_o
             full.setattr("kimi_tui.session.session.write_state", refuse)
             await one.pilot.press("n", "ctrl+u", *"Greeting", "enter")
             await one.sees("Could not save the session's title")
-        assert "It is now called" not in one.text()
+        assert "is now called" not in one.text()
         await one.sees("● Say hello, please")
         assert one.screen.conversation.state.title == "Say hello, please"
 

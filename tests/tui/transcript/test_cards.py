@@ -86,7 +86,7 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
     made = shell("made\n", changed=("a.py", "sub/b.py"), n_changed=3)
     said = "      3 files changed, can be restored: a.py, sub/b.py …"
     assert rows(made)[1:] == ["      made", said]
-    assert rows(made, LayoutRoom(50))[2] == "      3 files changed, can be restored: a.p…"
+    assert rows(made, LayoutRoom(50))[2] == "      3 files changed, can be restored: a.py, s…"
     assert rows(shell("", changed=("a",), n_changed=1, n_lost=1))[1:] == [
         "      1 file changed, cannot be restored: a"
     ]

@@ -102,13 +102,13 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         if answer is not None:
             event.stop()
         if not await self.seen.answer_with(event, answer) and answer is not None:
-            self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
+            self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}   Esc cancel")
 
     def compose(self) -> ComposeResult:
         """Return the text, below its origin."""
         words = Content.assemble(
             (
-                "This folder brings this command. It tells the agent what stands here:",
+                "This command comes from a file in this folder. It sends this text to the agent:",
                 "$ink-strong",
             ),
             f"\n{visible(self._path)}\n\n",
@@ -117,7 +117,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         frame = VerticalScroll(Static(words))
         use_thin_scrollbar(frame, glyphs_of(self))
         frame.border_title = Content(f"/{self._command}")
-        frame.border_subtitle = "y send it, now and from now on  Esc not"
+        frame.border_subtitle = "y send it, now and in the future   Esc cancel"
         yield frame
 
     def _refuse(self) -> None:
@@ -127,7 +127,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         """Answer yes if the end of the text is on the screen; otherwise scroll down a page."""
         frame = self.query_one(VerticalScroll)
         if frame.scroll_offset.y < frame.max_scroll_y:
-            frame.border_subtitle = "read to the end first: y or PageDown  Esc not"
+            frame.border_subtitle = "read to the end first: y or PageDown scrolls   Esc cancel"
             frame.scroll_page_down(animate=False)
             self.seen.ask()  # the page must be read before a key counts
         else:

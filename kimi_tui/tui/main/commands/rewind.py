@@ -62,7 +62,7 @@ async def dmail(main: MainParts, argument: str) -> None:
         return
     soul = await main.conversation.opened("dmails")
     if not soul.dmails.enabled:
-        main.bench.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
+        main.bench.tell("D-Mails are off. Turn on Allow D-Mails in /settings (dmail.enabled).")
         return
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.preview.layout import DMAIL
@@ -137,10 +137,10 @@ def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
     if target.world_line:
         at = "" if target.is_end else f" at #{target.id}"
         line = line_words(target.world_line, line_name)
-        done = f"{line[:1].upper()}{line[1:]} is live again{at}"
+        done = f"Switched to {line}{at}"
     if outcome.prompt or outcome.images:
-        return f"{done}; your message is back for editing"
-    return f"{done}; Enter in an empty prompt goes on from there" if outcome.is_open else done
+        return f"{done}; edit your message in the prompt"
+    return f"{done}; press Enter in the empty prompt to continue" if outcome.is_open else done
 
 
 async def choose(
@@ -251,17 +251,19 @@ async def offer_files(main: MainParts) -> None:
     found = await soul.travel.preview(end)
     if found.files is None or not _has_files(found):
         if found.files is not None and found.files.reason:
-            words = "This is a fork; its files are as they are now."
+            words = "This is a fork of the conversation; the files were not changed."
             main.bench.tell(words, advice=found.files.reason)
         return
     if soul.running or soul.message_count != before:
         # A user who has gone on already is not held up by a question.
-        main.bench.tell("Some files are not what they were at this moment.", level="warning")
+        main.bench.tell(
+            "Some files have changed since the end of this conversation.", level="warning"
+        )
         return
     question = RewindScreen(
-        replace(found, label="Some files are not what they were at this moment."),
+        replace(found, label="Some files have changed since the end of this conversation."),
         actions=(LEAVE, BRING),
-        title="Files of this moment",
+        title="Changed files",
         write=main.keystrokes.write_to_prompt,
         typed_at=main.keystrokes.written_at,
         is_asked_for=False,
@@ -297,9 +299,9 @@ async def write_dmail(
 
     question = TextQuestion(
         title=f"D-Mail to {name_of(main, target)}",
-        question="What should the agent have known there?",
-        consequence="It goes back to before that step, reads this, and goes on from there.",
-        placeholder="Write to the agent's past self",
+        question="What should the agent know at that checkpoint?",
+        consequence="The agent goes back to before that step, reads your note and continues from there.",
+        placeholder="Write a note to the agent's past self",
         verb="send",
         kind="dmail",
     )
@@ -329,7 +331,10 @@ async def send_dmail(
     outcome = await soul.dmails.send(target, text, answer.files, answer.chosen)
     main.bench.return_to_prompt()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
-    main.bench.tell(f"Your D-Mail arrived at {name_of(main, target)}.{back}", advice=WAY_BACK)
+    main.bench.tell(
+        f"Your D-Mail is at {name_of(main, target)}, and the agent continues from there.{back}",
+        advice=WAY_BACK,
+    )
     main.conversation.resume()
 
 
@@ -361,7 +366,7 @@ async def read_summary(main: MainParts, uid: str) -> None:
     here = next((one for one in found if one.uid == uid), None) if uid else None
     here = here or (found[-1] if found else None)
     if here is None:
-        main.bench.tell("Nothing was compacted on the live line.")
+        main.bench.tell("The current conversation has no summary, as it was not compacted.")
         return
     point = main.bench.views.live_point(here.checkpoint_id)
     before = point.before if point is not None else 0
@@ -382,8 +387,8 @@ async def _edit_summary(main: MainParts, soul: KimiSoul, text: str) -> None:
 
     question = TextQuestion(
         title="Edit the summary",
-        question="What should the agent know of what came before?",
-        consequence="Your text takes the place of the summary; undo brings the one before back.",
+        question="What should the agent know about the earlier messages?",
+        consequence="Your text replaces the summary; /undo restores the earlier one.",
         text=text,
         verb="keep",
         kind="compaction",
@@ -392,7 +397,7 @@ async def _edit_summary(main: MainParts, soul: KimiSoul, text: str) -> None:
     if written and written != text.strip():
         await soul.edit_summary(written)
         main.bench.return_to_prompt()
-        main.bench.tell("The summary is yours now.", advice=WAY_BACK)
+        main.bench.tell("The agent now has your summary.", advice=WAY_BACK)
 
 
 async def compact_part(
@@ -407,12 +412,12 @@ async def compact_part(
 
     part = f"up to {name_of(main, until)}" if until else ""
     part = f"from {name_of(main, start)} on" if start else part
-    stays = "before" if start else "from there on"
+    stays = "before that part" if start else "after that part"
     question = TextQuestion(
         title=f"Compact {part}".strip(),
         question="What must the summary keep?",
-        consequence=f"A summary takes the place of that part; what is {stays} stays as it is.",
-        placeholder="Nothing in particular",
+        consequence=f"A summary replaces that part; the messages {stays} stay as they are.",
+        placeholder="Empty: the model decides",
         verb="compact",
         kind="compaction",
         may_be_empty=True,

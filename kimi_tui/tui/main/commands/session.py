@@ -1,4 +1,4 @@
-"""Commands about the session: usage, model, mode and permissions, background jobs, undo and redo, export, other sessions."""
+"""Commands about the session: usage, model, mode and permissions, background tasks, undo and redo, export, other sessions."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from kimi_tui.tui.preview.layout import PreviewAnswer
 
 
-WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
+WAY_BACK = "To undo this, type /undo, or press u in the timeline."
 MODE_TOLD: dict[Mode, str] = {
-    "plan": "The agent now makes a plan and changes nothing before you agree to it.",
-    "ask": "The agent now asks first.",
-    "edits": "The agent now accepts edits.",
-    "sandboxed": "Edits and commands in the sandbox now run unasked.",
-    "all": "The agent now allows all.",
+    "plan": "Mode: plan. The agent changes nothing before you accept its plan.",
+    "ask": "Mode: ask. Edits and commands need your permission.",
+    "edits": "Mode: accept edits. Edits in the folder run without asking; commands ask first.",
+    "sandboxed": "Mode: sandboxed. Edits and sandboxed commands run without asking.",
+    "all": "Mode: allow all. Everything runs without asking, except what asks in every mode.",
 }
 MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
-JOBS_USE = "/jobs output N shows what one printed, /jobs stop N ends it."
+TASKS_USE = "/tasks output N shows the output of task N, /tasks stop N stops the task."
 _OUTPUT_ROWS = 500
 
 
@@ -45,15 +45,15 @@ def usage(main: MainParts, argument: str) -> None:
 
     used = main.conversation.state.usage
     if used is None:
-        main.bench.tell("Nothing was used yet.")
+        main.bench.tell("No tokens have been used yet.")
         return
     cost = main.conversation.cost_words()
     main.bench.tell(
-        f"{tokens(used.used, estimated=used.estimated)} of {tokens(used.limit)} used, "
-        f"{percent(used.used, used.limit)}; compacts at {tokens(used.trigger)}",
+        f"Context: {tokens(used.used, estimated=used.estimated)} of {tokens(used.limit)} tokens, "
+        f"{percent(used.used, used.limit)}; it is compacted at {tokens(used.trigger)}",
         advice=(
-            f"This session: {tokens(used.total_input)} in, of these "
-            f"{tokens(used.total_cached)} cached, {tokens(used.total_output)} out"
+            f"Session: {tokens(used.total_input)} input tokens ({tokens(used.total_cached)} cached), "
+            f"{tokens(used.total_output)} output tokens"
             f"{f'; {cost}' if cost else ''}."
         ),
     )
@@ -64,7 +64,7 @@ async def stats(main: MainParts, argument: str) -> None:
     soul = await main.conversation.opened()
     figures = await soul.statistics()
     if not figures.turns and not figures.steps:
-        main.bench.tell("Nothing was done yet.")
+        main.bench.tell("The session has no turns yet.")
         return
     from kimi_tui.tui.dialogs.text_screen import figures_screen
     from kimi_tui.tui.formatting import statistics_pairs
@@ -82,7 +82,7 @@ async def context(main: MainParts, argument: str) -> None:
 
     title = (
         f"{tokens(status.used, estimated=status.estimated)} of {tokens(status.limit)} tokens, "
-        f"{percent(status.used, status.limit)}; compacts at {tokens(status.trigger)}"
+        f"{percent(status.used, status.limit)}; compacted at {tokens(status.trigger)}"
     )
     await main.bench.ask(figures_screen("Context", title, window_pairs(parts)))
 
@@ -122,19 +122,19 @@ async def tools(main: MainParts, argument: str) -> None:
         return
     if word not in _TOOLS_TOLD or names:
         main.bench.tell(
-            f'"{argument[:40]}" is none of on, lean, off or add NAME.',
+            f'"{argument[:40]}" is not a setting of /tools. Use on, lean, off or add NAME.',
             level="warning",
-            advice=f"The tools are {', '.join(soul.tools)}.",
+            advice=f"Tools: {', '.join(soul.tools)}.",
         )
         return
     if not word:
         told = {
-            "on": "Tools are on",
-            "lean": "Few tools are on, in a short form",
+            "on": "All tools are on",
+            "lean": "A few tools are on, in a short form",
             "off": "Tools are off",
         }[soul.tools_form]
         sent = ", ".join(soul.sent_tools or soul.tools)
-        advice = "Change it with /tools on, lean, off or add NAME."
+        advice = "/tools on, lean, off or add NAME changes them."
         main.bench.tell(f"{told}: {sent}.", advice=advice)
         return
     told, advice = _TOOLS_TOLD[word]
@@ -145,16 +145,16 @@ async def tools(main: MainParts, argument: str) -> None:
 _TOOLS_TOLD: dict[ToolsWish, tuple[str, str]] = {
     "": ("", ""),
     "on": (
-        "The model may call all tools from its next call on.",
-        "That call reads the whole prompt anew.",
+        "The model gets all tools from the next request on.",
+        "The server cannot use its cache for that request, so it costs more.",
     ),
     "lean": (
-        "The model gets a short prompt and few tools from its next call on.",
-        "/tools add NAME adds one; the agent sends no D-Mails, yours work.",
+        "The model gets a short system prompt and a few tools from the next request on.",
+        "/tools add NAME adds a tool. The agent cannot send D-Mails then, but you can.",
     ),
     "off": (
-        "The model is told of no tools from its next call on.",
-        "It sees no files and runs nothing; /tools on turns them on.",
+        "The model gets no tools from the next request on.",
+        "It can neither read files nor run commands. /tools on turns the tools on.",
     ),
 }
 """The sentence about each choice, and the advice beside it."""
@@ -166,20 +166,20 @@ async def _add_tools(main: MainParts, soul: KimiSoul, names: Sequence[str]) -> N
     unknown = [name for name in names if name.lower() not in known]
     if unknown:
         main.bench.tell(
-            f'There is no tool "{unknown[0][:40]}".',
+            f'"{unknown[0][:40]}" is not a tool.',
             level="warning",
-            advice=f"The tools are {', '.join(soul.tools)}.",
+            advice=f"Tools: {', '.join(soul.tools)}.",
         )
         return
     if soul.tools_form == "on":
-        main.bench.tell("All tools are on already.")
+        main.bench.tell("All tools are already on.")
         return
     before = soul.sent_tools
     added = tuple(dict.fromkeys([*before, *(known[name.lower()] for name in names)]))
     await main.conversation.use_tools("lean", added)
     main.bench.tell(
-        f"The model may call {', '.join(soul.sent_tools)} from its next call on.",
-        advice="That call reads the whole prompt anew.",
+        f"The model gets these tools from the next request on: {', '.join(soul.sent_tools)}.",
+        advice="The server cannot use its cache for that request, so it costs more.",
     )
 
 
@@ -191,18 +191,18 @@ async def window(main: MainParts, argument: str) -> None:
     soul = await conversation.opened()
     info = await soul.model_info()
     if info is None:
-        main.bench.tell("No model is set.", advice="/model chooses one.")
+        main.bench.tell("No model is set.", advice="Choose one with /model.")
         return
     if not info.enlarged:
-        size = f"The window of {info.model} is {info.window:,} tokens."
+        size = f"The context window of {info.model} is {info.window:,} tokens."
         main.bench.tell(
-            size, advice=info.larger or "Its server or your configuration decides that."
+            size, advice=info.larger or "The server or your configuration sets its size."
         )
         return
     topic = "window"
     main.bench.tell(
-        f"Ollama makes a model of {info.model} with a window of {info.enlarged:,} tokens.",
-        advice="It needs more memory; the first answer waits until it is loaded.",
+        f"Ollama is making a copy of {info.model} with a context window of {info.enlarged:,} tokens.",
+        advice="The copy needs more memory, and the first answer waits until it is loaded.",
         topic=topic,
     )
     try:
@@ -224,7 +224,9 @@ async def mode(main: MainParts, argument: str) -> None:
     from kimi_tui.tools.sandbox.policy import NoSandbox
 
     if argument and argument not in MODES:
-        main.bench.tell(f"There is no mode {argument}: {', '.join(MODES)}.", level="warning")
+        main.bench.tell(
+            f'"{argument[:20]}" is not a mode. Use one of {", ".join(MODES)}.', level="warning"
+        )
         return
     conversation = main.conversation
     soul = await conversation.opened()
@@ -238,9 +240,9 @@ async def mode(main: MainParts, argument: str) -> None:
         return
     advice = ""
     if conversation.state.approvals:
-        advice = "The question on the screen still waits for your answer."
+        advice = "The question on the screen still needs your answer."
     elif chosen == "all" and soul.sandbox_gaps is None:
-        advice = "There is no sandbox: commands run as you would run them."
+        advice = "There is no sandbox, so commands run with all your rights."
     elif chosen == "sandboxed" and soul.sandbox_gaps:
         advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
     elif (
@@ -248,14 +250,16 @@ async def mode(main: MainParts, argument: str) -> None:
         and "tasks" in conversation.state.parts
         and any(not job.ended for job in soul.tasks.all)
     ):
-        advice = "What runs in the background runs on and may change files; /jobs lists it."
+        advice = "Background tasks keep running and can change files; /tasks lists them."
     main.bench.tell(MODE_TOLD[chosen], advice=advice)
 
 
 async def plan(main: MainParts, argument: str) -> None:
     """Turn plan mode on or off (which is the mode that asks); without an argument, toggle it."""
     if argument not in ("", "on", "off"):
-        main.bench.tell(f"There is no /plan {argument[:20]}: on or off.", level="warning")
+        main.bench.tell(
+            f'"{argument[:20]}" is not a setting of /plan. Use on or off.', level="warning"
+        )
         return
     is_on = main.conversation.mode == "plan"
     wanted = argument == "on" if argument else not is_on
@@ -271,28 +275,30 @@ async def permissions(main: MainParts, argument: str) -> None:
     if argument.isdecimal() and 0 < int(argument[:9]) <= len(allowed):
         gone = (allowed[int(argument) - 1],)
     if argument and not gone:
-        text = f"There is no permission {argument[:20]}." if allowed else "Nothing was allowed."
+        text = "You have not allowed anything for this session."
+        if allowed:
+            text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
         main.bench.tell(text, level="warning")
         return
     for words in gone:
         soul.revoke(words)
     left = soul.allowed
     listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
-    now = f"The agent {MODE_TITLES[soul.mode]}"
+    now = f"Mode: {MODE_TITLES[soul.mode]}"
     if gone:
-        now = f"Asked for again: {', '.join(map(_granted, gone))}"
+        now = f"Revoked: {', '.join(map(_granted, gone))}"
     main.bench.tell(
-        f"{now}; allowed in this session besides: {listed}." if left else f"{now}.",
-        advice="/permissions N takes one back, /permissions all every one."
+        f"{now}. Also allowed in this session: {listed}." if left else f"{now}.",
+        advice="/permissions N revokes permission N, /permissions all revokes all."
         if left
-        else "Nothing is allowed for the session besides.",
+        else "There are no extra permissions for this session.",
     )
 
 
 _BACKENDS = {
     "full": "namespaces and Landlock",
     "bwrap": "bubblewrap",
-    "landlock": "Landlock alone",
+    "landlock": "Landlock only",
     "macos": "sandbox-exec",
 }
 
@@ -307,19 +313,17 @@ async def sandbox(main: MainParts, argument: str) -> None:
     soul = await main.conversation.opened()
     if argument not in ("", "reset"):
         main.bench.tell(
-            f'/sandbox does not take "{argument[:20]}".',
-            advice="/sandbox shows the state, /sandbox reset empties the private caches.",
+            f'"{argument[:20]}" is not an argument of /sandbox.',
+            advice="/sandbox shows the sandbox, /sandbox reset empties its private caches.",
             level="warning",
         )
         return
     try:
         if argument:
             gone = await soul.reset_sandbox()
-            text = (
-                f"The private caches of this folder are empty: {format_size(gone.n_bytes)} freed."
-            )
+            text = f"Emptied the private caches of the sandbox ({format_size(gone.n_bytes)} freed)."
             if gone.is_used:
-                text = f"{format_size(gone.n_bytes)} freed. A running command still uses the rest."
+                text = f"Freed {format_size(gone.n_bytes)} of the private caches. A running command still uses the rest."
             main.bench.tell(text)
             return
         state = await soul.sandbox_state()
@@ -328,14 +332,14 @@ async def sandbox(main: MainParts, argument: str) -> None:
         return
     except OSError as error:
         main.bench.tell(
-            f"The private caches could not be removed: {error.strerror or error}.", level="error"
+            f"The private caches could not be emptied: {error.strerror or error}.", level="error"
         )
         return
     more = "".join(f", {one_line(short(Path(path)))}" for path in state.writable[1:])
     main.bench.tell(
         f"Commands can write to the work folder{more}, temporary files and private caches "
         f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
-        advice=f"Held by {_BACKENDS[state.backend]}. /sandbox reset empties the caches.",
+        advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset empties the caches.",
     )
 
 
@@ -374,27 +378,34 @@ async def tasks(main: MainParts, argument: str) -> None:
     soul = await main.conversation.opened("tasks")
     verb, _, number = argument.partition(" ")
     if verb not in ("", "stop", "output") or bool(verb) != number.strip().isdecimal():
-        main.bench.tell(f"There is no /jobs {argument[:20]}: stop N or output N.", level="warning")
+        main.bench.tell(
+            f'"{argument[:20]}" is not an argument of /tasks. Use stop N or output N.',
+            level="warning",
+        )
         return
     if not soul.tasks.all:
-        main.bench.tell("Nothing runs in the background, and nothing did.")
+        main.bench.tell("There are no background tasks in this session.")
         return
     from kimi_tui.tui.dialogs.text_screen import figures_screen
 
     if not verb:
         pairs = [(str(job.id), _job_words(job)) for job in soul.tasks.all]
-        await main.bench.ask(figures_screen("Jobs", JOBS_USE, pairs))
+        await main.bench.ask(figures_screen("Background tasks", TASKS_USE, pairs))
         return
     job = next((one for one in soul.tasks.all if one.id == int(number[:9])), None)
     if job is None:
-        main.bench.tell(f"There is no job {number[:9]}.", level="warning")
+        main.bench.tell(
+            f"There is no background task {number[:9]}. /tasks lists them.", level="warning"
+        )
     elif verb == "output":
         rows = job.tail.text.rstrip("\n").split("\n")[-_OUTPUT_ROWS:]
         await main.bench.ask(
-            figures_screen(f"Job {job.id}", _job_words(job), [("", row) for row in rows])
+            figures_screen(
+                f"Background task {job.id}", _job_words(job), [("", row) for row in rows]
+            )
         )
     elif job.ended:
-        main.bench.tell(f"Job {job.id} has ended already.")
+        main.bench.tell(f"Background task {job.id} has already ended.")
     else:
         await soul.tasks.stop(job.id)
 
@@ -403,7 +414,7 @@ async def background(main: MainParts, argument: str) -> None:
     """Let the agent continue while the command for which it waits runs in the background."""
     soul = await main.conversation.opened("tasks")
     if not soul.tasks.move_to_background():
-        main.bench.tell("The agent waits for no command now.")
+        main.bench.tell("The agent is not waiting for a command.")
 
 
 def _job_words(job: Job) -> str:
@@ -411,7 +422,7 @@ def _job_words(job: Job) -> str:
     from kimi_tui.tui.formatting import duration
 
     outcome = job.outcome
-    state = "runs for" if outcome is None else f"{outcome.brief} after"
+    state = "running for" if outcome is None else f"{outcome.brief} after"
     return f"{state} {duration(job.ran_s)}: {one_line(job.command)}"
 
 
@@ -483,10 +494,10 @@ async def rename(main: MainParts, argument: str) -> None:
 
         question = TextQuestion(
             title="Rename the session",
-            question="What is this session called?",
-            consequence="The list of sessions and the window show the title.",
+            question="What should this session be called?",
+            consequence="The list of sessions and the window title show it.",
             text=main.conversation.state.title,
-            placeholder="An empty title takes the first message",
+            placeholder="Empty: your first message is the title",
             verb="rename",
             may_be_empty=True,
             low=True,
@@ -496,7 +507,9 @@ async def rename(main: MainParts, argument: str) -> None:
             return
         argument = answer.strip()
     title = await main.conversation.rename(argument)
-    main.bench.tell(f"This session is now called {title}." if title else "It has no title yet.")
+    main.bench.tell(
+        f"This session is now called {title}." if title else "This session has no title yet."
+    )
 
 
 async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer) -> None:
@@ -529,13 +542,15 @@ async def export(main: MainParts, argument: str) -> None:
             _write_new, path, f"conversation-{soul.session.id[:8]}", text
         )
     except FileExistsError:
-        advice = "Nothing is overwritten: /export with another name."
-        main.bench.tell(f"{named(path)} is there already.", level="warning", advice=advice)
+        advice = "Files are not overwritten. Use /export with another name."
+        main.bench.tell(f"{named(path)} already exists.", level="warning", advice=advice)
     except OSError as error:
         why = error.strerror or error
-        main.bench.tell(f"Not exported, {named(path)}: {why}.", level="warning")
+        main.bench.tell(
+            f"The conversation was not exported to {named(path)}: {why}.", level="warning"
+        )
     else:
-        main.bench.tell(f"The conversation is written to {named(made)}.")
+        main.bench.tell(f"Exported the conversation to {named(made)}.")
 
 
 def _write_new(path: Path, name: str, text: str) -> Path:
@@ -617,13 +632,15 @@ def tell_no_line(main: MainParts, text: str, command: str) -> None:
     """Show a notice that a text names no world line, or that there is none yet; the arguments are those of a checkpoint."""
     if not text and not main.bench.views.timeline.model.tree.lines:
         words = "There is no other world line (a branch of the conversation) yet."
-        main.bench.tell(words, advice="A rewind or a D-Mail leaves one behind.")
+        main.bench.tell(words, advice="A rewind or a D-Mail creates one.")
     else:
         _tell_no_number(main, text, "world line", command)
 
 
 def _tell_no_number(main: MainParts, text: str, what: str, command: str) -> None:
-    said = f'"{text[:20]}" is not a {what}.' if text else f"Which {what}?"
+    said = (
+        f'"{text[:20]}" is not a {what}.' if text else f"This command needs the number of a {what}."
+    )
     key = key_of("timeline", main.bench.keys)
     where = f"the timeline ({key})" if key else "the timeline"
     advice = f"Use a number from {where}, for example {command}."

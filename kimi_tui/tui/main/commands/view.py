@@ -31,7 +31,9 @@ def search(main: MainParts, argument: str) -> None:
 def turn(main: MainParts, argument: str) -> None:
     """Show the user's message before, or after, the top of the chat."""
     if argument not in ("", "before", "after"):
-        main.bench.tell(f"There is no /turn {argument[:20]}: before or after.", level="warning")
+        main.bench.tell(
+            f'"{argument[:20]}" is not an argument of /turn. Use before or after.', level="warning"
+        )
     else:
         main.bench.on_view.action_turn(1 if argument == "after" else -1)
 
@@ -62,7 +64,7 @@ def copy(main: MainParts, argument: str) -> None:
     elif argument == "code" or piece:
         main.bench.on_view.copy_code(piece or 0)
     else:
-        words = f"There is no /copy {argument[:20]}: code, the number of a piece, or nothing."
+        words = f'"{argument[:20]}" is not an argument of /copy. Use code, the number of a code block, or none.'
         main.bench.tell(words, level="warning")
 
 
@@ -92,10 +94,10 @@ def help_page(main: MainParts, argument: str) -> None:
 
 def legend(main: MainParts, argument: str) -> None:
     """Explain the signs of the timeline and the gauge: the help, scrolled to them."""
-    from kimi_tui.tui.dialogs.help import HelpScreen, legend_title
+    from kimi_tui.tui.dialogs.help import LEGEND, HelpScreen
 
     bench = main.bench
-    app_of(bench.screen).push_screen(HelpScreen(bench.commands, bench.keys, legend_title()))
+    app_of(bench.screen).push_screen(HelpScreen(bench.commands, bench.keys, LEGEND))
 
 
 def theme(main: MainParts, argument: str) -> None:

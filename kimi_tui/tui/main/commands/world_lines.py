@@ -91,7 +91,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     found = await soul.lines.compare(world_line)
     info = next((one for one in await soul.lines.all() if one.n == world_line), None)
     if info is None:
-        raise KeyError(f"There is no world line {world_line}.")
+        raise KeyError(f"There is no world line {world_line}. The timeline lists them.")
     now = main.bench.views.gauge
     gauge = Gauge()
     gauge.show_model(now.model)
@@ -161,11 +161,11 @@ async def _send_to_now(
 
     block = chosen or newest_words(blocks)
     if block is None:
-        main.bench.tell(f"World line {world_line} has nothing to send that is not here.")
+        main.bench.tell(f"World line {world_line} has no message that the current one lacks.")
         return
     message_number = number_of(block, blocks)
     if message_number is None:
-        main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
+        main.bench.tell("This message cannot be copied.", advice="Select another message with Tab.")
         return
     from kimi_tui.display_names import titled
     from kimi_tui.foreign_text import one_line
@@ -174,12 +174,12 @@ async def _send_to_now(
 
     text = titled(content_of(block), [image.name for image in images_of(block)])
     question = TextQuestion(
-        title=f"Send to now from {line_words(world_line, main.bench.views.timeline.model.line_name(world_line))}",
-        question=f"This message of #{block.checkpoint} goes to the end of the conversation.",
-        consequence="Your words stand before it; the agent reads both in its next step.",
-        placeholder="A word of your own, if you like",
+        title=f"Copy from {line_words(world_line, main.bench.views.timeline.model.line_name(world_line))}",
+        question=f"Copy this message of #{block.checkpoint} to the end of the current conversation.",
+        consequence="Your text is put before it; the agent reads both in its next step.",
+        placeholder="Add a text, or leave it empty",
         quote=one_line(text[:QUOTE_CHARS]),
-        verb="send",
+        verb="copy",
         kind="dmail",
         may_be_empty=True,
         low=True,
@@ -196,8 +196,8 @@ async def _send_to_now(
     main.bench.transcript.scroll_to_end()
     send = key_of("send", main.bench.keys)
     main.bench.tell(
-        "It stands at the end of the conversation.",
-        advice=f"{send} in an empty prompt lets the agent go on.",
+        "The message is at the end of the conversation.",
+        advice=f"Press {send} in the empty prompt to let the agent continue.",
     )
 
 
@@ -214,7 +214,9 @@ async def bookmark(main: MainParts, argument: str) -> None:
     soul = await main.conversation.opened("marks")
     if name.strip():
         await _keep_name(main, soul, uid, name)
-        main.bench.tell(f"#{checkpoint_id} is called {soul.marks.bookmarks.get(uid, '')} now.")
+        main.bench.tell(
+            f"Checkpoint #{checkpoint_id} is now called {soul.marks.bookmarks.get(uid, '')}."
+        )
         return
     from kimi_tui.soul.rewind_values import Target
 
@@ -229,7 +231,7 @@ async def name(main: MainParts, argument: str) -> None:
         await name_line(main, main.bench.reading, argument)
     elif line is None:
         main.bench.keep(f"/name {argument}")
-        said = "Which world line? Its number stands before the name."
+        said = "This command needs the number of a world line before the name."
         main.bench.tell(
             said, level="warning", advice=f"/name 1 {argument[:20]} names world line 1."
         )
@@ -243,7 +245,9 @@ async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
 
     line = main.bench.views.timeline.model.tree.lines.get(world_line)
     if line is None or not line.mark:
-        main.bench.tell(f"There is no world line {world_line}.", level="warning")
+        main.bench.tell(
+            f"There is no world line {world_line}. The timeline lists them.", level="warning"
+        )
         return
     soul = await main.conversation.opened("marks")
     kept = words or await main.bench.ask(
@@ -251,7 +255,7 @@ async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
             TextQuestion(
                 title=f"Name world line {world_line}",
                 question="What was tried there?",
-                consequence="The name stands on the timeline in place of the line's first words.",
+                consequence="The timeline shows the name in place of the first words of the world line.",
                 text=soul.marks.bookmarks.get(line.mark, ""),
                 placeholder=line.own_words or "No name",
                 verb="keep",
@@ -278,7 +282,7 @@ def _live_checkpoint(main: MainParts, text: str, command: str) -> tuple[int, str
         return None
     point = main.bench.views.live_point(checkpoint_id)
     if point is None or point.uid.startswith("~"):
-        said = f"There is no checkpoint #{checkpoint_id} on the live line."
+        said = f"There is no checkpoint #{checkpoint_id} in the current conversation."
         main.bench.tell(said, level="warning")
         return None
     return checkpoint_id, point.uid
@@ -291,10 +295,10 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
     soul = await main.conversation.opened("marks")
     question = TextQuestion(
         title=f"Bookmark {name_of(main, target)}",
-        question="What is this step called?",
-        consequence="The name stands on the timeline and can be found with /.",
+        question="What should this checkpoint be called?",
+        consequence="The timeline shows the name, and its filter finds it.",
         text=soul.marks.bookmarks.get(uid, ""),
-        placeholder="No name takes the bookmark away",
+        placeholder="Empty: remove the bookmark",
         verb="keep",
         may_be_empty=True,
         low=True,
@@ -315,6 +319,6 @@ async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> Non
     pinned = (uid, message_number) not in soul.marks.pins
     await soul.marks.pin(uid, message_number, pinned)
     if pinned:
-        main.bench.tell("Pinned: neither a compaction nor a D-Mail drops it.")
+        main.bench.tell("Pinned. Compactions and D-Mails keep this message.")
     else:
-        main.bench.tell("No longer pinned.")
+        main.bench.tell("Unpinned this message.")

@@ -164,7 +164,7 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         origin = one.screen
         one.screen.bench.leave_for(launch)
         await one.until(lambda: one.screen is not origin)
-        await one.sees("Files of this moment")
+        await one.sees("Changed files")
         assert "restores 1" in one.text()
         assert "Nothing is removed from the conversation." in one.text()
         await one.pilot.press("o")
@@ -185,7 +185,7 @@ async def test_what_cannot_come_back_is_named_before_and_after(home: Path) -> No
         await one.idle()
         await one.say("/rewind 0")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        shown = await one.sees("gone, and not a regular file")
+        shown = await one.sees("deleted; not a regular file")
         assert "empty folder" in shown
         await one.pilot.press("f")
         await one.sees("1 kept (pipe)")

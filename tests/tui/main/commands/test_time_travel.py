@@ -204,7 +204,9 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
         shown = await one.sees("World line 1  Tell me of pears")
         await one.sees("The pear is green.")
         assert "The plum is blue." not in chat(one)
-        await one.sees("Reading world line 1 (Tell me of pears). Esc returns to now.")
+        await one.sees(
+            "Reading world line 1 (Tell me of pears). Esc returns to the current conversation."
+        )
         assert "created by your rewind to #2" in shown
         assert isinstance(one.app.focused, WorldLineTranscript)
         # Later events come after it.
@@ -228,7 +230,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         await answered(one, "y")
         await one.idle()
         # The keys return to the line.
-        await one.sees("Now   ● the agent is done, 2 steps")
+        await one.sees("Current   ● the agent is done, 2 steps")
         assert isinstance(one.app.focused, WorldLineTranscript)
         assert "j jump back" in one.text()
         n_asked = len(server.requests)
@@ -327,7 +329,7 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         await one.say("/worldline 1")
         await one.sees("Reading world line 1")
         await one.pilot.press("ctrl+c")
-        await one.sees("Ctrl+C again quits.")
+        await one.sees("Press Ctrl+C again to quit.")
         assert one.screen.bench.reading == 1
         await one.pilot.press("ctrl+d")
         await one.until(lambda: one.app.return_code == 0)
@@ -338,7 +340,7 @@ async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("enter")
-        await one.sees("It stands at the end of the conversation.")
+        await one.sees("The message is at the end of the conversation.")
         await one.until(lambda: "The pear is green." in chat(one))
         await one.pilot.press("ctrl+t", "u")
         await one.sees("Undid the copied messages.")
@@ -366,9 +368,9 @@ async def test_a_warning_stands_once(home: Path) -> None:
 async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        for command in ("rewind", "fork", "dmail", "jump", "pin"):
+        for command in ("rewind", "fork", "dmail", "switch", "pin"):
             await one.say(f"/{command} {command[0]}")
-            what = "world line" if command == "jump" else "checkpoint"
+            what = "world line" if command == "switch" else "checkpoint"
             await one.sees(f'"{command[0]}" is not a {what}.')
             await one.sees(f"Use a number from the timeline (Ctrl+T), for example /{command} ")
         for command in ("worldline", "compare"):
@@ -380,7 +382,7 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, server):
         await one.pilot.press("j")
         await one.confirm("r", "Switch to the end of world line 1 (Tell me of pears)")
-        await one.sees("World line 1 (Tell me of pears) is live again.")
+        await one.sees("Switched to world line 1 (Tell me of pears).")
         await one.sees("The pear is green.")
         assert not one.screen.bench.reading
         assert "The plum is blue." not in one.text()
@@ -405,7 +407,7 @@ async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
         await one.sees("The pear is green.")
         await one.pilot.press(*"mind", "enter")
         await one.until(lambda: not one.screen.bench.reading)
-        await one.sees("It stands at the end of the conversation.")
+        await one.sees("The message is at the end of the conversation.")
         server.script(say("I do."))
         await one.say("Go")
         await one.sees("I do.")
@@ -460,7 +462,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         # From the other side's second message: jump to before it.
         await one.pilot.press("down", "down", "j")
         await one.confirm("r")
-        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter")
+        await one.sees("Switched to world line 1 (Tell me of pears) at #3; press")
         assert not one.screen.bench.reading
 
 
@@ -517,13 +519,13 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
     async with talk(home) as (one, _):
         await one.say("/rewind 2")
         await one.confirm("r")
-        await one.sees("Rewound; your message is back for editing.")
+        await one.sees("Rewound; edit your message in the prompt.")
         await one.say("/undo")
         await one.sees("Undid the rewind to #2.")
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("s")
-        await one.sees("World line 1 has nothing to send that is not here.")
+        await one.sees("World line 1 has no message that the current one lacks.")
 
 
 @pytest.mark.parametrize(
@@ -531,11 +533,11 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
     [
         (
             ("down", "j"),
-            "World line 1 (Tell me of pears) is live again at #2; your",
+            "Switched to world line 1 (Tell me of pears) at #2; edit your",
             "Tell me of pears",
         ),
-        (("j",), "World line 1 (Tell me of pears) is live again.", ""),
-        (("down", "J"), "World line 1 (Tell me of pears) is live again.", ""),
+        (("j",), "Switched to world line 1 (Tell me of pears).", ""),
+        (("down", "J"), "Switched to world line 1 (Tell me of pears).", ""),
     ],
     ids=["to its first message", "nothing chosen", "whole"],
 )
@@ -582,7 +584,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             await one.sees("* better")
             await one.sees("#2 is called better now.")
             await one.say("/pin 0")
-            await one.sees("No longer pinned.")
+            await one.sees("Unpinned this message.")
             assert "‡ #0" not in chat(one)
 
 
@@ -608,7 +610,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         await one.pilot.press("e")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("ctrl+end", *" Nuts too.", "enter")
-        await one.sees("The summary is yours now.")
+        await one.sees("The agent now has your summary.")
         await one.sees("They like fruit. Nuts too.")
         await one.say("/undo")
         await one.until(lambda: "Nuts too." not in chat(one))
@@ -629,7 +631,7 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
         await one.sees("Leaves 2 steps, 2 messages")
         assert "Rewind" not in await one.sees("Left as a world line")
         await one.pilot.press("enter")
-        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter in an empty")
+        await one.sees("Switched to world line 1 (Tell me of pears) at #3; press Enter in the")
         assert not one.screen.bench.reading
         await one.until(lambda: one.screen.conversation.state.can_resume)
         server.script(say("Pears are green, I say."))
@@ -827,7 +829,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
             lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.accepts_keys
         )
         await soul.travel.redo()
-        await one.sees("The conversation is another one now.")
+        await one.sees("The conversation has changed since you chose.")
         assert one.app.screen is one.screen
         # A D-Mail that is being written to it: the words are not lost.
         await one.say("/dmail 1")
