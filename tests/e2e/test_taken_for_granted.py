@@ -160,7 +160,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.key("n")
     terminal.wait_for("Rename")
     terminal.key("ctrl+u")
-    terminal.wait_for("what it is called")
+    terminal.wait_for("new title; empty for")
     say_to(terminal, "Thoughts")
     terminal.wait_for("The session is now called Thoughts.")
     terminal.key("d")

@@ -127,9 +127,9 @@ async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(
             await leave(one, server, way)
             # A fork looks the same as its origin, so a notice says so.
             if way in (by_fork, by_preview):
-                await one.sees("This is a fork of the conversation;")
+                await one.sees("This is a fork (a copy")
             elif way is by_new:
-                await one.until(lambda: "This is a fork of the conversation;" not in one.text())
+                await one.until(lambda: "This is a fork (a copy" not in one.text())
             await one.sees("Mode ask:")
             soul = one.screen.conversation.soul
             assert soul is not None

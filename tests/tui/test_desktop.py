@@ -63,7 +63,7 @@ def test_how_much_it_is() -> None:
     "environ, option, words",
     [
         ({"TERM": "xterm-kitty"}, "", ""),
-        ({"TERM_PROGRAM": "Apple_Terminal"}, "", "hold Fn"),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, "", "Hold Fn"),
         (
             {"TMUX": "/tmp/tmux-0/default,1,0", "TERM_PROGRAM": "tmux"},
             "external",

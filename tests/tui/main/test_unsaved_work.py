@@ -98,7 +98,7 @@ async def test_a_disk_that_refuses_is_told_once_and_made_up_for(home: Path, disk
                 folder = folder_of(one)
                 disk.error = 0
                 await another_turn(one)
-                shown = await one.sees("The conversation is being saved again.")
+                shown = await one.sees("The conversation can be saved again.")
                 assert "Could not save" not in shown
         assert await said(folder) == [f"Message {n}" for n in range(n_turns)]
         async with desk(home, server.base_url, size=(120, 60), resume="newest") as again:
@@ -175,7 +175,7 @@ async def test_a_new_session_does_not_stop_the_agent_unasked(home: Path) -> None
         soul = old.conversation.soul
         assert soul is not None
         await one.say("/new")
-        await one.sees("It is stopped before another session takes its place.")
+        await one.sees("Leaving this session stops it.")
         assert one.screen is old
         assert soul.running
         await one.say("/new")
@@ -199,7 +199,7 @@ async def test_enter_in_the_empty_prompt_does_not_drop_a_redo_unasked(home: Path
         await one.until(lambda: one.screen.conversation.state.can_resume)
         n_calls = len(server.requests)
         await one.pilot.press("enter")
-        await one.sees("Then /redo has nothing to redo.")
+        await one.sees("After that, /redo is not possible.")
         assert len(server.requests) == n_calls
         server.script(say("On it goes."))
         await one.pilot.press("enter")

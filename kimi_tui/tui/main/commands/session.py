@@ -344,8 +344,10 @@ async def sandbox(main: MainParts, argument: str) -> None:
 
 
 def _granted(words: str) -> str:
-    what = words.removeprefix("Yes, and ").removeprefix("allow ")
-    return what.removesuffix(" in this session").removesuffix(" for this session")
+    words = words.removeprefix("Yes, and ").removeprefix("allow ")
+    for ending in (" for this session", " in this session", " this session"):
+        words = words.replace(ending, "")
+    return words
 
 
 # --- turns and operations

@@ -232,13 +232,13 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         # The keys return to the line.
         await one.sees("Current   ● the agent is done, 2 steps")
         assert isinstance(one.app.focused, WorldLineTranscript)
-        assert "j switch" in one.text()
+        assert "j switch to here" in one.text()
         n_asked = len(server.requests)
         server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
         one.screen.conversation.say("Run both")
         # Its keys stay with the line, whose banner says that it waits.
         await one.sees("! the agent waits for your answer")
-        assert "j switch" in await one.sees(AWAY)
+        assert "j switch to here" in await one.sees(AWAY)
         # A user who clicks on the question gives it the keys, and gets back those of the line after the answer.
         await one.pilot.click("ApprovalPanel")
         await one.sees("y/n/e answer")
@@ -268,7 +268,7 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
         await one.idle()
         await one.sees("the agent is done")
         await one.pilot.press("w")
-        assert "the agent works" not in await one.sees("j switch")
+        assert "the agent works" not in await one.sees("j switch to here")
         # The line is shown at its end: the next message is one that is on view.
         top = one.screen.bench.on_view.top
         await one.pilot.press("tab")
@@ -287,11 +287,11 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         await one.pilot.press("enter")
         await one.sees("The pear is green.")
         assert one.screen.bench.reading == 1
-        assert one.text().splitlines()[0].rstrip().endswith("read only")
+        assert one.text().splitlines()[0].rstrip().endswith("read-only")
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.sees("in common")
-        assert one.text().splitlines()[0].rstrip().endswith("read only")
+        assert one.text().splitlines()[0].rstrip().endswith("read-only")
         await one.pilot.press("escape")
         await one.until(lambda: not isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("escape")
