@@ -84,8 +84,8 @@ from kimi_tui.wire.events import (
 
 _COMMAND_CHARS = 200
 _RUN = "Yes, run it"
-_RUN_ALL = "Yes, and always run calls that are written as text, for this session"
-_WRITTEN_KEY = "written calls"
+_RUN_ALL = "Yes, and in this session treat such text as calls"
+_WRITTEN_KEY = "calls written as text"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
 GO_ON = "Go on"
@@ -647,7 +647,11 @@ class AgentLoop:
         if not all(toolset.accepts(one.name, one.arguments) for one in found.calls):
             why = "Its arguments do not fit the tool."
             if toolset.get(name) is None:
-                why = "/tools on gives it all tools." if toolset.names else "It has no tools now."
+                why = (
+                    "/tools on gives the model all tools."
+                    if toolset.names
+                    else "The model has no tools now."
+                )
             self._publish_no_call(name, why)
             return message
         if not found.is_end:
@@ -694,9 +698,9 @@ class AgentLoop:
             f"The model wrote {what} as text instead of calling the tool. Run it?",
             (_RUN, _RUN_ALL),
             detail="\n".join(f"{one.name} {one.arguments}" for one in found.calls),
-            where="it is still asked about as usual",
+            where="the call still needs your approval as usual",
             no_offer="No, it is only text",
-            topic="written calls",
+            topic="calls written as text",
         )
         if said == _RUN_ALL:
             approval.allow(_WRITTEN_KEY, _RUN_ALL)

@@ -416,7 +416,7 @@ class Transcript(ScrollView, can_focus=True):
         """Return the width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self._load_image is not None and self.is_attached else None
-        fold = key_of("chat.fold", self._keys)
+        fold = key_of("chat.fold", self.keys)
         return LayoutRoom(
             self.pane_width,
             rows < LOW_ROWS,
