@@ -506,9 +506,9 @@ async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(
         await one.say("/sandbox")
         await one.sees("Commands can write to the work folder" if held else "There is no sandbox")
         if held:
-            await one.sees("/sandbox reset empties the caches.")
+            await one.sees("The sandbox uses ")
             await one.say("/sandbox reset")
-            await one.sees("are empty: 0 bytes freed.")
+            await one.sees("(0 bytes freed)")
 
 
 async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
@@ -519,7 +519,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.say("/permissions")
         await one.sees("Mode: ask.")
         await one.say("a")
-        await one.sees("every edit in this folder")
+        await one.sees("allow all edits here")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.accepts_keys)
@@ -528,11 +528,11 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.say("b")
         await one.sees("Wrote b.")
         await one.say("/permissions")
-        await one.sees("Also allowed in this session: (1) every")
+        await one.sees("Also allowed in this session: (1) all")
         await one.say("/permissions 2")
         await one.sees('"2" is not the number of a permission.')
         await one.say("/permissions 1")
-        await one.sees("Revoked: every edit in this")
+        await one.sees("Revoked: all edits here")
         await one.say("c")
         await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
         assert not (home / "app" / "c").exists()
@@ -553,7 +553,7 @@ async def test_keys_of_the_configuration(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
         await one.ready()
         assert "Ctrl+G timeline" in one.text()
-        assert "Ctrl+G   goes back to any step" in one.text()
+        assert re.search(r"Ctrl\+G +goes back to any step", one.text())
         await one.pilot.press("/", *"time")
         await one.until(lambda: re.search(r"/timeline.*Ctrl\+G", one.text()) is not None)
         await one.pilot.press(*["backspace"] * 5, "ctrl+p")
