@@ -37,10 +37,10 @@ SIZE = (120, 40)
 GUIDE_SIZE = (100, 30)
 
 QUESTION = {
-    "question": "Where should the limit stand?",
+    "question": "Where should the limit be?",
     "options": [
-        {"label": "In the configuration", "description": "Everybody can change it."},
-        {"label": "In the code", "description": "One place, and no key more."},
+        {"label": "In the configuration", "description": "Everyone can change it."},
+        {"label": "In the code", "description": "One place, and no new setting."},
     ],
 }
 PLAN = """1. `src/parser.py`: read a quoted field to its closing quote.
@@ -162,11 +162,11 @@ def play(folder: Path, theme: str, *, recording: bool) -> list[tuple[float, str]
 def look_beside(terminal: Terminal, camera: Camera) -> None:
     """The world line that the D-Mail left behind: read, and compared with now."""
     terminal.click_text("├─◊ 1")
-    terminal.wait_for("left by")
+    terminal.wait_for("created by")
     terminal.key("ctrl+t")
     terminal.wait_for("Enter preview")
     terminal.key("w")
-    terminal.wait_for("read only")
+    terminal.wait_for("j switch to here")
     camera.still("world-line")
     terminal.wait_quiet(QUIET_S)
     terminal.key("c")
@@ -175,7 +175,7 @@ def look_beside(terminal: Terminal, camera: Camera) -> None:
     terminal.key("escape")
     terminal.wait_gone("Compare")
     terminal.key("escape")
-    terminal.wait_gone("read only")
+    terminal.wait_gone("j switch to here")
     terminal.wait_for("Enter preview")
     terminal.key("escape")
     terminal.wait_gone("Enter preview")
@@ -213,7 +213,7 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
             terminal.wait_for("OpenRouter")
             terminal.wait_quiet(QUIET_S)
             terminal.key("down", "down")
-            terminal.wait_for("This plan is for")
+            terminal.wait_for("This plan is meant for")
             Camera(terminal, folder, recording=False).still("first-key")
         now = time.time()
         store_session(
@@ -255,11 +255,11 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
 
     server.script(
         call("AskUserQuestion", {"questions": [QUESTION]}),
-        say("Then it stands in `config.toml`."),
+        say("Then it is in `config.toml`."),
         call("ExitPlanMode", {"plan": PLAN}),
         call("Shell", {"command": "wc -l src/parser.py"}),
         call("Shell", {"command": "sh serve.sh", "background": True}),
-        say("The server runs beside us, as job 1."),
+        say("The server runs in the background, as task 1."),
     )
     server.server.title = say("Bound the length of a field")
     terminal.wait_for("Ctrl+T timeline")
@@ -279,7 +279,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.wait_for("Write another answer")
     camera.still("question")
     answer("1")
-    terminal.wait_for("Then it stands in")
+    terminal.wait_for("Then it is in")
     ask("/plan")
     ask("Plan it")
     terminal.wait_for("Carry out this plan?")
@@ -289,7 +289,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     answer("a")
     terminal.wait_for("sh serve.sh")
     answer("y")
-    terminal.wait_for("The server runs beside us")
+    terminal.wait_for("The server runs in")
     terminal.key("ctrl+f")
     terminal.wait_for("/ Search")
     terminal.type("field")
@@ -298,11 +298,11 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.key("escape")
     terminal.wait_gone("/ field")
     ask("/permissions")
-    terminal.wait_for("takes one back")
+    terminal.wait_for("revokes permission N")
     camera.still("permissions")
-    show("/jobs", "/jobs output N", "jobs")
+    show("/tasks", "/tasks output N", "jobs")
     show("/context", "system prompt", "context")
-    show("/settings", "default_thinking", "settings")
+    show("/settings", "Theme", "settings")
     show("/model", "kimi-k3-fast", "models")
     show("/help", "Esc close", "help")
     show("/sessions", "Why is the import", "sessions")

@@ -283,6 +283,7 @@ class KimiSoul:
         self._tools.sandbox, self._tools.search_sandbox = self._sandbox, found
         self._watch_git()
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
+            self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
 
     async def sandbox_state(self) -> SandboxState:

@@ -246,14 +246,14 @@ def _grouped(
         _check_repository(program, work_dir, environ, contents=form.contents)
         extra = {**_GIT_ENVIRON, **own_git_settings(work_dir)}
     shown = " ".join(begin)
-    runs = "; they run code of this folder" if form.kind == "project" else ""
+    runs = "; it runs code of this folder" if form.kind == "project" else ""
     return Verdict(
         form.kind,
         "it runs code of this folder" if runs else "it only reads in this folder",
         group=repr(
             ("command", *begin, os.path.realpath(work_dir), folder.st_dev, folder.st_ino, *identity)
         ),
-        offer=f"Yes, and allow harmless {shown} commands in this folder for this session{runs}",
+        offer=f"Yes, and allow {shown} in this folder for this session{runs}",
         argv=(program, *words[1:]),
         environ=extra,
     )

@@ -709,7 +709,7 @@ def _outcome(
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
     if records.n_unsettled:
         facts.append(
-            f"Left out, because a command in the background changed their folders meanwhile: {records.n_unsettled} files."
+            f"{records.n_unsettled} files were left out, because a background command changed their folders meanwhile."
         )
     if found.too_much:
         facts.append("There is far more than can be shown: narrow the search.")

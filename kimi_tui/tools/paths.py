@@ -203,11 +203,13 @@ def protected_reason(
     for names in _names(target, environ):
         if rule := runs_later().rule_in(names):
             if rule == folded(names[-1]):
-                return "such files run later or configure tools"
-            return f"files in {rule} can run later or configure tools"
+                return "other programs run such files, or read settings from them"
+            return f"other programs run files in {rule}, or read settings from them"
     links = links_around(target) if links is None else links
     if link := _guarded_link(target, runs_later(), links):
-        return f"{link} is a link to it, and such files run later or configure tools"
+        return (
+            f"{link} is a link to it, and other programs run such files, or read settings from them"
+        )
     if link := _guarded_link(target, secrets(), links):
         return f"{link} is a link to it, and such files contain secrets"
     if _is_named_by_git(target, environ):
@@ -385,7 +387,7 @@ def _within_work_folder(parts: list[str], root: Path) -> bool:
 
 
 _EDITS_KEY = "edits"
-_EDITS_OFFER = "Yes, and allow all edits here for this session"
+_EDITS_OFFER = "Yes, and allow edits in this folder this session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +474,7 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
             detail="\n".join(linked),
             where="each has several hard links, so it may also be a file elsewhere",
             session_key=f"show linked:{target.real}" if target.inside else "",
-            session_offer=f"Yes, and allow this for {place} in this session"
+            session_offer=f"Yes, and show such files in {place} for this session"
             if target.inside
             else "",
         )

@@ -182,7 +182,7 @@ class AskUserQuestion(TypedTool[AskUserQuestionParams]):
             output="\n".join(f"{question} {answer}" for question, answer in answers),
             message="The user answered."
             if any(a != _UNANSWERED for _, a in answers)
-            else "Decide yourself.",
+            else "The user leaves the decision to you.",
             brief=one_line(answers[0][1]) if len(answers) == 1 else f"{len(answers)} answers",
         )
 

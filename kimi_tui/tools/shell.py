@@ -420,24 +420,26 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
     if watched.undone:
         named = some_of(watched.undone, _MOST_NAMED)
         facts.append(
-            f"The program undid the changes of {named}: git could have run other programs because of them. Tell the user."
+            f"kimi-tui undid what the command changed in {named}: git could have run other programs because of it. Tell the user."
         )
-        brief += f" · undid changes of git: {named}"
+        brief += f" · kimi-tui reverted: {named}"
     if watched.is_ended:
         facts.append("The command was stopped because it changed them again and again.")
     found = confined.policy.watch
     if changed := found.changed():
         watch.has_named(changed)
         named = some_of(changed, _MOST_NAMED)
-        facts.append(f"The command changed files that run later: {named}. Tell the user.")
-        brief += f" · changed files that run later: {named}"
+        facts.append(
+            f"The command changed files that other programs run or read settings from: {named}. Tell the user."
+        )
+        brief += f" · changed files that other programs run: {named}"
     if filled := sorted({*found.memory.unseen} - {*found.unseen}):
         named = some_of([os.path.relpath(path, found.work) for path in filled], _MOST_NAMED)
         facts.append(
             f"The command put more files into {named} than can be checked for secrets: sandboxed commands cannot read "
             'that folder from now on. Remove it if it is not needed, with `sandbox` "off".'
         )
-        brief += f" · too many files to check, hidden from now on: {named}"
+        brief += f" · too many files to check for secrets, so hidden from commands: {named}"
     return facts, brief
 
 

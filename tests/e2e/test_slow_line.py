@@ -178,7 +178,7 @@ def test_words_stay_until_they_have_arrived(configured: Program) -> None:
     _pressed_blind(terminal, "enter", "enter", "enter")
     terminal.go_on()
     terminal.wait_quiet(0.3)
-    assert "looks like a key" in terminal.screen_text()
+    assert "looks like an API key" in terminal.screen_text()
 
 
 def test_no_enter_lets_the_agent_go_on_before_that_is_offered(

@@ -84,7 +84,7 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert (on.work / "inside").read_text() == "made\n"
         first, second, third, fourth, fifth = on.ear.of(ev.ToolResult)
         assert "sub/Makefile" in first.message
-        assert "The program undid the changes of .git/commondir" in first.message
+        assert "kimi-tui undid what the command changed in .git/commondir" in first.message
         assert "git could have run other programs" in first.message
         assert not (on.work / ".git/commondir").exists()
         assert not (Path.home() / "kimi-test").exists()

@@ -196,7 +196,7 @@ def test_a_group_is_of_one_program_in_one_folder(tmp_path: Path) -> None:
     environ = {"PATH": f"{programs}:/usr/bin:/bin"}
     first = judge("pytest", work, environ)
     assert (first.kind, first.argv) == ("project", (str(program),))
-    assert first.offer.endswith("they run code of this folder")
+    assert first.offer.endswith("it runs code of this folder")
     other = tmp_path / "other"
     other.mkdir()
     assert judge("pytest", other, environ).group not in ("", first.group)
@@ -247,9 +247,7 @@ async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(be
     outcome = await bench.run("Shell", command="git status --short 'readme'")
     assert outcome.output == "A  readme\n"
     assert not ran.exists()
-    assert bench.approver.asks[0].session_offer.startswith(
-        "Yes, and allow harmless git status commands in"
-    )
+    assert bench.approver.asks[0].session_offer.startswith("Yes, and allow git status in")
     # Settings that are moved elsewhere when it has been judged are not gone by.
     git(bench.work_dir.parent, "init", "-q", "evil")
     git(bench.work_dir.parent / "evil", "config", "filter.x.clean", f"touch {ran}; cat")

@@ -263,7 +263,7 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         assert one.screen.conversation.state.mode == "edits"
         await one.say("/plan on")
         await one.sees("changes nothing before you accept")
-        assert "in the background" not in one.text()
+        assert "Background tasks" not in one.text()
         await one.say("/mode all")
         await one.until(lambda: one.screen.conversation.state.mode == "all")
         server.script(call("Shell", {"command": "sleep 60", "background": True}), say("It runs."))
@@ -271,7 +271,7 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         await one.sees("It runs.")
         await one.idle()
         await one.say("/plan on")
-        await one.sees("What runs in the background runs on")
+        await one.sees("Background tasks keep running")
 
 
 async def test_a_click_on_what_was_just_taken_away_is_no_crash(

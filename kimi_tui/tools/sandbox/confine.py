@@ -690,7 +690,7 @@ def try_layers(folder: str) -> None:
         with open(f"{place}/file", "a", encoding="utf-8") as file:
             file.write("changed")
         if os.listdir(f"{place}/folder") or os.stat(f"{below}/file").st_size:
-            raise OSError(errno.EIO, "the private layer for caches does not work")
+            raise OSError(errno.EIO, "the overlay for package caches does not work")
         _check(_libc.umount2(os.fsencode(place), 0), "umount")
         os.rename(f"{folder}/upper", f"{folder}/used{number}")
 

@@ -162,7 +162,9 @@ class GitWatch:
             try:
                 self._folders = FolderWatch(self._hear, most=_MOST_WATCHES)
             except OSError as error:
-                _log.warning("repositories are checked only between commands: %s", error)
+                _log.warning(
+                    "git repositories are checked only before and after commands: %s", error
+                )
         if self._folders is None:
             return
         if not self._commands:

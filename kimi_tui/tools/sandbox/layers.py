@@ -598,7 +598,7 @@ def risk_of(writable: Iterable[str], environ: Mapping[str, str]) -> str:
     which = ", ".join(named)
     return (
         f"`writable` in the section [sandbox] of config.toml has {which}: commands can change programs there that "
-        "other projects run. Remove the entry: caches are private copies now and need it no longer."
+        "other projects run. Remove the entry: commands now write to private copies of package caches."
     )
 
 

@@ -341,7 +341,7 @@ async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
         area = one.screen.prompt.area
         await paste(one, f"{home}/shot.png", f"{CHIP} ")
         await one.pilot.press("enter")
-        await one.sees("takes no images")
+        await one.sees("does not accept images")
         assert area.text == CHIP
         assert server.requests == []
         assert not one.screen.transcript.blocks

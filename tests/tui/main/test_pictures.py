@@ -134,7 +134,7 @@ EDIT = ApprovalRequest(
             ),
         ),
     ),
-    session_offer="Yes, and allow all edits here for this session",
+    session_offer="Yes, and allow edits in this folder this session",
 )
 PLAN = ApprovalRequest(
     "p",

@@ -223,11 +223,11 @@ async def test_rename(home: Path, disk: Disk) -> None:
         assert info.title == "The [b]parser"
         # Alone it keeps what was chosen, and asks; an empty title is the first message.
         await one.say("/rename")
-        await one.sees("What is this session called?")
+        await one.sees("What should this session be called?")
         await one.pilot.press("escape")
         assert "The [b]parser" in one.text().split("\n")[0]
         await one.say("/rename")
-        await one.sees("What is this session called?")
+        await one.sees("What should this session be called?")
         await one.pilot.press("ctrl+u", "enter")
         await one.until(lambda: "First" in one.text().split("\n")[0])
 
@@ -269,7 +269,7 @@ async def test_a_session_that_is_open_elsewhere_is_refused_with_who_has_it(home:
         held.acquire()
         try:
             async with desk(home, server.base_url, resume="newest") as second:
-                await second.sees("go on in a fork")
+                await second.sees("continue in a copy")
                 await second.pilot.press("escape")
                 await second.until(lambda: second.app.return_code == 4)
                 assert f"process {os.getpid()}" in second.app.exit_message

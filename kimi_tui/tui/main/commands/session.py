@@ -344,7 +344,10 @@ async def sandbox(main: MainParts, argument: str) -> None:
 
 
 def _granted(words: str) -> str:
-    return words.removeprefix("Yes, and ").removesuffix(" in this session")
+    words = words.removeprefix("Yes, and ").removeprefix("allow ")
+    for ending in (" for this session", " in this session", " this session"):
+        words = words.replace(ending, "")
+    return words
 
 
 # --- turns and operations
