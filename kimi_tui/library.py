@@ -22,7 +22,7 @@ from kimi_tui.llm.errors import LLMError
 from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
 from kimi_tui.soul.errors import RunCancelled, SoulError
-from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.kimisoul import TURN_ERRORS, KimiSoul
 from kimi_tui.soul.opening import open_session as open_engine
 from kimi_tui.soul.rewind_values import RewindOutcome, Target
 from kimi_tui.wire.events import (
@@ -161,7 +161,14 @@ class AgentSession:
         self._report.begin(self.soul.spent)
         while not self._results.empty():
             self._results.get_nowait()
-        await self.soul.run(prompt, piped=piped)
+        begun: list[bool] = []
+        try:
+            await self.soul.run(prompt, piped=piped, begins=lambda: begun.append(True))
+        except TURN_ERRORS:
+            if begun:
+                # The end of this turn must not be taken for that of the next one.
+                await self._results.get()
+            raise
         return await self._results.get()
 
     def steer(self, text: str) -> None:

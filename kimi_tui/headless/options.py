@@ -69,10 +69,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="?",
         const=NOT_GIVEN,
         metavar="PROMPT",
-        help="run one turn, print the answer and exit; without PROMPT read it from standard input",
+        help="run one turn, print the answer and exit; without PROMPT, read it from standard input",
     )
-    add("--print", dest="prints", action="store_true", help="the same, with MESSAGE as the prompt")
-    add("--quiet", action="store_true", help="the same, without progress on standard error")
+    add(
+        "--print",
+        dest="prints",
+        action="store_true",
+        help="run one turn as -p does, with MESSAGE as the prompt",
+    )
+    add("--quiet", action="store_true", help="run one turn as -p does, and print no progress")
     add(
         "--output-format",
         choices=("text", "json", "stream-json"),
@@ -94,12 +99,27 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="run commands that begin with these words without a question; may be repeated",
     )
     add("--strict", action="store_true", help="exit with 3 if an action was refused")
-    add("--ephemeral", action="store_true", help="do not keep the session")
-    add("--bare", action="store_true", help="leave out AGENTS.md and other notes")
-    add("--max-steps", type=_whole, metavar="N", help="stop after N steps")
-    add("--max-tokens", type=_whole, metavar="N", help="stop after N tokens, input and output")
-    add("--max-cost", type=_amount, metavar="N", help="stop when the run has cost N")
-    add("--max-time", type=_seconds, metavar="TIME", help="stop after this time: 90, 10m or 1h")
+    add("--ephemeral", action="store_true", help="remove the session at the end")
+    add("--bare", action="store_true", help="do not read AGENTS.md and other notes")
+    add("--max-steps", type=_whole, metavar="N", help="stop the turn after N steps")
+    add(
+        "--max-tokens",
+        type=_whole,
+        metavar="N",
+        help="stop when the run has used N tokens, input and output",
+    )
+    add(
+        "--max-cost",
+        type=_amount,
+        metavar="N",
+        help="stop when the run has cost N, by the configured prices",
+    )
+    add(
+        "--max-time",
+        type=_seconds,
+        metavar="TIME",
+        help="stop after this time, for example 90 (seconds), 10m or 1h",
+    )
 
 
 def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]]:

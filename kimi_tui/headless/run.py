@@ -340,7 +340,9 @@ class _Run:
             case "answer":
                 request = self._asked.get(message.request_id)
                 if request is None:
-                    raise BadMessage(f'No request with the id "{message.request_id}" is waiting.')
+                    raise BadMessage(
+                        f'No request with the id "{message.request_id}" waits for an answer.'
+                    )
                 if message.answer == "no":
                     self._answers.note_stop(request)
                 soul.answer(request.id, message.answer, message.text)

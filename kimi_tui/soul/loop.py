@@ -700,7 +700,7 @@ class AgentLoop:
             detail="\n".join(f"{one.name} {one.arguments}" for one in found.calls),
             where="the call still needs your approval as usual",
             no_offer="No, it is only text",
-            topic="calls written as text",
+            topic="written calls",
         )
         if said == _RUN_ALL:
             approval.allow(_WRITTEN_KEY, _RUN_ALL)

@@ -481,7 +481,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self._clipboard_advice = clipboard_advice(os.environ, option)
         advice = self._clipboard_advice
         if taken != text:
-            words = f"Copied the first {text_amount(taken)} of {text_amount(text)}, the most that a terminal accepts."
+            words = f"Copied the first {text_amount(taken)} of {text_amount(text)}. Terminals accept no more."
             advice = f"{await self._keep_copied(text)} {advice}".strip()
         self._tell(words, advice=advice)
 

@@ -11,6 +11,9 @@ import pytest
 from headless.conftest import Scripts
 from support.chat_server import delta, say, stream
 
+from kimi_tui.soul import assembly
+from kimi_tui.tools.sandbox.policy import NoSandbox
+
 _LOADED = """
 import sys
 from kimi_tui.cli import main
@@ -80,3 +83,25 @@ def test_output_that_cannot_be_written_is_said(scripts: Scripts) -> None:
     ran = scripts.run("-p", "hi", stdout=os.open("/dev/full", os.O_WRONLY))
     assert ran.code == 1
     assert ran.err.startswith("kimi-tui: standard output cannot be written: No space left")
+
+
+def test_a_turn_without_tools_does_not_wait_for_the_sandbox(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, go_on = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> object:
+        tried.set()
+        go_on.wait(30)
+        raise NoSandbox("it was tried too late")
+
+    scripts.config.unlink()
+    monkeypatch.setattr(assembly, "find_sandbox", slow)
+    scripts.server.script(say("Hello."))
+    try:
+        ran = scripts.run("-p", "hi")
+        assert tried.is_set()
+        assert not go_on.is_set()
+    finally:
+        go_on.set()
+    assert (ran.code, ran.out, ran.err) == (0, "Hello.\n", "")

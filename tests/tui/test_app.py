@@ -130,7 +130,7 @@ async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(
                 await one.sees("This is a fork (a copy")
             elif way is by_new:
                 await one.until(lambda: "This is a fork (a copy" not in one.text())
-            await one.sees("Mode ask:")
+            await one.sees("kimi-test   ask")
             soul = one.screen.conversation.soul
             assert soul is not None
             assert soul.mode == one.screen.conversation.state.mode == "ask"

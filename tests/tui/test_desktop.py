@@ -160,7 +160,7 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
         await one.say("/copy 1")
         await one.sees("Copied 2 lines of python (1 of 2).")
         await one.say("/copy 3")
-        await one.sees("The last answer with code has 2 pieces of it.")
+        await one.sees("The last answer with code has 2 code blocks.")
         await one.say("/copy that")
         await one.sees("is not an argument of /copy")
         chat = one.screen.transcript
@@ -204,7 +204,7 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
         await one.idle()
         copies = written_to(one, monkeypatch)
         await one.say("/copy")
-        shown = await one.sees("of 6,000 lines, the most that a terminal accepts.")
+        shown = await one.sees("of 6,000 lines. Terminals accept no more.")
         (copied,) = copies()
         assert f"Copied the first {copied.count(chr(10)) + 1:,} lines of" in shown
         assert text.startswith(f"{copied}\n")
@@ -464,7 +464,7 @@ def test_a_clipboard_without_an_end_is_cut_off(
     monkeypatch.setattr("kimi_tui.images.MAX_FILE_BYTES", 1_000_000)
     monkeypatch.setattr(desktop, "MOST_TEXT_BYTES", 1_000_000)
     environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "DISPLAY": ":0"}
-    assert "more than" in read_clipboard(environ, [], "linux").trouble
+    assert "more data than" in read_clipboard(environ, [], "linux").trouble
     (group,) = (tmp_path / "pids").read_text().split()
     while _is_there(int(group)):
         time.sleep(0.01)

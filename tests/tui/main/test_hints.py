@@ -80,7 +80,7 @@ async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(hom
             (("/", "down"), "Enter run   ↑↓ choose   Tab complete   Esc close"),
             ((*"/dmail",), "Enter complete   ↑↓ choose   Esc close"),
             ((*"/rename x",), "Enter run   Ctrl+J new line   F1 help"),
-            (("ctrl+r",), "Enter take it   ↑↓ choose   Ctrl+R before   Esc back"),
+            (("ctrl+r",), "Enter accept   ↑↓ choose   Ctrl+R before   Esc back"),
             (("ctrl+r", *"zz"), "Esc back   F1 help"),
         ):
             await one.pilot.press(*keys)
@@ -125,6 +125,6 @@ def test_the_end_of_the_demo_names_a_command_that_works_here(
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     monkeypatch.setattr("sys.executable", str(bin_folder / "python"))
-    assert f"then {bin_folder}/python -m kimi_tui in the folder" in demo_end()
+    assert f"then run {bin_folder}/python -m kimi_tui in your project" in demo_end()
     (bin_folder / "kimi-tui").touch()
-    assert f"then {bin_folder}/kimi-tui in the folder" in demo_end()
+    assert f"then run {bin_folder}/kimi-tui in your project" in demo_end()

@@ -503,7 +503,7 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(
         assert facts(one, server) == before
         monkeypatch.setattr(TextDialog, "QUIET_S", 0.0)
         await one.pilot.press("enter")
-        await one.sees("Your D-Mail is at #2.")
+        await one.sees("Your D-Mail is at #2")
 
 
 async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
