@@ -298,7 +298,7 @@ async def test_a_theme_is_kept_and_an_unknown_one_named(home: Path) -> None:
         await one.ready()
         before = one.app.theme
         await one.say("/theme mauve")
-        await one.sees("There is no theme mauve.")
+        await one.sees('There is no theme "mauve".')
         assert one.app.theme == before
         await one.say("/theme light")
         await one.sees("The theme is light.")

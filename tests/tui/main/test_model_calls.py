@@ -197,7 +197,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         # Twice, and while the model answers: it holds from the next call on.
         for _ in range(2):
             await one.say("/thinking ON")
-            await one.sees("kimi-test thinks. /thinking can set on or off.")
+            await one.sees("kimi-test reasons. /thinking can set on or off.")
             await one.sees("It applies to this folder from now on.")
         server.release()
         await one.sees("First.")
