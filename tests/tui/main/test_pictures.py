@@ -26,7 +26,7 @@ from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_screen import figures_screen
-from kimi_tui.tui.main.commands.session import JOBS_USE
+from kimi_tui.tui.main.commands.session import TASKS_USE
 from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 from kimi_tui.tui.notices import Notices
 from kimi_tui.tui.theme import KIMI_LIGHT
@@ -240,7 +240,7 @@ async def test_long_work(
                 ("2", "exit 1 after 41 s: pytest -q --slow tests/importer"),
                 ("3", "runs for 3.0 s: python -m http.server 8000"),
             ]
-            running.push_screen(figures_screen("Jobs", JOBS_USE, pairs))
+            running.push_screen(figures_screen("Jobs", TASKS_USE, pairs))
         await pilot.pause()
         picture(running)
 
