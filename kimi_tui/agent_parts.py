@@ -39,7 +39,7 @@ _PART_WORDS: dict[PartName, str] = {
     "travel": "time travel",
     "lines": "world lines",
     "marks": "bookmarks and pins",
-    "tasks": "commands in the background",
+    "tasks": "background tasks",
     "dmails": "D-Mails",
 }
 
@@ -57,7 +57,7 @@ def unasked_words(mode: Mode, *, sandbox: bool) -> str:
 
 def missing_words(part: PartName) -> str:
     """Return the sentence that says that an agent lacks a part."""
-    return f"This agent has no {_PART_WORDS[part]}."
+    return f"This agent does not support {_PART_WORDS[part]}."
 
 
 def parts_of(soul: object) -> frozenset[PartName]:

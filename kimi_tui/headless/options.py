@@ -140,7 +140,7 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
         raise ConfigError("-p: the prompt is empty")
     if not is_wanted:
         return (options if options != HeadlessOptions() else None), []
-    return options._replace(is_asked_for=True), [] if prompt in (None, NOT_GIVEN) else [prompt]
+    return options._replace(is_asked_for=True), [] if prompt in (None, NOT_GIVEN, "-") else [prompt]
 
 
 def _whole(text: str) -> int:

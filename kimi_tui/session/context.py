@@ -734,14 +734,14 @@ class Context:
         self.storage.link_or_copy(self._live.path, world_line_path(self.folder, n))
         self.journal.note({"op": "foreign", "n": n})
         self._remarks.append(
-            f"Another program changed this session's file. The version of that program is kept as world line {n}."
+            f"Another program changed this session's file. What that program wrote is kept as world line {n}."
         )
 
     def _make_folder(self) -> None:
         self._make()
         self._remarks.append(
-            "The session's folder was deleted. The conversation is saved again, but its world lines and its history "
-            "are lost."
+            "The session's folder was deleted. The conversation is saved to a new folder, but its world lines and "
+            "its recording are lost."
         )
 
     def _close(self) -> None:

@@ -19,7 +19,7 @@ _ADVICE = {
     errno.EPERM: "Check the permissions of that folder; the unsaved part is written when it is writable.",
     errno.ENOENT: "The session's folder was deleted; it is created again when possible.",
     errno.EIO: "The disk reports errors. Copy your important files to another disk.",
-    errno.EFBIG: "The file is too large. Move it away, or shorten it.",
+    errno.EFBIG: "The file is too large. Move it to another folder.",
 }
 _ODD_FILE = "Replace it with a regular file, or move it away."
 
@@ -54,7 +54,9 @@ class StorageTrouble(SessionError, OSError):
         reason = error.strerror or str(error) or type(error).__name__
         if isinstance(error.filename, str | Path):
             reason = f"{reason} ({short(Path(error.filename))})"
-        advice = _ADVICE.get(error.errno or 0, "The unsaved part is written as soon as that works.")
+        advice = _ADVICE.get(
+            error.errno or 0, "The unsaved part is written as soon as the disk accepts it."
+        )
         if isinstance(error, NotARegularFile):
             advice = _ODD_FILE
         return cls(f"Could not {doing}: {reason}.", number=error.errno, advice=advice)

@@ -207,7 +207,7 @@ def _point_at(context: Context, offset: int) -> Checkpoint:
     for point in context.checkpoints:
         if point.offset == offset:
             return point
-    raise NothingToUndo("The added messages are no longer on the current world line.")
+    raise NothingToUndo("What you want to undo is no longer on the current world line.")
 
 
 def _stacks(context: Context) -> _Stacks:

@@ -273,7 +273,7 @@ class Approval:
             if ask.asks.kind == "plan":
                 # A change of mode while the question is shown does not change what the question offers.
                 waiting.changed_first = self._changed_first(ask)
-                where = f"If you edit the plan, it runs in {MODE_TITLES[MODE_AFTER[waiting.changed_first]]} mode"
+                where = f"If you edit the plan, the agent carries it out in {MODE_TITLES[MODE_AFTER[waiting.changed_first]]} mode"
             self._wire.publish(
                 ApprovalRequest(
                     id=waiting.id,

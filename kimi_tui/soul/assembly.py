@@ -207,7 +207,7 @@ def _publish_disk_troubles(context: Context, wire: Wire) -> None:
         if trouble is None:
             wire.publish(
                 Notice(
-                    "info", "The conversation is being saved again.", topic=DISK_TOPIC, solved=True
+                    "info", "The conversation can be saved again.", topic=DISK_TOPIC, solved=True
                 )
             )
         else:

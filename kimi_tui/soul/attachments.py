@@ -219,7 +219,7 @@ class Attachments:
                 outcome = await _read_mention(mention, env)
         except ToolRejected as no:
             why = no.feedback if target.inside else "it is outside the work folder"
-            facts = f"Not attached: {why}. Reading it yourself asks the user."
+            facts = f"Not attached: {why}. If you read it with a tool, the user is asked first."
             return _part(mention.path, facts, "", f"{shown} not attached: {why}")
         except ToolProblem as problem:
             return _part(mention.path, str(problem), "", f"{shown} not attached: {problem.brief}")

@@ -297,12 +297,12 @@ class DMailDelivery:
         context = conversation.context
         newest = context.n_checkpoints - 1
         said = MessageKind.SAID in context.index.kinds(point.message_index)
-        files = "your messages and the files stay" if said else "the files stay"
+        files = "your messages stay, files unchanged" if said else "files unchanged"
         if back.restore_files:
             files = "you are asked about the files next"
         ask = ApprovalQuestion(
             asks=Asks("dmail"),
-            question=f"Rewind to #{back.checkpoint_id} and leave the agent this note (a D-Mail)?",
+            question=f"Let the agent rewind to #{back.checkpoint_id} with this note (a D-Mail)?",
             detail="\n\n".join(message.strip() for message in back.messages),
             where=f"now at #{newest}; {files}; /undo reverses it",
             # A user who wants to review D-Mails wants it in every mode.
@@ -535,9 +535,7 @@ def _facts(
     lines: list[str] = []
     if files:
         names = [f"`{path}` ({said})" if said else f"`{path}`" for path, said in files.items()]
-        lines.append(
-            f"- Files changed since then, and still changed: {some_of(names, _MAX_FILES)}."
-        )
+        lines.append(f"- Files changed since then, and not restored: {some_of(names, _MAX_FILES)}.")
     elif not files_written(undone, card):
         lines.append("- No file was changed with the file tools since then.")
     if commands:
@@ -549,7 +547,7 @@ def _facts(
         lines.append("- What the user said since then comes before this message.")
     if not all(is_user_words(message) for message in carried):
         lines.append(
-            "- What the user pinned comes before this message too, unchanged: it has been done already."
+            "- The messages that the user pinned come before this one too, unchanged: they are done already."
         )
     if shown:
         text = shortened("\n".join(shown), _MAX_SHOWN_CHARS)

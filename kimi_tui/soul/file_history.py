@@ -529,7 +529,11 @@ class _FileEvents:
     def finished(self, outcome: Restored) -> None:
         """Publish that a restore that was interrupted in an earlier process has been carried out."""
         self.restored(outcome, (), "")
-        became = "the other files are restored now" if outcome.failures else "they are restored now"
+        became = (
+            "the other files have now been restored"
+            if outcome.failures
+            else "they have now been restored"
+        )
         self._wire.publish(Notice("info", f"The program ended while it restored files; {became}."))
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:

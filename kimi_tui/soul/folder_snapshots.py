@@ -36,7 +36,7 @@ _MOST_NEIGHBOURS = 3
 # These are the seconds for which the end waits for a running scan, and again after it was told to stop: a scan of a dead
 # network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
 _END_PATIENCE_S = 2.0
-_HAS_ENDED = "The session whose snapshots these are has ended."
+_HAS_ENDED = "The session of these snapshots has ended."
 _NOT_READY = "The first file snapshot is not finished; a notice tells you when it is."
 
 
@@ -259,7 +259,7 @@ def _nothing() -> None:
     """Do nothing: the end of this call in the thread shows that all earlier work has been done."""
 
 
-_NOT_OURS = "others can write to this session's folder, or it came from elsewhere"
+_NOT_OURS = "other users can write to this session's folder, or it was copied from another machine"
 _IN_PLAN = "nothing is changed in plan mode"
 
 

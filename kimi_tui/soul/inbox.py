@@ -317,7 +317,7 @@ class Inbox:
         if reason:
             self._wire.publish(Notice("warning", words, advice, topic=NOT_KEPT))
         else:
-            words = "Your queued messages are being saved again."
+            words = "Your queued messages can be saved again."
             self._wire.publish(Notice("info", words, topic=NOT_KEPT, solved=True))
 
 

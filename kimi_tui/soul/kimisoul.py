@@ -283,6 +283,7 @@ class KimiSoul:
         self._tools.sandbox, self._tools.search_sandbox = self._sandbox, found
         self._watch_git()
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
+            self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
 
     async def sandbox_state(self) -> SandboxState:
@@ -641,7 +642,7 @@ class KimiSoul:
         if news.undone:
             named = _first_of(news.undone)
             text = f"A sandboxed command created {named}, which could make your own git run other programs."
-            advice = f"This was undone at once. The files are now in {ASIDE} in that repository."
+            advice = f"This was undone at once: what was created is now in {ASIDE}, inside the repository, where git does not use it."
             if news.is_ended:
                 advice = "It did this repeatedly, so all sandboxed commands were stopped."
             self.wire.publish(Notice("warning", text, advice))
@@ -651,7 +652,7 @@ class KimiSoul:
                 Notice(
                     "warning",
                     f"A background task changed files that can be run later: {_first_of(news.made)}.",
-                    "Check them before you use git or an editor there.",
+                    "Read them before you use git or an editor there: they could run programs that you did not start.",
                 )
             )
 

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
+from kimi_tui.agent_parts import Mode
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import AnswerItem, Collector, RetryNotice, complete
@@ -83,8 +84,8 @@ from kimi_tui.wire.events import (
 
 _COMMAND_CHARS = 200
 _RUN = "Yes, run it"
-_RUN_ALL = "Yes, and always run calls that are written as text, for this session"
-_WRITTEN_KEY = "written calls"
+_RUN_ALL = "Yes, and in this session treat such text as calls"
+_WRITTEN_KEY = "calls written as text"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
 GO_ON = "Go on"
@@ -207,6 +208,10 @@ class Reminders:
         # The system prompt says nothing of plan mode.
         self._first_mode = "ask" if runtime.approval.mode == "plan" else runtime.approval.mode
 
+    def begins_in(self, mode: Mode) -> None:
+        """Take this for the mode in which the session was opened, of which the model need not be told."""
+        self._first_mode = mode
+
     async def due(self) -> list[Message]:
         """Return the reminders to append before the next step."""
         memory, approval = self._conversation.memory, self._runtime.approval
@@ -287,6 +292,9 @@ class AgentLoop:
         dmails: delivers the agent's D-Mails.
         inbox: holds the steers.
         attachments: makes user messages, with the files that their text names.
+
+    Attributes:
+        reminders: makes the program's own messages to the model.
     """
 
     def __init__(
@@ -305,7 +313,7 @@ class AgentLoop:
         self._compactor = compactor
         self._dmails = dmails
         self._inbox = inbox
-        self._reminders = Reminders(tools)
+        self.reminders = Reminders(tools)
         control = self._conversation.limits.control
         self._circles = Circles(control.same_call_limit, control.same_dmail_limit)
         self._user_messages: list[Message] = []
@@ -355,7 +363,7 @@ class AgentLoop:
             self._conversation.check_budget()
             n_calls += 1
             await self._take_steers()
-            if reminders := await self._reminders.due():
+            if reminders := await self.reminders.due():
                 await self._conversation.append(reminders)
             self._conversation.wire.publish(StepBegin(n))
             try:
@@ -639,7 +647,11 @@ class AgentLoop:
         if not all(toolset.accepts(one.name, one.arguments) for one in found.calls):
             why = "Its arguments do not fit the tool."
             if toolset.get(name) is None:
-                why = "/tools on gives it all tools." if toolset.names else "It has no tools now."
+                why = (
+                    "/tools on gives the model all tools."
+                    if toolset.names
+                    else "The model has no tools now."
+                )
             self._publish_no_call(name, why)
             return message
         if not found.is_end:
@@ -686,9 +698,9 @@ class AgentLoop:
             f"The model wrote {what} as text instead of calling the tool. Run it?",
             (_RUN, _RUN_ALL),
             detail="\n".join(f"{one.name} {one.arguments}" for one in found.calls),
-            where="it is still asked about as usual",
+            where="the call still needs your approval as usual",
             no_offer="No, it is only text",
-            topic="written calls",
+            topic="calls written as text",
         )
         if said == _RUN_ALL:
             approval.allow(_WRITTEN_KEY, _RUN_ALL)
@@ -702,7 +714,7 @@ class AgentLoop:
         try:
             await self._conversation.load_memory()
             done = await batch.run()
-            reminders = await self._reminders.of_folders(done)
+            reminders = await self.reminders.of_folders(done)
             nudge = await self._nudge(done, point)
         except asyncio.CancelledError:
             await self._stop(batch)

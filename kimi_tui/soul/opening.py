@@ -434,8 +434,8 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
     if former:
         newest = former[0].sessions[0].name[:8]
         words += (
-            f" If this folder was {short(Path(former[0].path))} before (it no longer exists), "
-            f"kimi-tui --session {newest} continues its newest session."
+            f" If you moved this folder here from {short(Path(former[0].path))}, run "
+            f"kimi-tui --session {newest} to continue its newest session."
         )
     return None, [words]
 
@@ -470,5 +470,5 @@ def _named_session(
 
 
 def _moved_words(path: str, n_sessions: int) -> str:
-    count = "1 session goes" if n_sessions == 1 else f"{n_sessions:,} sessions go"
-    return f"This folder was {short(Path(path))} before: {count} on here."
+    count = "1 session came" if n_sessions == 1 else f"{n_sessions:,} sessions came"
+    return f"This folder was moved here from {short(Path(path))}, and {count} with it."

@@ -414,5 +414,5 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     alone = [one.path for one in files if one.reason]
     said = f" {back} {'file' if back == 1 else 'files'} changed with it." if back else ""
     if alone:
-        said += f" Kept: {some_of(alone, 3)}."
+        said += f" Not restored: {some_of(alone, 3)}."
     return said

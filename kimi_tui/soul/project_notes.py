@@ -112,7 +112,7 @@ def left_out_words(notes: Collection[Notes]) -> str:
     if not named:
         return ""
     n_keys = sum(one.text.count(LEFT_OUT) for one in named)
-    are = "1 possible key was" if n_keys == 1 else f"{n_keys:,} possible keys were"
+    are = "1 possible API key was" if n_keys == 1 else f"{n_keys:,} possible API keys were"
     return f"{are} left out of {', '.join(one.path for one in named)}."
 
 

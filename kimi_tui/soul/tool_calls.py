@@ -349,8 +349,8 @@ class _RunningCall:
                 ]
             ),
             where='"No" leaves them out and sends the rest',
-            session_key="send keys",
-            session_offer="Yes, and all others in this session",
+            session_key="send API keys",
+            session_offer="Yes, and in this session send all possible keys",
         )
         asked_at = time.monotonic()
         try:
@@ -555,7 +555,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     sent, brief = outcome.output, outcome.brief
     if not told:
         # The card looks like those of commands that the agent is told of, so it says that this one is not.
-        brief = f"{brief}, agent not told"
+        brief = f"{brief}, not sent to the model"
     elif keys := await asyncio.to_thread(find_keys, sent):
         brief = with_count(brief, keys)
         if runtime.asks_for_keys:

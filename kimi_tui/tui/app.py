@@ -807,7 +807,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.exit_message = f"ended by {name}; its origin is in {short(path)}"
+        self.exit_message = f"ended by {name}; where in the program is in {short(path)}"
         return True
 
     def print_exit_messages(self) -> None:

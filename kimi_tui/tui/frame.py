@@ -63,7 +63,7 @@ def timeline_width(screen_width: int) -> int:
 NEW_SESSION = "New session"
 LEAST_TITLE = 12
 NOT_SAVED = "not saved"
-READ_ONLY = "read only"
+READ_ONLY = "read-only"
 """Shown in the header instead of the mode while a world line is read."""
 
 

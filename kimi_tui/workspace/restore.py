@@ -69,7 +69,7 @@ _WHY_NOT: Mapping[Kind, str] = {
     "unreadable": "cannot be read",
     "special": "not a regular file",
     "over": "over the size limit",
-    "secret": "may hold secrets",
+    "secret": "may contain secrets",
 }
 
 
@@ -77,7 +77,7 @@ _MAX_INTENT_BYTES = 64 << 20
 _MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed meanwhile; kept"
 PROTECTED = (
-    "this file runs later, configures tools or holds secrets; it is restored only when you ask"
+    "this file runs later, configures tools or contains secrets; it is restored only when you ask"
 )
 _KEY_BYTES = 32
 _CLOCK_S = 2.0

@@ -498,7 +498,7 @@ def test_a_long_path_does_not_widen_every_row(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = f"data/f1.txt{' ' * 480}create/{'x' * 90}.txt"
-    rows = [[long, "skip", "may hold secrets"], ["a/b.py", "restore", ""]]
+    rows = [[long, "skip", "may contain secrets"], ["a/b.py", "restore", ""]]
     print_table(["file", "change", "why"], rows)
     head, first, second = capsys.readouterr().out.splitlines()
     # A program that reads it gets the path whole.

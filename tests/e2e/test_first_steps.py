@@ -132,7 +132,7 @@ def test_a_key_in_the_place_of_the_address_is_never_drawn(
     terminal = at_base_url(program)
     put = terminal.paste if pasted else terminal.type
     put(key)
-    terminal.wait_for("it stands in Key now")
+    terminal.wait_for("it was moved to the field")
     terminal.wait_for("•" * len(key))
     drawn = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", terminal.raw)
     pieces = [key[at : at + 6].encode() for at in range(len(key) - 5)]
@@ -142,7 +142,7 @@ def test_a_key_in_the_place_of_the_address_is_never_drawn(
 def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Program) -> None:
     terminal = at_base_url(program)
     terminal.type("no address\rsk-secret-key\tsk-secret-key")
-    terminal.wait_for("must begin with")
+    terminal.wait_for("must start with")
     terminal.wait_quiet(0.4)
     terminal.type("!")
     terminal.wait_for("no address!")

@@ -73,7 +73,7 @@ def test_a_command_runs_on_in_the_background(configured: Program, server: ChatSe
     terminal.wait_for("serving")
     terminal.key("ctrl+b")
     terminal.wait_for("It serves.")
-    terminal.wait_for("1 job /jobs")
+    terminal.wait_for("1 task /tasks")
     pid = int((configured.work / "pid").read_text())
     terminal.type("/jobs output 1")
     terminal.key("enter")

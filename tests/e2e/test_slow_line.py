@@ -165,7 +165,7 @@ def test_no_enter_writes_a_note_that_has_not_been_asked_about(configured: Progra
     assert not notes.exists()
     terminal.go_on()
     terminal.wait_quiet(0.3)
-    _pressed_until(terminal, "enter", "Noted in")
+    _pressed_until(terminal, "enter", "Added to")
     assert notes.exists()
 
 
@@ -178,7 +178,7 @@ def test_words_stay_until_they_have_arrived(configured: Program) -> None:
     _pressed_blind(terminal, "enter", "enter", "enter")
     terminal.go_on()
     terminal.wait_quiet(0.3)
-    assert "looks like a key" in terminal.screen_text()
+    assert "looks like an API key" in terminal.screen_text()
 
 
 def test_no_enter_lets_the_agent_go_on_before_that_is_offered(
@@ -193,7 +193,7 @@ def test_no_enter_lets_the_agent_go_on_before_that_is_offered(
     _pressed_blind(terminal, "escape", "enter", "enter")
     n_asked = len(server.requests)
     terminal.go_on()
-    terminal.wait_for("goes on from here")
+    terminal.wait_for("continues from here")
     assert n_asked == 1
     terminal.wait_quiet(0.3)
     _pressed_until(terminal, "enter", "Two.")
@@ -215,7 +215,7 @@ def test_nobody_leaves_what_runs_before_it_is_named(
     _pressed_blind(terminal, "ctrl+q", "ctrl+q")
     assert terminal.running
     terminal.go_on()
-    terminal.wait_for("would end with this session")
+    terminal.wait_for("will be stopped with this session")
     terminal.wait_quiet(0.3)
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
@@ -318,7 +318,7 @@ def test_no_enter_chooses_from_models_that_came_by_themselves(
     terminal.wait_for("Another server")
     terminal.wait_quiet(0.3)
     terminal.paste(server.base_url)
-    terminal.wait_for("it stands in Base URL now")
+    terminal.wait_for("so it was moved to the field")
     terminal.wait_quiet(0.3)
     terminal.hold()
     terminal.type("word")

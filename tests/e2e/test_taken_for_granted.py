@@ -160,7 +160,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.key("n")
     terminal.wait_for("Rename")
     terminal.key("ctrl+u")
-    terminal.wait_for("what it is called")
+    terminal.wait_for("new title; empty for")
     say_to(terminal, "Thoughts")
     terminal.wait_for("The session is now called Thoughts.")
     terminal.key("d")
@@ -175,7 +175,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     assert terminal.wait_exit() == 0
     restored = program.start("sessions", "restore", session.name[:8], fresh=True)
     assert restored.wait_exit() == 0
-    assert "is among the sessions again" in restored.screen_text()
+    assert "from the trash" in restored.screen_text()
     assert session.exists()
     looked = program.start("doctor", "--offline", size=(120, 40))
     looked.wait_exit()

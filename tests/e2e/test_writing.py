@@ -47,7 +47,7 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     terminal.wait_for("Add this line to")
     terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("enter")
-    terminal.wait_for("Noted in")
+    terminal.wait_for("Added to")
     assert (configured.work / "AGENTS.md").read_text() == "- use tabs\n"
     # The editor, with the terminal to itself: pressed twice, its keys open one.
     terminal.type("begun")
@@ -56,7 +56,7 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     assert opened.read_text() == "\n"
     # An editor that empties its file empties the prompt, and a notice says so.
     terminal.write(b"\x18\x05")
-    terminal.wait_for("Up brings the draft back.")
+    terminal.wait_for("Press Up to get the draft again.")
     terminal.wait_for("Ask for a change")
     terminal.key("up")
     terminal.wait_for("begun in the editor")
@@ -138,7 +138,7 @@ def test_vim_and_the_cursor_in_the_chat(configured: Program, server: ChatServerT
     terminal.key("tab")
     terminal.wait_for("[ ] turn")
     terminal.type("vV")
-    terminal.wait_for("characters, lines")
+    terminal.wait_for("select characters, lines")
     terminal.type("kk")
     terminal.key("enter")
     terminal.wait_for("Copied")

@@ -34,7 +34,14 @@ class Scripts:
         self.work, self.home = folder / "work", folder / "home"
         self.work.mkdir()
         self.home.mkdir()
+        # Each trial of a sandbox is a process of its own, and few of these tests are about commands in it.
+        self.config.write_text("[sandbox]\nenabled = false\n")
         self._capfd = capfd
+
+    @property
+    def config(self) -> Path:
+        """Return the configuration file."""
+        return self.home / "config.toml"
 
     @property
     def environment(self) -> dict[str, str]:

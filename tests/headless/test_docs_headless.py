@@ -73,6 +73,7 @@ def test_the_action_reviews_a_pull_request_without_a_sandbox(scripts: Scripts) -
     )
     assert found is not None
     scripts.server.script(call("Shell", {"command": "touch x"}), say("a.txt:1 says two."))
+    scripts.config.unlink()
     # The mode of the example refuses commands anywhere; without it the missing sandbox does.
     code = textwrap.dedent(found[1])
     ran = shell(scripts, code.replace("--mode ask ", ""), BASE="main")

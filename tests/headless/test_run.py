@@ -42,7 +42,7 @@ def test_terminal_sequences_of_the_model_are_left_out(scripts: Scripts) -> None:
     assert scripts.result("-p", "hi")["result"] == "ared"
 
 
-@pytest.mark.parametrize("arguments", [["-p"], []])
+@pytest.mark.parametrize("arguments", [["-p"], ["-p", "-"], []])
 def test_the_prompt_is_read_from_standard_input(scripts: Scripts, arguments: list[str]) -> None:
     scripts.server.script(say("Hello."))
     assert scripts.run(*arguments, stdin="grüß dich\n".encode()).out == "Hello.\n"
@@ -160,7 +160,7 @@ def test_json_is_the_result(scripts: Scripts) -> None:
 
 def test_a_stream_has_the_events_of_the_wire(scripts: Scripts) -> None:
     scripts.server.script(call("ReadFile", {"path": "a"}, text="I look."), say("It is not there."))
-    ran = scripts.run("-p", "read a", "--output-format", "stream-json")
+    ran = scripts.run("-p", "read a", "--mode", "ask", "--output-format", "stream-json")
     lines = [json.loads(line) for line in ran.out.splitlines()]
     kinds = [line["type"] for line in lines if line["type"] != "StatusUpdate"]
     assert kinds == [
@@ -255,6 +255,7 @@ def test_without_a_sandbox_the_first_line_says_so_with_the_cure(
     def none(*_: object) -> object:
         raise NoSandbox("this machine refuses user namespaces")
 
+    scripts.config.unlink()
     monkeypatch.setattr(assembly, "find_sandbox", none)
     scripts.server.script(call("Shell", {"command": "touch x"}), say("I could not."))
     ran = scripts.run("-p", "make x")

@@ -127,7 +127,7 @@ async def test_the_sessions_screen_lists_them_and_says_so(
     catalog = SessionCatalog(store.root, tmp_path / "other" / "one")
     (row,) = catalog.described(catalog.folders(everywhere=False))
     assert row.facts.startswith(
-        "its folder is gone and may now be this one; Enter continues the session here"
+        "its folder is gone; if it was moved here, Enter continues the session here"
     )
     catalog = SessionCatalog(store.root, tmp_path / "elsewhere" / "deep")
     (row,) = catalog.described(
@@ -154,7 +154,7 @@ async def test_the_app_goes_on_with_the_newest_or_says_where(
     opened = await open_session(launch)
     try:
         assert opened.folder == new
-        assert any("before: 1 session goes on here." in notice for notice in opened.notices)
+        assert any("and 1 session came with it." in notice for notice in opened.notices)
     finally:
         await opened.soul.aclose()
     new.rename(tmp_path / "three")

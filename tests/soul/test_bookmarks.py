@@ -136,7 +136,7 @@ async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
         assert "hello" in sent[2][1]
         assert "third\n\nfourth\n\nfifth" in sent[4][1]
         assert "go on" in sent[4][1]
-        assert "pinned comes before" in sent[4][1]
+        assert "pinned come before" in sent[4][1]
         # The same happens again: the pin is after the D-Mail's checkpoint now.
         on.server.script(call("SendDMail", {"message": "once more", "checkpoint_id": 1}), say("x"))
         await on.soul.run("sixth")

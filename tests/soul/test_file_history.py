@@ -317,7 +317,7 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         assert files(on) == {**before, "sub/new": after["sub/new"]}
         (reverted,) = on.ear.of(ev.ContextReverted)
         assert "Restored: `edited`, `gone`." in reverted.facts
-        assert "`sub/new`" in reverted.facts.partition("still changed")[2]
+        assert "`sub/new`" in reverted.facts.partition("and not restored")[2]
         assert "Kept" not in reverted.facts
         await on.soul.travel.undo()
         assert files(on) == {**after, "edited": "by hand\n"}
@@ -668,7 +668,7 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         await on.reopen()
         heard = on.soul.wire.subscribe()
         told = await next_event(heard, ev.Notice, lambda one: "program ended" in one.text)
-        assert told.text.endswith("; the other files are restored now.")
+        assert told.text.endswith("; the other files have now been restored.")
         said = [one.text for one in on.ear.of(ev.Notice)]
         assert any("Not restored: edited (changed meanwhile" in text for text in said)
         assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}

@@ -167,7 +167,7 @@ async def test_without_a_model_it_raises_that_none_is_set(tmp_path: Path) -> Non
 
 async def test_what_the_model_lacks_is_named(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        with pytest.raises(LLMNotSupported, match="takes no images") as refused:
+        with pytest.raises(LLMNotSupported, match="does not accept images") as refused:
             await on.soul.run("look", [Image("image/png", b"x", 1, 1, "x.png")])
         assert refused.value.missing == {"image_in"}
         (notice,) = on.ear.notices()

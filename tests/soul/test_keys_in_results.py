@@ -84,7 +84,7 @@ async def test_a_key_in_notes_for_agents_stays_out_where_keys_are_asked_about(
         assert sent.count("The server's key is") == 2
         assert (KEY in sent, sent.count("key is [key left out]")) == (not asks, 2 * asks)
         told = [*on.session.remarks, *(one.text for one in on.ear.of(ev.Notice))]
-        words = [f"1 possible key was left out of {place}AGENTS.md." for place in ("", "sub/")]
+        words = [f"1 possible API key was left out of {place}AGENTS.md." for place in ("", "sub/")]
         assert [one for one in told if "left out" in one] == words * asks
 
 

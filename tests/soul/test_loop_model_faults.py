@@ -149,7 +149,7 @@ FINAL: dict[str, tuple[Answer, str, str]] = {
         "/v1",
     ),
     "an error with 200": (reply({"error": {"message": "No such", "code": 404}}), "No such", ""),
-    "the filter": (say("", finish="content_filter"), "filter", "other words"),
+    "the filter": (say("", finish="content_filter"), "filter", "Rephrase"),
 }
 
 

@@ -78,7 +78,7 @@ async def test_one_that_is_not_told_leaves_the_context_as_it_was(tmp_path: Path)
         (card,) = (block for block in model.blocks if isinstance(block, ToolBlock))
         assert card.checkpoint is not None
         assert card.tokens is None
-        assert "agent not told" in str(on.ear.of(ev.ToolResult)[-1].display)
+        assert "not sent to the model" in str(on.ear.of(ev.ToolResult)[-1].display)
 
 
 async def test_a_message_that_begins_like_one_is_a_message_again(tmp_path: Path) -> None:

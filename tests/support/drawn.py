@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from textual._compositor import Compositor
 from textual._context import visible_screen_stack
@@ -14,6 +17,7 @@ from textual.message_pump import MessagePump
 from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 
 from kimi_tui.tui.textual_patches.compositor import RowCompositor
 
@@ -45,32 +49,89 @@ def wait_for_it() -> None:
             else:
                 n_quiet += 1
                 if n_quiet > 1:
+                    _draw_screen(screen)
                     return
             await asyncio.sleep(0)
 
     Pilot.pause = paused
 
 
-def write_nothing() -> None:
-    """Have widgets draw their rows as usual, but cut and join them to an update only for a picture.
+def draw_what_is_looked_at() -> None:
+    """Have widgets draw what has changed when a test looks or presses a key, and not in every frame before.
 
-    An app without a terminal throws each update away. Putting them together was a good part of the work of these tests.
+    It looks in `Pilot.pause()`, and before keys and the mouse, as a person does: some answers count only once they were
+    seen. Frames that nobody sees were a good part of the work of these tests. An app that ends draws what is left, so nothing
+    stays undrawn. A fixture says with `every_frame` where each frame is drawn, such as where callbacks are timed.
     """
-    update = Compositor.render_update
+    update, shut_down = Compositor.render_update, App._shutdown
+    press, point = App._press_keys, Pilot._post_mouse_events
+
+    @functools.wraps(press)
+    async def pressed(self: App[Any], keys: Iterable[str]) -> None:
+        if (screen := _screen(self)) is not None:
+            _draw_screen(screen)
+        await press(self, keys)
+
+    @functools.wraps(point)
+    async def pointed(self: Pilot[Any], *arguments: Any, **named: Any) -> bool:
+        if (screen := _screen(self.app)) is not None:
+            _draw_screen(screen)
+        return await point(self, *arguments, **named)
 
     @functools.wraps(update)
     def drawn(self: Compositor, full: bool = False, screen_stack: Any = None, **named: Any) -> Any:
         if full:
             return update(self, full, screen_stack, **named)
-        visible_screen_stack.set(screen_stack or [])
-        if self._dirty_regions:
-            crop = Region.from_union(self._dirty_regions).intersection(self.size.region)
-            self._dirty_regions.clear()
-            for _ in self._get_renders(crop):
-                pass
+        if _draws.every_frame:
+            visible_screen_stack.set(screen_stack or [])
+            _draw(self)
         return None
 
+    @functools.wraps(shut_down)
+    async def ended(self: App[Any]) -> None:
+        if (screen := _screen(self)) is not None and self._exception is None:
+            _draw_screen(screen)
+        await shut_down(self)
+
     Compositor.render_update = drawn  # pyright: ignore[reportAttributeAccessIssue]
+    App._shutdown = ended
+    App._press_keys = pressed
+    Pilot._post_mouse_events = pointed
+
+
+class _Draws:
+    """What is drawn of the apps of this process."""
+
+    every_frame = False
+    """Whether each frame is."""
+
+
+_draws = _Draws()
+
+
+@contextmanager
+def every_frame(is_wanted: bool = True) -> Iterator[None]:
+    """Draw every frame meanwhile, or only what is looked at."""
+    before, _draws.every_frame = _draws.every_frame, is_wanted
+    try:
+        yield
+    finally:
+        _draws.every_frame = before
+
+
+def _draw(compositor: Compositor) -> None:
+    """Have widgets draw the rows that have changed, without putting these together: nobody sees an app without a terminal."""
+    if compositor._dirty_regions:
+        crop = Region.from_union(compositor._dirty_regions).intersection(compositor.size.region)
+        compositor._dirty_regions.clear()
+        for _ in compositor._get_renders(crop):
+            pass
+
+
+def _draw_screen(screen: Screen[Any]) -> None:
+    """Draw what has changed on a screen since it was drawn."""
+    visible_screen_stack.set(screen.app._background_screens)
+    _draw(screen._compositor)
 
 
 def ask_the_busy() -> None:
@@ -115,9 +176,42 @@ def ask_the_busy() -> None:
     Pilot._wait_for_screen = waited
 
 
+def count_changes() -> None:
+    """Count what changes a screen, so that `text_of` reads a screen again only after a change.
+
+    A test that waits for words looks fifty times a second; where many wait, that was a good part of their work.
+    """
+    set_dirty, lay_out = Widget._set_dirty, Screen._refresh_layout
+    _changes.append(0)
+
+    @functools.wraps(set_dirty)
+    def dirtied(self: Widget, *regions: Region) -> None:
+        _changes[0] += 1
+        set_dirty(self, *regions)
+
+    @functools.wraps(lay_out)
+    def laid_out(self: Screen[Any], *arguments: Any, **named: Any) -> None:
+        lay_out(self, *arguments, **named)
+        _changes[0] += 1
+
+    Widget._set_dirty = dirtied
+    Screen._refresh_layout = laid_out
+
+
+_changes: list[int] = []
+"""The number of changes of all screens in this process; empty where nobody counts them."""
+_read: WeakKeyDictionary[App[Any], tuple[tuple[object, ...], str]] = WeakKeyDictionary()
+"""The text that was read of each app, with what it was read of."""
+
+
 def text_of(app: App[Any]) -> str:
     """Return the text that the user sees on the screen of an app, a line for each row."""
-    return "\n".join("".join(strip.text for strip in row).rstrip() for row in strips_of(app))
+    of = (*_changes, app.size, *map(id, app.screen_stack))
+    before, text = _read.get(app, ((), ""))
+    if not _changes or before != of:
+        text = "\n".join("".join(strip.text for strip in row).rstrip() for row in strips_of(app))
+        _read[app] = of, text
+    return text
 
 
 def strips_of(app: App[Any]) -> list[list[Strip]]:

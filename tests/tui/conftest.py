@@ -12,20 +12,23 @@ from support.watchdog import Watchdog, held_up
 from kimi_tui import own_process
 
 # Nobody feels the pauses of a test's app: the collector looks less often, which was a twentieth of the work of these tests.
-own_process.THRESHOLDS = 20_000, 10, 10
+own_process.THRESHOLDS = 100_000, 10, 10
 parsed_css.remember()
 parsed_css.style_what_is_asked_for()
 drawn.wait_for_it()
 drawn.ask_the_busy()
-drawn.write_nothing()
+drawn.draw_what_is_looked_at()
+drawn.count_changes()
 Watchdog(held_up.append, with_garbage=False).install()
 
 
 @pytest.fixture(autouse=True)
-def watchdog() -> Iterator[None]:
-    """Watch."""
+def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Watch, and draw every frame in `make test-all` and in a session so long that drawing it may take long."""
     held_up.clear()
-    yield
+    is_exhaustive = request.config.getoption("hypothesis_profile") == "exhaustive"
+    with drawn.every_frame(is_exhaustive or "session" in request.fixturenames):
+        yield
     assert not held_up, "the event loop was held up:\n" + "\n".join(held_up)
 
 

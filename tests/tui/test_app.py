@@ -127,9 +127,9 @@ async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(
             await leave(one, server, way)
             # A fork looks the same as its origin, so a notice says so.
             if way in (by_fork, by_preview):
-                await one.sees("This is a fork;")
+                await one.sees("This is a fork (a copy")
             elif way is by_new:
-                await one.until(lambda: "This is a fork;" not in one.text())
+                await one.until(lambda: "This is a fork (a copy" not in one.text())
             await one.sees("Mode ask:")
             soul = one.screen.conversation.soul
             assert soul is not None
@@ -262,8 +262,8 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         await leave(one, server, by_new)
         assert one.screen.conversation.state.mode == "edits"
         await one.say("/plan on")
-        await one.sees("changes nothing before you agree")
-        assert "in the background" not in one.text()
+        await one.sees("changes nothing before you accept")
+        assert "Background tasks" not in one.text()
         await one.say("/mode all")
         await one.until(lambda: one.screen.conversation.state.mode == "all")
         server.script(call("Shell", {"command": "sleep 60", "background": True}), say("It runs."))
@@ -271,7 +271,7 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         await one.sees("It runs.")
         await one.idle()
         await one.say("/plan on")
-        await one.sees("What runs in the background runs on")
+        await one.sees("Background tasks keep running")
 
 
 async def test_a_click_on_what_was_just_taken_away_is_no_crash(

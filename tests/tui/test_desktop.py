@@ -63,7 +63,7 @@ def test_how_much_it_is() -> None:
     "environ, option, words",
     [
         ({"TERM": "xterm-kitty"}, "", ""),
-        ({"TERM_PROGRAM": "Apple_Terminal"}, "", "hold Fn"),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, "", "Hold Fn"),
         (
             {"TMUX": "/tmp/tmux-0/default,1,0", "TERM_PROGRAM": "tmux"},
             "external",
@@ -162,7 +162,7 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
         await one.say("/copy 3")
         await one.sees("The last answer with code has 2 pieces of it.")
         await one.say("/copy that")
-        await one.sees("There is no /copy that")
+        await one.sees("is not an argument of /copy")
         chat = one.screen.transcript
         await one.pilot.mouse_down(chat, offset=(4, 0))
         await one.pilot.hover(chat, offset=(15, 0))

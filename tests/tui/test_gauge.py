@@ -196,6 +196,7 @@ async def test_only_pictures_that_differ_are_painted(monkeypatch: pytest.MonkeyP
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.wait_for_animation()
+        await pilot.pause()
         painted = 0
         refresh = app.gauge.refresh
 

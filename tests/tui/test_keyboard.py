@@ -49,7 +49,7 @@ async def test_a_command_typed_in_one_go_leaves_no_menu(home: Path) -> None:
         menu = one.screen.query_one(CommandMenu)
         await one.until(lambda: not menu.active)
         at_once(one, *"/usage", "enter")
-        await one.sees("This session:")
+        await one.sees("Session: ")
         await one.until(lambda: not menu.active)
 
 

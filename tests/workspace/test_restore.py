@@ -172,9 +172,9 @@ def test_secrets_are_in_no_snapshot_and_that_is_said(place: Place) -> None:
     place.agent((".env", "TOKEN=precious too\n"), ("a", "2"))
     assert place.planned(start) == {"a": "restore"}
     assert set(place.tracker.plan(start).not_covered) == {
-        (".env", "may hold secrets"),
-        (".ssh/", "may hold secrets"),
-        ("src/a.pem", "may hold secrets"),
+        (".env", "may contain secrets"),
+        (".ssh/", "may contain secrets"),
+        ("src/a.pem", "may contain secrets"),
     }
     place.go_to(start)
     assert (place.root / ".env").read_text() == "TOKEN=precious too\n"
@@ -216,7 +216,7 @@ def test_a_secret_that_the_list_did_not_have_then_is_not_brought_back(
         start = place.begin()
         place.agent(("a", "v2"), (".env", None))
     changes = [(one.path, one.change, one.reason) for one in place.tracker.plan(start).changes]
-    assert changes == [(".env", "skip", "may hold secrets"), ("a", "restore", "")]
+    assert changes == [(".env", "skip", "may contain secrets"), ("a", "restore", "")]
     assert place.go_to(start).restored == ("a",)
     assert place.files() == {"a": "v1"}
 
@@ -427,9 +427,9 @@ def test_a_file_without_a_snapshot_is_named_only_where_somebody_touched_it_since
     os.utime(place.root / "touched.pem", (2e9, 2e9))
     place.agent(("a", "2"))
     assert set(place.tracker.plan(start).not_covered) == {
-        ("touched.pem", "may hold secrets"),
+        ("touched.pem", "may contain secrets"),
         # The contents of this folder are unknown.
-        (".ssh/", "may hold secrets"),
+        (".ssh/", "may contain secrets"),
     }
 
 

@@ -135,7 +135,7 @@ def hints(
         )
     if place == "line":
         return known(
-            (key("line.jump"), "switch"),
+            (key("line.jump"), "switch to here"),
             (key("line.compare"), "compare"),
             (key("line.send"), "copy to current"),
             (key("search"), "search"),
@@ -151,18 +151,18 @@ def hints(
             (key("search.end"), "end"),
             (
                 key("search.text"),
-                f"to the text; there {key('search.next')} and {key('search.before')} search on",
+                f"go to the text, where {key('search.next')} and {key('search.before')} find the next",
             ),
         )
     if place == "copy":
         return known(
             (arrows, "move"),
             (key("copy.take"), "copy"),
-            (_both("copy.mark", "copy.lines", keys), "characters, lines"),
+            (_both("copy.mark", "copy.lines", keys), "select characters, lines"),
             ("Esc", "end"),
             (_both("copy.word", "copy.back", keys), "word"),
             (_both("copy.turn_before", "copy.turn_after", keys), "turn"),
-            (key("copy.swap"), "other end"),
+            (key("copy.swap"), "go to the other end"),
         )
     if place == "matches":
         return known(

@@ -104,7 +104,7 @@ class PromptModes:
                 else "the agent sees the output"
             )
             later = " after the turn" if self._conversation.state.running else ""
-            return f"Your own command runs{later} outside the sandbox; {told}. It runs in {where}"
+            return f"Runs{later} outside the sandbox; {told}. It runs in {where}"
         if area.text.startswith("!"):
             why = (
                 "it has more than one line"

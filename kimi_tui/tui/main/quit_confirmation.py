@@ -105,19 +105,21 @@ class QuitConfirmation:
         self._warned(now, n_warned)
         if words:
             bench.tell(
-                words, level="error", advice="Do it again to leave. What is not saved will be lost."
+                words,
+                level="error",
+                advice="Repeat the command to leave. What is not saved will be lost.",
             )
         elif is_working:
             bench.tell(
                 "The agent is working. Leaving this session stops it.",
                 level="warning",
-                advice="Do it again to stop the agent and leave.",
+                advice="Repeat the command to stop the agent and leave.",
             )
         else:
             bench.tell(
                 f"{self._jobs_run()} in the background and will be stopped with this session.",
                 level="warning",
-                advice="Do it again to stop everything and leave. /tasks lists what is running.",
+                advice="Repeat the command to stop everything and leave. /tasks lists what is running.",
             )
         return False
 

@@ -876,7 +876,7 @@ class MainScreen(Screen[None]):
         self.bench.update_footer()
         command = self._command_of(pane.needle) if pane.place == "missed" else None
         if command is not None:
-            words = f"No step has this, but /{command.name} is a command."
+            words = f"No step contains this text, but /{command.name} is a command."
             self.bench.tell(words, advice="Enter runs it.", topic=COMMAND_HERE)
         else:
             self.bench.chat_pane.dismiss(COMMAND_HERE)
@@ -1047,7 +1047,7 @@ class MainScreen(Screen[None]):
         except KeyError:
             # The line has changed since, and the question went with it.
             if bench.question is panel:
-                words = f"There is no #{request.checkpoint_id} here for this D-Mail."
+                words = f"Checkpoint #{request.checkpoint_id} of this D-Mail is not on the current world line."
                 bench.tell(words, level="warning")
             return
         if bench.question is not panel:

@@ -158,7 +158,9 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         title, saved = "Paste a key", f"Saved in {path}, readable by you alone."
         if self._known is not None:
             title = "Which model should be used?"
-            saved = f"Saved in {path}. The key is not copied."
+            saved = (
+                f"Saved in {path}. The key stays in the environment and is not written to the file."
+            )
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
             yield Static(Content.styled(title, "bold $ink-strong"), classes="title")

@@ -40,7 +40,7 @@ AFTER_OWN_WORDS = "Your message is sent when your command has ended"
 AFTER_OWN_SHORTLY = "Type the next message"
 BEFORE_WORDS = 4
 """Cells of the sign and the spaces around it."""
-RESUME_WORDS = "{send} continues from here. Or type what to do instead"
+RESUME_WORDS = "{send} to continue, or type what to do instead"
 
 
 SHOWN_AFTER_S = 5.0
@@ -201,11 +201,11 @@ class PromptBar(Widget):
         is_wide = self.size.width >= WIDE_FROM
         if 0 <= state.prompt_read < 1:
             share = int(100 * state.prompt_read)
-            return f"reading the prompt {share} %" if is_wide else f"prompt {share} %"
+            return f"reading the prompt {share} %" if is_wide else f"prompt read {share} %"
         waited_s = now - state.asked_at
         if not state.asked_at or waited_s < SHOWN_AFTER_S:
             return ""
-        what = "waiting for the first token" if is_wide else "first token"
+        what = "waiting for the first token" if is_wide else "waits for first token"
         return f"{what} {clock(waited_s)}"
 
     def _show_activity(self) -> None:

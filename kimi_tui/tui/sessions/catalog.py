@@ -129,9 +129,7 @@ class SessionCatalog:
             case True:
                 return "its folder was renamed or moved; Enter continues the session here"
             case False:
-                return (
-                    "its folder is gone and may now be this one; Enter continues the session here"
-                )
+                return "its folder is gone; if it was moved here, Enter continues the session here"
             case None:
                 return "its folder no longer exists"
 

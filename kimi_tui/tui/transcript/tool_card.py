@@ -165,7 +165,7 @@ def _facts(block: ToolBlock) -> list[CardFact]:
     elif block.state == "unsent":
         out.append(CardFact((Span("not sent", "ink"),), 0))
     elif block.state == "recalled":
-        out.append(CardFact((Span("taken back", "ink"),), 0))
+        out.append(CardFact((Span("withdrawn", "ink"),), 0))
     brief = ""
     seconds = 0.0
     shell: ShellBlock | None = None

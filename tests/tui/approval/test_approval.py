@@ -637,7 +637,7 @@ async def test_what_no_field_can_hold_is_not_changed_there(text: str) -> None:
             await press(pilot, "c")
             await press(pilot, "c")
             assert not field(desk).display
-            assert "change it first" not in desk.text()
+            assert "let me edit it first" not in desk.text()
             assert "too long to edit here" in desk.text()
     assert not may_be_changed(request(text))
 

@@ -41,7 +41,7 @@ def told(server: ChatServer) -> str:
 
 async def asked(one: Desk) -> ApprovalPanel:
     """Return the question about the letter, when keys count."""
-    await one.sees("Rewind to #1 and leave the agent this note")
+    await one.sees("Let the agent rewind to #1 with this note")
     panel = one.screen.query_one(ApprovalPanel)
     await one.until(lambda: panel.accepts_keys)
     return panel
@@ -63,7 +63,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
         await one.sees("waits for you")
         # As before a rewind, its cost is shown in words, on the gauge and in the chat.
         shown = await one.sees("Removes 2 steps, 4 messages; frees ~")
-        assert "now at #2; the files stay; /undo reverses it" in shown
+        assert "now at #2; files unchanged; /undo reverses it" in shown
         await one.until(lambda: one.screen.transcript._dropped_from == 1)  # pyright: ignore[reportPrivateUsage]
         gauge = next(row for row in shown.split("\n") if " / 32.0k" in row)
         assert "→" in gauge
@@ -124,7 +124,7 @@ async def test_what_a_letter_takes_is_not_told_when_nobody_asks_any_more(
         # If the question is still asked, one line says which part cannot be shown.
         server.script(mail("Nothing is there.", 1))
         await one.say("again")
-        await one.sees("There is no #1 here for this D-Mail.")
+        await one.sees("Checkpoint #1 of this D-Mail is not on the current world line.")
 
 
 async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:

@@ -114,9 +114,9 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
         await one.ready()
         await one.say("/plan")
-        await one.sees("The agent now makes a plan")
+        await one.sees("Mode: plan.")
         await one.say("Mend the quotes")
-        await one.sees("If you edit the plan, it runs in accept edits mode")
+        await one.sees("If you edit the plan, the agent carries it out in accept edits mode")
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "edits"
@@ -128,13 +128,13 @@ async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) ->
         server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
         await one.ready()
         await one.say("/plan")
-        await one.sees("The agent now makes a plan")
+        await one.sees("Mode: plan.")
         await one.say("Mend the quotes")
-        await one.sees("If you edit the plan, it runs in ask mode")
+        await one.sees("If you edit the plan, the agent carries it out in ask mode")
         # The mode goes through all values while the question is open, so the mode before plan mode is another one by then.
         await one.pilot.press("shift+tab", "shift+tab", "shift+tab")
         await one.until(lambda: one.screen.conversation.state.mode == "plan")
-        assert "If you edit the plan, it runs in ask mode" in one.text()
+        assert "If you edit the plan, the agent carries it out in ask mode" in one.text()
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "ask"

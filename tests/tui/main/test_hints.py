@@ -31,8 +31,8 @@ def test_the_footer_follows_what_happens() -> None:
         "Enter steer   Esc stop   Ctrl+T timeline   Ctrl+O compact   Ctrl+P commands   F1 help"
     )
     assert "compact" not in said(SessionState())
-    assert "go on" in said(SessionState(can_resume=True))
-    assert "try now" in said(SessionState(running=True, retry_until=1002.0))
+    assert "continue" in said(SessionState(can_resume=True))
+    assert "retry now" in said(SessionState(running=True, retry_until=1002.0))
     waiting = SessionState(running=True, commands=frozenset({"key"}))
     assert "background" in said(waiting._replace(step=1))
     # A command of the user's own is one that no agent waits for.
@@ -119,7 +119,7 @@ def test_the_end_of_the_demo_names_a_command_that_works_here(
     found.write_text("#!/bin/sh\n")
     found.chmod(0o700)
     monkeypatch.setenv("PATH", str(found.parent))
-    assert demo_end().endswith("then kimi-tui in the folder of your project.")
+    assert demo_end().endswith("then run kimi-tui in your project's folder.")
     # After `make run` the path has no program of that name.
     monkeypatch.setenv("PATH", str(tmp_path))
     bin_folder = tmp_path / "bin"

@@ -199,7 +199,7 @@ async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
         await one.say("/turn")
         assert "Write it" in await one.sees("a.txt")
         await one.say("/turn that")
-        await one.sees("There is no /turn that")
+        await one.sees("is not an argument of /turn")
         card = next(block for block in chat.blocks if isinstance(block, ToolBlock))
         assert not card.unfolded
         chat.action_choose(-1)

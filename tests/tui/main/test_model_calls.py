@@ -318,7 +318,9 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         server.route("GET", "/api/ps", reply({"models": [loaded]}))
         async with desk(home, server.base_url, window=None, dialect=None) as one:
             await one.sees("kimi-test has a context window of 4,096 tokens")
-            await one.sees("F4 or /window makes a model with 32,768 at Ollama")
+            await one.sees(
+                "F4 or /window creates a copy of the model with a context window of 32,768 at Ollama"
+            )
             await one.until(
                 lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096
             )

@@ -183,7 +183,7 @@ async def test_the_offer_goes_where_the_session_is_closed_elsewhere(
         await one.sees("continue in a copy of the session (a fork)")
         lock.release()
         await one.ready()
-        assert "go on in a fork" not in await one.sees("The first answer.")
+        assert "continue in a copy" not in await one.sees("The first answer.")
         assert session_dir(home).is_dir()  # the only one
 
 
@@ -295,7 +295,7 @@ async def test_a_question_that_comes_early_is_answered_when_the_session_is_open(
             return any(words in notice.text for notice in one.desk.screen.bench.notices)
 
         await one.desk.until(lambda: has_told("Tools are on"))
-        await one.desk.until(lambda: has_told("for thinking") or has_told("thinks"))
+        await one.desk.until(lambda: has_told("for reasoning") or has_told("reasons"))
 
 
 async def test_the_mode_is_turned_as_often_as_its_key_was_pressed_early(

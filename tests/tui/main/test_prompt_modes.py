@@ -166,7 +166,7 @@ async def test_a_note_is_asked_about_and_then_written(home: Path) -> None:
         await one.sees("Add this line to")
         assert notes.read_text() == "# About\nno end"
         await one.pilot.press("enter")
-        await one.sees("Noted in")
+        await one.sees("Added to")
         assert notes.read_text() == "# About\nno end\n- use tabs\n"
         # Users of other agents write it like this; without words nothing is noted, and nothing is sent.
         await one.pilot.press(*"# name tests well", "enter")

@@ -67,7 +67,7 @@ async def test_trouble_from_the_start_is_said_and_stays_in_sight(
             await on.say("second")
             await on.idle()
             await on.until(lambda: "not saved" not in on.text())
-            await on.sees("The conversation is being saved again.")
+            await on.sees("The conversation can be saved again.")
 
 
 def tell_trouble(home: Path) -> None:

@@ -389,7 +389,7 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         await one.sees("kimi-test   ask")
         await one.say("/mode all")
         await one.sees("allow all, no sandbox")
-        await one.sees("commands run as you would run them")
+        await one.sees("commands run with all your rights")
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.mode == "all"
@@ -502,7 +502,7 @@ async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(
     ):
         await one.ready()
         await one.say("/sandbox x")
-        await one.sees('/sandbox does not take "x".')
+        await one.sees('"x" is not an argument of /sandbox.')
         await one.say("/sandbox")
         await one.sees("Commands can write to the work folder" if held else "There is no sandbox")
         if held:
@@ -517,7 +517,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
             server.script(call("WriteFile", {"path": name, "content": name}), say(f"Wrote {name}."))
         await one.ready()
         await one.say("/permissions")
-        await one.sees("The agent asks first.")
+        await one.sees("Mode: ask.")
         await one.say("a")
         await one.sees("every edit in this folder")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
@@ -528,11 +528,11 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.say("b")
         await one.sees("Wrote b.")
         await one.say("/permissions")
-        await one.sees("allowed in this session besides: (1) every")
+        await one.sees("Also allowed in this session: (1) every")
         await one.say("/permissions 2")
-        await one.sees("There is no permission 2.")
+        await one.sees('"2" is not the number of a permission.')
         await one.say("/permissions 1")
-        await one.sees("Asked for again: every edit in this")
+        await one.sees("Revoked: every edit in this")
         await one.say("c")
         await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
         assert not (home / "app" / "c").exists()

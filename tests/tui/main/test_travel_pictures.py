@@ -122,10 +122,10 @@ REVIEWED = ApprovalRequest(
     "r",
     "k",
     "SendDMail",
-    "Rewind to #11 and leave the agent this note (a D-Mail)?",
+    "Let the agent rewind to #11 with this note (a D-Mail)?",
     "Do not split the fields by hand: the reader of the standard library takes quotes.\n\n"
     "Its tests are in tests/csv.",
-    where="now at #15; the files stay; /undo reverses it",
+    where="now at #15; files unchanged; /undo reverses it",
     kind="dmail",
 )
 

@@ -98,7 +98,7 @@ async def test_a_disk_that_refuses_is_told_once_and_made_up_for(home: Path, disk
                 folder = folder_of(one)
                 disk.error = 0
                 await another_turn(one)
-                shown = await one.sees("The conversation is being saved again.")
+                shown = await one.sees("The conversation can be saved again.")
                 assert "Could not save" not in shown
         assert await said(folder) == [f"Message {n}" for n in range(n_turns)]
         async with desk(home, server.base_url, size=(120, 60), resume="newest") as again:
@@ -175,7 +175,7 @@ async def test_a_new_session_does_not_stop_the_agent_unasked(home: Path) -> None
         soul = old.conversation.soul
         assert soul is not None
         await one.say("/new")
-        await one.sees("It is stopped before another session takes its place.")
+        await one.sees("Leaving this session stops it.")
         assert one.screen is old
         assert soul.running
         await one.say("/new")
@@ -199,7 +199,7 @@ async def test_enter_in_the_empty_prompt_does_not_drop_a_redo_unasked(home: Path
         await one.until(lambda: one.screen.conversation.state.can_resume)
         n_calls = len(server.requests)
         await one.pilot.press("enter")
-        await one.sees("Then /redo has nothing to redo.")
+        await one.sees("After that, /redo is not possible.")
         assert len(server.requests) == n_calls
         server.script(say("On it goes."))
         await one.pilot.press("enter")
@@ -223,11 +223,11 @@ async def test_rename(home: Path, disk: Disk) -> None:
         assert info.title == "The [b]parser"
         # Alone it keeps what was chosen, and asks; an empty title is the first message.
         await one.say("/rename")
-        await one.sees("What is this session called?")
+        await one.sees("What should this session be called?")
         await one.pilot.press("escape")
         assert "The [b]parser" in one.text().split("\n")[0]
         await one.say("/rename")
-        await one.sees("What is this session called?")
+        await one.sees("What should this session be called?")
         await one.pilot.press("ctrl+u", "enter")
         await one.until(lambda: "First" in one.text().split("\n")[0])
 
@@ -269,7 +269,7 @@ async def test_a_session_that_is_open_elsewhere_is_refused_with_who_has_it(home:
         held.acquire()
         try:
             async with desk(home, server.base_url, resume="newest") as second:
-                await second.sees("go on in a fork")
+                await second.sees("continue in a copy")
                 await second.pilot.press("escape")
                 await second.until(lambda: second.app.return_code == 4)
                 assert f"process {os.getpid()}" in second.app.exit_message

@@ -85,7 +85,7 @@ async def test_the_list_has_the_servers_chat_models_and_narrows_by_typing(home: 
         await one.until(lambda: "Paste another key" not in one.text())
         await one.pilot.press("enter")
         await one.sees("The agent now uses kimi-large.")
-        await one.sees("It is the default from now on.")
+        await one.sees("It is now the default model.")
         text = (home / "config.toml").read_text()
         assert "# my own words" in text
         assert "# the quick one" in text
@@ -216,7 +216,7 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         await one.sees("[high]")
         await one.pilot.press("up", "left", "enter")
         await one.sees("The agent now uses kimi-test.")
-        await one.sees("It is the default from now on.")
+        await one.sees("It is now the default model.")
         again = launch_of(Options(work_dir=str(home / "app")))
         assert isinstance(again.choice, ModelChoice)
         assert (again.choice.model, again.choice.thinking) == ("kimi-test", "low")
@@ -275,7 +275,7 @@ def test_words_about_models_and_servers() -> None:
     about = ways((*others, one))[1].about
     assert about == "found: Ollama, llama.cpp, LM Studio, vLLM; 7 models"
     assert len(about) <= 55, "it must be readable in a window of 60 columns"
-    assert "none found" in ways(())[1].about
+    assert "no Ollama" in ways(())[1].about
 
 
 def test_nothing_is_configured_by_default() -> None:

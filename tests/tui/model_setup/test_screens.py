@@ -131,7 +131,7 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await one.until(lambda: running.screen.query_one("#key", Input).has_focus)
         assert url.value == "http://host/v1"
         await pilot.press("enter")
-        await one.sees("any word will do")
+        await one.sees("type any word")
 
 
 PASTED = (
@@ -520,7 +520,7 @@ async def test_without_a_local_server_or_behind_a_fault_it_is_said_what_to_do(
     running = app(home)
     async with running.run_test(size=(80, 24)) as pilot:
         one = Desk(running, pilot)
-        await one.sees("none found")
+        await one.sees("no Ollama")
         await pilot.press("down", "enter")
         await one.sees("Something went wrong in the program")
         monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
@@ -561,7 +561,7 @@ async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
             one = Desk(running, pilot)
             await one.sees("Enter or 1 to 3 choose")
             running.screen.post_message(events.Paste("some words"))
-            await one.sees("neither a key nor an address")
+            await one.sees("neither an API key nor a URL")
             await pilot.press("down")
             await one.until(lambda: "neither" not in one.text())
             running.screen.post_message(events.Paste(f"{KEY}\n"))

@@ -122,11 +122,11 @@ async def test_renamed_put_away_and_thrown_away(
         await one.sees("The session is now called Tests.")
         assert state(home, row)["custom_title"] == "Tests"
         await one.pilot.press("a")
-        await one.sees("v shows it")
+        await one.sees("v shows archived sessions")
         assert state(home, row)["archived"] is True
         assert row not in (screen.list.chosen,)
         await one.pilot.press("v", "up", "up", "down", "a")
-        await one.sees("back in the list")
+        await one.sees("in the list again")
         assert state(home, row)["archived"] is False
         # Another key than y keeps it.
         await one.pilot.press("d")

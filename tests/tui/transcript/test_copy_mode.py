@@ -141,7 +141,7 @@ async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:
         # Pressed right after one another, these keys are no word.
         typed(one, "vVj")
         await one.until(lambda: view.is_copying)
-        await one.sees("characters, lines")
+        await one.sees("select characters, lines")
         first = view.selected_positions
         server.release()
         await one.idle()

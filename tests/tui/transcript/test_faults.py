@@ -86,7 +86,7 @@ def test_every_kind_of_block_is_plain_text_where_its_layout_fails(
     assert words
     monkeypatch.setattr(layout, "iter_rows", broken)
     shown = "\n".join(line.text for line in rows_of(block, ROOM))
-    assert "Plain text" in shown
+    assert "Shown as plain text" in shown
     assert all(word in shown for word in words.split())
     rows_of(block, ROOM)
     assert [record.exc_info is not None for record in caplog.records] == [True]
@@ -131,7 +131,7 @@ def test_a_growing_answer_goes_on_as_plain_text(monkeypatch: pytest.MonkeyPatch)
     assert "first words and more to the end" in flow.views[0].lines[-1].text
     flow.resize(LayoutRoom(60))
     flow.lay_out(0)
-    assert "Plain text" not in flow.views[0].lines[0].text
+    assert "Shown as plain text" not in flow.views[0].lines[0].text
 
 
 def test_where_even_plain_text_fails_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
             area = one.screen.prompt.area
             area.put("/greet Ada")
             await one.pilot.press("enter", "y", "y", "e", "s")
-            await one.sees("This folder brings this command.")
+            await one.sees("This command comes from a file in this folder.")
             await one.pilot.press("y", "space", "y")
             # Nor does a letter within a word put the question away.
             await one.pilot.press("n", "q")
@@ -123,7 +123,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
             await one.pilot.press("escape")
         one.screen.prompt.area.take()
         await one.say("/greet Ada")
-        await one.sees("This folder brings this command.")
+        await one.sees("This command comes from a file in this folder.")
         await one.until(lambda: asks(one))
         # A word that begins with the letter answers nothing, and neither does a user who returns to the window.
         with patch.object(LetterRun, "DEBOUNCE_S", 60.0):
@@ -156,7 +156,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         (commands / "long.md").write_text("Greet.\n" + ".\n\n" * 60 + "And the end.")
         await custom.learn(one.screen.parts)
         await one.say("/long")
-        shown = await one.sees("This folder brings this command.")
+        shown = await one.sees("This command comes from a file in this folder.")
         assert "And the end." not in shown
         await one.until(lambda: asks(one))
         await one.pilot.press("y")
@@ -197,7 +197,7 @@ async def test_what_is_typed_blind_behind_a_command_is_no_message(
             # The text is shown if it takes long, and waits for an Enter of its own.
             await one.until(lambda: one.screen.prompt.area.text == "yy")
         found.set()
-        await one.sees("This folder brings this command.")
+        await one.sees("This command comes from a file in this folder.")
         await one.until(lambda: asks(one))
         assert one.screen.prompt.area.text == ("yy" if released else "")
         assert len(server.requests) == 0

@@ -40,6 +40,6 @@ async def test_the_conversation_is_written_to_a_new_file_and_none_is_overwritten
                 assert text.endswith("**Agent:** The apple is red.\n")
                 assert (work / made).stat().st_mode & 0o777 == 0o600
             else:
-                await one.sees("is there already" if "mine" in command else "No such file")
+                await one.sees("already exists" if "mine" in command else "No such file")
         assert (work / "mine.md").read_text() == "mine"
         assert not (work / "gone").exists()

@@ -85,9 +85,9 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         await soul.travel.rewind(Target(0), "restore")
         (work / "a.txt").write_text("by hand\n")
         await one.pilot.press("ctrl+t", "u")
-        shown = await one.sees("Kept:")
+        shown = await one.sees("Not restored:")
         words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
-        assert "Undid the rewind to #0. 1 file changed with it. Kept: a.txt." in words
+        assert "Undid the rewind to #0. 1 file changed with it. Not restored: a.txt." in words
 
 
 async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> None:
