@@ -185,7 +185,7 @@ async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path:
             timeline.apply(record)
         cards = [block for block in chat.blocks if isinstance(block, ToolBlock)]
         assert [card.state for card in cards] == ["done", "recalled"]
-        assert "taken back" in "".join(line.text for line in tool_card(cards[1], LayoutRoom(80)))
+        assert "withdrawn" in "".join(line.text for line in tool_card(cards[1], LayoutRoom(80)))
         assert [c.target for c in timeline.tree.live[2].calls or ()] == ["to #1"]
         assert "the user undid it" in on.sent()[-1][1]
 
