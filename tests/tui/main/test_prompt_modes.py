@@ -297,7 +297,7 @@ async def test_several_pasted_lines_are_a_message_whatever_they_begin_with(home:
         assert not await asyncio.to_thread(lambda: [*home.rglob("pwned")])
         # The row over the prompt says so.
         one.screen.prompt.area.put("!!! note")
-        await one.sees("A message to the agent")
+        await one.sees("This is sent to the agent")
 
 
 async def test_a_pasted_line_is_run_by_no_enter_that_came_with_it(home: Path) -> None:
