@@ -9,8 +9,6 @@ import re
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from kimi_tui.config.settings import ConfigError
-
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
@@ -134,6 +132,9 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
     Raises:
         ConfigError: the options contradict one another, or need `-p`.
     """
+    # `kimi-tui --help` needs no settings.
+    from kimi_tui.config.settings import ConfigError
+
     prompt: str | None = given.pop("prompt", None)
     is_quiet: bool = given.pop("quiet", False)
     is_wanted = bool(given.pop("prints", False)) | is_quiet | (prompt is not None)

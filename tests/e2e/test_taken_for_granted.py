@@ -73,7 +73,7 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     say_to(terminal, "Make it")
     answer(terminal, "Write another answer", "1")
     # With a yes the mode is chosen: edits need no further question.
-    terminal.wait_for("1. Write `made.py`.")
+    terminal.wait_for("1. Write made.py.")
     assert not (configured.work / "made.py").exists()
     answer(terminal, "Carry out this plan?", "1")
     server.wait_at_gate()

@@ -56,7 +56,7 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     assert opened.read_text() == "\n"
     # An editor that empties its file empties the prompt, and a notice says so.
     terminal.write(b"\x18\x05")
-    terminal.wait_for("Press Up to get the draft again.")
+    terminal.wait_for("The file was empty")
     terminal.wait_for("Ask for a change")
     terminal.key("up")
     terminal.wait_for("begun in the editor")
