@@ -235,7 +235,7 @@ class LoopControl(NamedTuple):
     patience: float = setting(
         600.0,
         number(0, 86_400),
-        "Seconds for which an overloaded or unreachable server is retried; 0 means a few attempts.",
+        "Retry an overloaded or unreachable server for this number of seconds; 0 means no more than max_retries_per_step attempts.",
         title="Retry limit",
         group=LIMITS,
         former_name="retry_limit_s",

@@ -94,7 +94,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="WORDS",
-        help="run commands that begin with these words without a question; may be repeated",
+        help="allow commands that begin with these words; can be given several times",
     )
     add("--strict", action="store_true", help="exit with 3 if an action was refused")
     add("--ephemeral", action="store_true", help="remove the session at the end")
@@ -110,7 +110,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--max-cost",
         type=_amount,
         metavar="N",
-        help="stop when the run has cost N, by the configured prices",
+        help="stop when the run has cost N, in the currency of the prices in config.toml",
     )
     add(
         "--max-time",
@@ -166,7 +166,7 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
 
 def _whole(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,12}", text) or not int(text):
-        raise ArgumentTypeError(f'"{text}" is not a whole number from 1')
+        raise ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
     return int(text)
 
 

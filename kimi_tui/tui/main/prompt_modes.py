@@ -218,7 +218,7 @@ class PromptModes:
                 app_of(bench.screen), lambda: edited(argv, bench.prompt.area.message)
             )
         except SuspendNotSupported:
-            bench.tell("An editor needs a terminal of its own.", level="warning")
+            bench.tell("No editor can be started here: it needs a terminal.", level="warning")
             return
         except OSError as error:
             bench.tell(f"{argv[0]}: {error.strerror or error}.", level="error")

@@ -45,7 +45,7 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         await learned(one)
         prompt = one.screen.prompt
         await one.say("First")
-        await one.sees("Ctrl+T rewinds to any step")
+        await one.sees("Ctrl+T opens the timeline: go back to any step")
         await one.pilot.press("a")
         await one.until(lambda: not prompt.hint)
         assert "rewinds to any step" not in one.text()
@@ -145,7 +145,7 @@ async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence
         assert hints is not None
         letter = ev.ContextReverted("dmail", 1, "u", 3, 1, 4, 1, 900, 100, author="agent")
         told = (
-            (ev.TurnEnd("done"), "Ctrl+T rewinds to any step"),
+            (ev.TurnEnd("done"), "Ctrl+T opens the timeline: go back to any step"),
             (letter, "left itself a note (a D-Mail); Ctrl+T shows it"),
             (ev.ContextReverted("rewind", 1, "u", 3, 2, 4, 1, 900, 100), "is now a world line"),
             (ev.CompactionEnd(900, 100, "summary"), "became a summary (a compaction); Ctrl+T"),
