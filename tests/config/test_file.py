@@ -456,7 +456,9 @@ def test_a_file_with_a_key_that_others_may_read_is_said(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         path.chmod(mode)
-        said = [notice for notice in read_config(path).notices if "can be read by other users" in notice]
+        said = [
+            notice for notice in read_config(path).notices if "can be read by other users" in notice
+        ]
         assert len(said) == is_said
         assert not said or said[0].endswith(f"chmod 600 {path}")
 
