@@ -420,7 +420,7 @@ def test_a_text_that_would_say_something_else_is_not_written(
     path = tmp_path / "config.toml"
     path.write_text('theme = "light"\n')
     monkeypatch.setattr("kimi_tui.config.file._edited", lambda *_: 'default_model = "kimi-k3"\n')
-    with pytest.raises(ConfigError, match="not changed"):
+    with pytest.raises(ConfigError, match="not saved"):
         save_choice(path, CHOICE)
     assert path.read_text() == 'theme = "light"\n'
 

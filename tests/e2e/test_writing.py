@@ -90,7 +90,7 @@ def test_what_waits_for_the_turn_is_there_again_after_the_end(
     terminal.type("and then this")
     terminal.wait_for("Tab queues it")
     terminal.key("tab")
-    terminal.wait_for("queued for after the turn: and then this")
+    terminal.wait_for("queued until the turn ends: and then this")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     terminal = configured.start("--continue", size=(80, 24))

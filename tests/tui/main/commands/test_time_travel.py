@@ -525,7 +525,7 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("s")
-        await one.sees("World line 1 has no message that the current one lacks.")
+        await one.sees("World line 1 has nothing new: the current world line has all its messages.")
 
 
 @pytest.mark.parametrize(
