@@ -107,10 +107,10 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     terminal.wait_gone("Esc close")
     terminal.key("ctrl+p")
     terminal.wait_for("Find a command")
-    terminal.type("tokens of the window")
+    terminal.type("tokens in the session")
     terminal.wait_for("▌ /usage")
     terminal.key("enter")
-    terminal.wait_for("of 100k used")
+    terminal.wait_for("of 100k tokens")
     say_to(terminal, "/exit")
     assert terminal.wait_exit() == 0
 
