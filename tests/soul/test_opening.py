@@ -67,7 +67,7 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        ("raise ImportError", r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
+        ("raise ImportError", r"keyring is not installed. Run pip install 'kimi-tui\[keyring\]'"),
         (
             "get_password = lambda *names: None",
             "the system keyring has no such key. Store it with: keyring set kimi-tui mine",
