@@ -141,7 +141,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for("It applies to this folder from now on.")
     say_to(terminal, "Think about it")
     terminal.wait_for("I have thought.")
-    terminal.wait_for("Ctrl+T opens the timeline: go back to any step")  # a hint, the first time
+    terminal.wait_for("Ctrl+T: go back to any step")  # a hint, the first time
     assert server.requests[0].headers["x-team"] == "blue"
     sent = server.requests[0].body
     assert (sent["model"], sent["reasoning_effort"]) == ("thinker", "high")

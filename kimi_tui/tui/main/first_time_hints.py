@@ -49,7 +49,7 @@ READ_S = 2.0
 FULL = 0.6
 """The share of the context window from which on the hint about compaction is shown."""
 WORDS: Mapping[FirstTime, tuple[str, ...]] = {
-    "turn": ("{timeline} opens the timeline: go back to any step, files included",),
+    "turn": ("{timeline}: go back to any step, files included",),
     "help": ("{help} lists all keys and commands",),
     "dmail": (
         "The agent dropped steps and left itself a note (a D-Mail); {timeline} shows it",

@@ -46,7 +46,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (glyphs.stopped, "a step that you stopped"),
         (
             glyphs.dmail,
-            "a D-Mail: a note to the agent's past self; the steps since then are out of the context",
+            "a D-Mail: the agent's note to its past self replaced the steps since then",
         ),
         (f"{glyphs.compaction} Compacted", "a compaction: a summary replaced older messages"),
         (f"{glyphs.lost} 2", "world line 2: a branch beside the current conversation"),
