@@ -521,7 +521,7 @@ class MainScreen(Screen[None]):
         ):
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"That {send} came too early.", advice=f"{send} again lets the agent continue."
+                f"{send} was pressed too early.", advice=f"Press {send} again to continue."
             )
         elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:
             self._stake_told = undone

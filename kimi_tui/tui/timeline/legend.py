@@ -39,7 +39,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
     branch = f"{glyphs.fork}{glyphs.rule}{glyphs.lost}"
     arrow = f"{glyphs.dmail}{glyphs.rule}{glyphs.arc}"
     return (
-        (f"{glyphs.turn} #5", "your message, with the checkpoint before it: /rewind 5 goes there"),
+        (f"{glyphs.turn} #5", "your message, and the checkpoint before it: a point to rewind to"),
         (f"{glyphs.turn} now", "the current end of the conversation"),
         (f"{glyphs.step} #6", "a step: one answer of the model, with the tools it used"),
         (glyphs.failed, "a step in which a tool or the model call failed"),

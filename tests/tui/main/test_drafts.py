@@ -278,7 +278,7 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
             (in_its_place / "x").unlink()
             in_its_place.rmdir()
             await one.pilot.press(*" more")
-            await one.until(lambda: "cannot be kept" not in one.text())
+            await one.until(lambda: "cannot be saved" not in one.text())
             assert read_draft(in_its_place.parent).text == "precious more"
             in_its_place.unlink()
             in_its_place.mkdir()
@@ -286,7 +286,7 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
             await one.sees("The text in the prompt cannot be saved as a draft: ")
         lost = one.app.unsent_text
         assert lost.startswith("your unsent text could not be saved: ")
-        assert "It was:\nprecious more" in lost
+        assert "The text was:\nprecious more" in lost
         assert LONG.strip() in lost
         assert "--session" in one.app.resume_hint  # what was said is there
 
@@ -303,7 +303,7 @@ async def test_trouble_that_the_watchdog_met_first_is_told_of_once(home: Path) -
         assert drafts.trouble
         await one.pilot.press(*"cious")
         await one.sees("The text in the prompt cannot be saved as a draft: ")
-        assert one.text().count("cannot be kept") == 1
+        assert one.text().count("cannot be saved") == 1
 
 
 async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(home: Path) -> None:

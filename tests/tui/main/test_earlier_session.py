@@ -258,7 +258,7 @@ async def test_words_that_were_typed_stay_and_those_sent_are_said(
 
 async def test_a_rewind_before_the_engine_is_open_waits_for_it(glance: Glance) -> None:
     await glance.desk.pilot.press("ctrl+t", "enter")
-    await glance.desk.sees("still being opened")
+    await glance.desk.sees("The session is still opening")
     glance.open.set()
     await glance.desk.until(lambda: isinstance(glance.desk.app.screen, RewindScreen))
 

@@ -545,14 +545,14 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         # The letter was typed after the key that opened the preview, before it could be seen: it chooses its row, and answers
         # nothing.
         typed(one, "d", before_s=1.0)
-        await one.sees("That key came too early: press it again")
+        await one.sees("The key was pressed too early; press it again")
         await one.sees("▌ d  Send a D-Mail here")
         # Nor does one that is held down since.
         watch = shown._paint  # pyright: ignore[reportPrivateUsage]
         await one.until(lambda: not watch.waits)
         typed(one, "rr", gap_s=0.2, before_s=time.monotonic() - watch.seen_at - 0.1)
         await one.sees("▌ r  Rewind the conversation")
-        await one.sees("That key came too early: press it again")
+        await one.sees("The key was pressed too early; press it again")
         assert one.app.screen is shown
         assert facts(one, server) == before
         typed(one, "d")
@@ -588,7 +588,7 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
         shown = await a_preview(one)
         await one.pilot.press("enter")
         assert one.app.screen is shown
-        await one.sees("That Enter came too early: press it again")
+        await one.sees("Enter was pressed too early; press it again")
         assert facts(one, server) == before
 
         def can_be_seen() -> bool:

@@ -154,7 +154,7 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Views) -
     assert "! src/ledger.py" in shown
     # Tab gives the arrows to the files; Space there takes one along that would have stayed.
     await one.pilot.press("tab")
-    await one.sees("Space bring back")
+    await one.sees("Space restore file")
     assert "by hand" in one.text()
     await pictures.of(one, "preview-conflict", SIZES[:1])
     await one.pilot.press("space")

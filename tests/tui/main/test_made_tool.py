@@ -58,7 +58,7 @@ async def test_a_tool_of_a_running_session_is_like_the_others(home: Path) -> Non
         await one.sees("1 files sent to docs.example")
         await one.pilot.press("escape")
         await one.say("/export out.md")
-        await one.sees("written to out.md")
+        await one.sees("Exported the conversation to out.md")
         assert "**mcp__ship__deploy**" in (home / "app" / "out.md").read_text()
         session = soul.session.id
     # Another process, in which there is no such tool.

@@ -269,7 +269,7 @@ async def test_commands_and_keys_that_come_early_are_kept(
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         server.script(say("## Current task\n\nA summary."), say("The third answer."))
         await one.desk.say("/mode edits")
-        await one.desk.sees("still being opened")
+        await one.desk.sees("The session is still opening")
         await one.desk.say("/rename Another name")
         await one.desk.pilot.press("ctrl+o")
         await one.desk.pilot.press("ctrl+t")
@@ -288,13 +288,13 @@ async def test_a_question_that_comes_early_is_answered_when_the_session_is_open(
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         await one.desk.say("/tools")
         await one.desk.say("/thinking")
-        await one.desk.sees("still being opened")
+        await one.desk.sees("The session is still opening")
         await one.whole()
 
         def has_told(words: str) -> bool:
             return any(words in notice.text for notice in one.desk.screen.bench.notices)
 
-        await one.desk.until(lambda: has_told("Tools are on"))
+        await one.desk.until(lambda: has_told("All tools are on"))
         await one.desk.until(lambda: has_told("for reasoning") or has_told("reasons"))
 
 
@@ -311,7 +311,7 @@ async def test_the_mode_is_turned_as_often_as_its_key_was_pressed_early(
 
         monkeypatch.setattr(KimiSoul, "set_mode", noted)
         await one.desk.pilot.press("shift+tab", "shift+tab")
-        await one.desk.sees("still being opened")
+        await one.desk.sees("The session is still opening")
         await one.whole()
         await one.desk.until(lambda: len(modes) == 2)
         assert modes == ["edits", "plan"]
@@ -405,7 +405,7 @@ async def test_what_was_written_without_a_session_is_printed_at_the_end(home: Pa
         await one.pilot.press(*"precious")
         await one.sees("Could not open the session: ")
     assert one.app.exit_message.startswith("Could not open the session: ")
-    assert one.app.unsent_text.endswith("It was:\nprecious")
+    assert one.app.unsent_text.endswith("The text was:\nprecious")
     assert not one.app.resume_hint
 
 

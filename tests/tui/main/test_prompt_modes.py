@@ -100,7 +100,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         await one.until(lambda: bool(one.screen.conversation.state.commands))
         await one.pilot.press("escape")
         await one.idle()
-        assert "goes on" not in str(area.placeholder)
+        assert "to continue" not in str(area.placeholder)
         await one.pilot.press("enter")
         await one.pilot.pause()
         assert server.requests == []
@@ -123,7 +123,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         server.script(status(401, {"error": {"message": "no such key"}}))
         area.put("")
         await one.say("again")
-        await one.sees("Press Enter to try again")
+        await one.sees("Nothing was lost. Press Enter to try")
         one.screen.conversation.say("later", "after the turn")
         await one.sees("queued until the turn ends: later")
         await one.pilot.press("escape")
@@ -188,7 +188,7 @@ def test_what_a_note_is(tmp_path: Path) -> None:
         append_note(tmp_path / "AGENTS.md", "x")
     (tmp_path / "elsewhere").write_text("theirs\n")
     os.link(tmp_path / "elsewhere", tmp_path / "CLAUDE.md")
-    with pytest.raises(OSError, match="another name"):
+    with pytest.raises(OSError, match="second hard link"):
         append_note(tmp_path / "CLAUDE.md", "x")
     assert (tmp_path / "elsewhere").read_text() == "theirs\n"
 

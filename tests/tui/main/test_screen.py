@@ -519,7 +519,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.say("/permissions")
         await one.sees("Mode: ask.")
         await one.say("a")
-        await one.sees("allow all edits here")
+        await one.sees("allow edits in this folder this session")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.accepts_keys)
@@ -528,11 +528,11 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.say("b")
         await one.sees("Wrote b.")
         await one.say("/permissions")
-        await one.sees("Also allowed in this session: (1) all")
+        await one.sees("Also allowed in this session: (1) edits")
         await one.say("/permissions 2")
         await one.sees('"2" is not the number of a permission.')
         await one.say("/permissions 1")
-        await one.sees("Revoked: all edits here")
+        await one.sees("Revoked: edits in this folder")
         await one.say("c")
         await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
         assert not (home / "app" / "c").exists()
