@@ -611,14 +611,14 @@ def test_what_is_gone_and_was_never_kept_is_named_and_empty_folders_come_back(
     place.tracker.take_snapshot("agent")
     plan = {one.path: (one.change, one.reason) for one in place.tracker.plan(start).changes}
     assert plan == {
-        "built": ("skip", "gone, and ignored"),
+        "built": ("skip", "deleted; ignored"),
         "empty/deep": ("create", ""),
         "full/inner.txt": ("create", ""),
         "kept.txt": ("create", ""),
-        "pipe": ("skip", "gone, and not a regular file"),
-        "socket": ("skip", "gone, and not a regular file"),
-        "sparse.img": ("skip", "gone, and too large"),
-        "thirty.dat": ("skip", "gone, and ignored"),
+        "pipe": ("skip", "deleted; not a regular file"),
+        "socket": ("skip", "deleted; not a regular file"),
+        "sparse.img": ("skip", "deleted; too large"),
+        "thirty.dat": ("skip", "deleted; ignored"),
     }
     outcome = place.go_to(start)
     assert not outcome.failures
