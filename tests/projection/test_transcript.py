@@ -394,7 +394,7 @@ def test_undo_brings_the_same_blocks_back() -> None:
     assert isinstance(sent, ToolBlock)
     assert isinstance(recalled, ToolBlock)
     assert (sent.state, recalled.state) == ("done", "recalled")
-    assert "taken back" in title_text(recalled)
+    assert "withdrawn" in title_text(recalled)
     talk.tell(LineChanged("redo", 3, 4, "u"))
     shown(talk, model)
     assert model.blocks == after

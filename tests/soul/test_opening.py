@@ -38,7 +38,7 @@ async def test_a_place_that_takes_no_session_is_named(
 
 
 async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> None:
-    with pytest.raises(CannotOpen, match=r"no dialect 'mine'.*generic") as failed:
+    with pytest.raises(CannotOpen, match=r"'mine' is not a dialect.*generic") as failed:
         await open_session(launch_at(home, dialect="mine"))
     assert failed.value.code == 2
 
