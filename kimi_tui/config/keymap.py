@@ -76,6 +76,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "line.leave": "escape",
     "line.next": "tab",
     "line.send": "s",
+    "legend": "f2",
     "mode": "shift+tab",
     # The first key is the one that is shown.
     "newline": (
@@ -160,11 +161,11 @@ _FORMER = {"letter.cancel": "dmail.cancel", "letter.draft": "dmail.draft"}
 _OUTSIDE_PROMPT = frozenset(
     {
         *("background", "commands", "compact", "escape", "help"),
-        *("mode", "redraw", "timeline", "window"),
+        *("legend", "mode", "redraw", "timeline", "window"),
     }
 )
 """Actions that work everywhere and get only the keys that the prompt does not use."""
-_YIELDING = frozenset({"window"})
+_YIELDING = frozenset({"legend", "window"})
 """Actions that got a key in a later version: a file that gives this key to another action stays valid, and they have no key then."""
 _EDITING = frozenset(
     (

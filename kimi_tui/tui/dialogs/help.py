@@ -276,11 +276,14 @@ def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         (key_of("mode", keys), "change what runs without asking"),
         (key_of("timeline", keys), "timeline: go back to any step"),
         (key_of("complete", keys), "complete; queue a message"),
-        (key_of("history", keys), "search sent messages"),
-        (key_of("search", keys), "search the chat"),
+        (
+            _listed(key_of("history", keys), key_of("search", keys)),
+            "search sent messages, the chat",
+        ),
         (key_of("compact", keys), "compact the context"),
         (_listed("/", key_of("commands", keys)), "list the commands"),
         ("@  !  #", "attach; run; add to AGENTS.md"),
+        (key_of("legend", keys), "signs of timeline and gauge"),
         (key_of("quit", keys), "quit"),
         (
             _listed("?", key_of("help", keys)),

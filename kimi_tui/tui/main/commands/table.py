@@ -460,6 +460,7 @@ COMMANDS = CommandTable(
         "Explain the signs",
         "Explain the signs and numbers of the timeline and of the token gauge.",
         view.legend,
+        key="f2",
         opens=True,
     ),
     Command(
