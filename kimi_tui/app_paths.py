@@ -137,7 +137,9 @@ def make_private(folder: Path) -> None:
             os.mkdir(one, 0o700)
     makeshift = _makeshift_name()
     if makeshift in (folder, *folder.parents) and not _is_ours(makeshift):
-        raise PermissionError(errno.EPERM, "it belongs to another user", str(makeshift))
+        raise PermissionError(
+            errno.EPERM, "it is not a folder that belongs to this user alone", str(makeshift)
+        )
 
 
 def log_file() -> Path:

@@ -340,7 +340,7 @@ def _parser() -> ArgumentParser:
         "--model",
         type=given,
         metavar="NAME",
-        help="a model of the configuration, or a name that the server knows",
+        help="the model: a name from config.toml, or one that the server knows",
     )
     add("--base-url", type=given, metavar="URL", help="the base URL of an OpenAI-compatible server")
     asked = parser.add_mutually_exclusive_group()
@@ -375,13 +375,17 @@ def _parser() -> ArgumentParser:
         action="store_false",
         help="let the model answer without reasoning",
     )
-    add("--fork", action="store_true", help="continue in a copy of the session")
+    add(
+        "--fork",
+        action="store_true",
+        help="with --continue or --session: work in a copy; the original stays as it is",
+    )
     add(
         "--demo",
         action="store_true",
         help="try a two-minute demo; it needs no API key and no network",
     )
-    add("--play", action="store_true", help="with --demo: play the demo by itself")
+    add("--play", action="store_true", help="with --demo: play the demo without waiting for keys")
     add(
         "--speed",
         type=speed,

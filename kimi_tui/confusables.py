@@ -104,4 +104,4 @@ def _marked(found: re.Match[str]) -> str:
 
 
 def _counted(text: str) -> str:
-    return f"<{len(text)} letters that look like others>"
+    return f"<{len(text)} lookalike letters>"

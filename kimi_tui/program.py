@@ -13,10 +13,10 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 EXIT_CODES = {
-    DONE: "Done. Without a screen: the turn ended with an answer.",
-    FAILED: "It failed: the model, the disk or the program, or an answer that does not fit its schema after one repair.",
+    DONE: "Done. With -p: the turn ended with an answer.",
+    FAILED: "An error of the model, the disk or the program; with --json-schema also an answer that still does not fit after one retry.",
     USAGE: "Wrong usage: an option, the configuration, the prompt, or a session that does not exist.",
-    CONFLICTS: "Done, but not all of it: files were left alone, or with --strict something was refused.",
+    CONFLICTS: "Done in part: some files were kept as they are, or, with --strict, something was refused.",
     LOCKED: "The session is open in another process.",
     BUDGET: "A budget was used up: steps, tokens, cost or time.",
     CIRCLES: "The agent went in circles and was stopped.",

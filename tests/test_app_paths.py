@@ -80,7 +80,7 @@ def test_a_place_that_somebody_else_has_made_is_not_used(homeless: Path, squatte
         place.chmod(0o777)
     assert not app_paths.config_file().exists()
     assert app_paths.config_dir() != place
-    with pytest.raises(OSError, match="somebody else"):
+    with pytest.raises(OSError, match="not a folder that belongs to this user alone"):
         app_paths.make_private(place / "sessions")
 
 

@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = CommandLineParser(
         prog="kimi-tui approvals",
         usage="%(prog)s explain [--approved COMMAND]... [--json] (--batch | -- COMMAND)",
-        description="Explain whether the agent would need your permission to run a command in this folder outside the sandbox. "
+        description="Explain whether the agent would need your permission to run a command outside the sandbox, in this folder. "
         "The command is not run.",
     )
     parser.add_argument("what", choices=["explain"], metavar="explain")

@@ -14,7 +14,7 @@ COMMANDS = {
     "import": "import sessions of kimi-cli",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the world lines (branches) of a session",
-    "rewind": "rewind a session to before a checkpoint",
+    "rewind": "rewind a session to a checkpoint",
     "switch": "switch a session to a world line (a branch)",
     "jump": "the same as switch",
     "undo": "undo the last rewind, switch, D-Mail or compaction",

@@ -189,9 +189,9 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
     way_in = (
-        f"attached by their path, or pasted with {Path(reader).name}"
+        f"attach pictures by path, or paste them with {Path(reader).name}"
         if reader
-        else "attached by their path only"
+        else "attach pictures by path"
     )
     yield CheckResult("images", "ok", way_in, advice)
     way = notification_method(config.notify.how, environ)
@@ -270,9 +270,7 @@ def _configuration() -> tuple[Launch | None, list[CheckResult]]:
     try:
         launch = launch_of(Options())
     except ConfigError as error:
-        return None, [
-            CheckResult("configuration", "bad", str(error), "Correct this place in the file.")
-        ]
+        return None, [CheckResult("configuration", "bad", str(error), "Fix that line in the file.")]
     source = launch.config.source
     seen = (
         short(source) if source is not None else f"no file yet; it will be {short(config_file())}"
@@ -321,7 +319,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         )
     from kimi_tui.base_url import shown_url
 
-    name = f"{choice.model or 'the only model'} at {shown_url(choice.base_url)}"
+    name = f"{choice.model or 'the only model of the server'} at {shown_url(choice.base_url)}"
     if offline:
         return CheckResult("model", "ok", f"{name}; the server was not contacted (--offline)")
     from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -351,7 +349,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
             "model",
             "warn",
             f"{seen}, but the server does not list this model",
-            "Choose a model that it lists with /model.",
+            "Type /model and choose a model that the server has.",
         )
     return CheckResult("model", "ok", seen)
 
@@ -397,7 +395,7 @@ def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
 
     for about, path in (
         ("history of sent messages", history_file(data, work.resolve())),
-        ("shown hints", hints_file(data)),
+        ("hints already shown", hints_file(data)),
     ):
         try:
             os.close(open_regular(path))

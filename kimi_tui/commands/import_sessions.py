@@ -147,7 +147,7 @@ def _facts(row: _Row) -> dict[str, Any]:
 
 def _print(rows: Sequence[_Row], share: Path, *, everywhere: bool) -> None:
     if not rows:
-        whose = "any folder" if everywhere else "this folder (--all takes every folder)"
+        whose = "any folder" if everywhere else "this folder (--all imports from every folder)"
         say(f"kimi-cli has no session of {whose} in {short(share)}.")
         return
     now = datetime.now(UTC)

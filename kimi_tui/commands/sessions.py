@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui sessions",
-        description="Manage the stored sessions. Without a verb, list the sessions of this folder.",
+        description="Manage the stored sessions. Without a command, list the sessions of this folder.",
         allow_abbrev=False,
     )
     parser.set_defaults(verb="list", all=False, archived=False, json=False)
@@ -118,7 +118,7 @@ def _parser() -> CommandLineParser:
         "--for-good", action="store_true", help="delete the session permanently, without the trash"
     )
     verb("restore", "restore a session from the trash")
-    pruning = verb("prune", "delete world lines (branches) of a session, but not the current one")
+    pruning = verb("prune", "delete all world lines (branches) of a session except the current one")
     pruning.add_argument(
         "lines",
         metavar="N",
@@ -292,7 +292,7 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
 
             shown = (await asyncio.to_thread(shown_lines, session)).get(chosen[0])
             what = line_words(chosen[0], shown.name if shown else "")
-        question = f"Delete {what} ({size})? You can no longer read them, switch to them or undo the operations that left them."
+        question = f"Delete {what} ({size})? You can then no longer read them, switch to them, or undo the rewinds that created them."
         if not options.yes and not confirmed(question):
             return FAILED
         freed = prune(session, chosen)

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.wire.events import Event
 
-_LEFT_ALONE = "not restored: the file was changed later, or its old content is no longer stored"
+_LEFT_ALONE = (
+    "not restored: the file was changed after that step, or its old content is no longer stored"
+)
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
@@ -55,7 +57,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
 def _rewind_parser() -> CommandLineParser:
     parser = command(
         "rewind",
-        "Rewind the session to before checkpoint N. The messages after it are kept as a world line (a branch).",
+        "Rewind the session to checkpoint N. Everything from checkpoint N on becomes a world line (a branch).",
     )
     parser.add_argument(
         "n", metavar="N", type=checkpoint_number, help="the number of the checkpoint"

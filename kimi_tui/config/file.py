@@ -161,7 +161,9 @@ class _Reader:
             extra = written.strip("\"'`<> ").removeprefix(base_url)[:40]
             self._say(
                 f"{place}.base_url",
-                f"must not end with {extra}, which was left out" if extra else "contains quotes",
+                f"must not end with {extra}; kimi-tui ignores that part"
+                if extra
+                else "contains quotes",
             )
         values["dialect"] = values.get("dialect") or None
         return ProviderConfig(name=name, headers=self._headers(table, place), **values)
@@ -499,7 +501,7 @@ def _check(
     is_default = after.default_model == default_model or not default_model
     if not is_default or (provider, model) != (meant_provider, meant_model):
         raise ConfigError(
-            "config.toml was not changed, as another entry in it overrides the choice. Edit the file"
+            "The choice was not saved: another entry in config.toml overrides it. Edit that file"
         )
 
 

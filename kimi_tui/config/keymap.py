@@ -228,7 +228,7 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
         elif text and key is None:
             report(name, f"is not a key: {text[:40]!r}")
         elif key and not _area(name) and (bad := _first(_writes, key, text)):
-            report(name, f"is {bad}, which types into the prompt and cannot be a shortcut")
+            report(name, f"is {bad}, a key that types text, so it cannot be a shortcut")
         elif key and name in _OUTSIDE_PROMPT and (bad := _first(_EDITING.__contains__, key, text)):
             report(name, f"is {bad}, which edits the prompt and cannot be a shortcut")
         elif key:

@@ -316,7 +316,7 @@ def _folder_model(work_dir: Path) -> FolderModel | None:
     table = lenient_json.mapping(json.loads(data))
     model, thinking = table.get("model"), table.get("thinking", "")
     if not isinstance(model, str) or not isinstance(thinking, str):
-        raise ValueError("the file names no model")
+        raise ValueError("the file has no model name")
     is_word = thinking.isalpha() and len(thinking) <= _LONGEST_THINKING
     return FolderModel(model, thinking if is_word else "")
 

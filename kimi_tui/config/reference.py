@@ -82,7 +82,7 @@ def page() -> str:
         "",
         "`config.toml` is in the platform's configuration folder (`~/.config/kimi-tui` on Linux), or in `$KIMI_TUI_HOME`. "
         "If it does not exist, kimi-cli's `~/.kimi/config.toml` is read. `/settings` shows and changes every setting and keeps "
-        "the rest of the file, including comments. An unknown or wrong key is ignored and named at the start.",
+        "the rest of the file, including comments. An unknown setting, or one with a wrong value, is ignored; kimi-tui names it when it starts.",
         "",
         "You choose the names of models and providers; `/model` writes them:",
         "",
@@ -140,9 +140,9 @@ provider = "moonshot"
 model = "kimi-k3"
 max_context_size = 262144
 capabilities = ["thinking"]
-# lean = true                  # a short system prompt and five tools; by itself only for windows under 16,000 tokens
+# lean = true                  # a short system prompt and five tools; the default only for contexts under 16,000 tokens
 
-[models.kimi-k3.prices]        # per million tokens; the gauge and /stats then say what was spent
+[models.kimi-k3.prices]        # per million tokens; the token gauge and /stats then show the cost
 input = 0.6
 cached_input = 0.15
 output = 2.5

@@ -207,7 +207,7 @@ class LoopControl(NamedTuple):
     max_retries_per_step: int = setting(
         3,
         whole(1, 100),
-        "How often a failed request is retried.",
+        "Number of times that a failed request is retried.",
         title="Retries",
         group=LIMITS,
     )
@@ -235,7 +235,7 @@ class LoopControl(NamedTuple):
     patience: float = setting(
         600.0,
         number(0, 86_400),
-        "Seconds for which an overloaded or unreachable server is retried; 0 means a few attempts.",
+        "Retry an overloaded or unreachable server for this number of seconds; 0 means no more than max_retries_per_step attempts.",
         title="Retry limit",
         group=LIMITS,
         former_name="retry_limit_s",
@@ -243,14 +243,14 @@ class LoopControl(NamedTuple):
     same_call_limit: int = setting(
         3,
         whole(0, 1_000),
-        "Number of equal tool calls in a row with equal results after which you are asked how to continue; 0 never asks.",
+        "After this number of equal tool calls with equal results in a row, you are asked how to continue; 0 never asks.",
         title="Repeated tool calls",
         group=LIMITS,
     )
     same_dmail_limit: int = setting(
         3,
         whole(0, 1_000),
-        "Number of D-Mails in a row without a new tool result after which you are asked how to continue; 0 never asks.",
+        "After this number of D-Mails in a row without a new tool result between them, you are asked how to continue; 0 never asks.",
         title="Repeated D-Mails",
         group=LIMITS,
     )
@@ -270,7 +270,7 @@ class DMailConfig(NamedTuple):
     nudge_tokens: int = setting(
         10_000,
         whole(0, 100_000_000),
-        "Tokens of a tool result from which on the agent is reminded that it can send a D-Mail; 0 never reminds it.",
+        "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 never reminds it.",
         title="Reminder size",
         group=DMAILS,
     )
@@ -322,8 +322,8 @@ class SecretsConfig(NamedTuple):
     send: str = setting(
         "mark",
         one_of(("mark", "ask")),
-        "What to do with a tool result that seems to contain an API key: mark it on its card, "
-        "or also ask you before it is sent to the model.",
+        "What to do with a tool result that seems to contain an API key: mark it in the chat, "
+        "or also ask you before the result is sent to the model.",
         title="Results with API keys",
         group=PERMISSIONS,
     )
@@ -380,7 +380,7 @@ class MouseConfig(NamedTuple):
     capture: bool = setting(
         True,
         FLAG,
-        "Let kimi-tui use the mouse. If off, the terminal selects text with it.",
+        "Let kimi-tui use the mouse. If off, you select text with the mouse as in any terminal program.",
         "start",
         title="Mouse",
         group=LOOKS,
@@ -414,7 +414,7 @@ class Config(NamedTuple):
     mode: str = setting(
         "",
         one_of(("plan", "ask", "edits", "sandboxed")),
-        "What runs without asking at the start. If it is not set: sandboxed with a sandbox, else ask.",
+        "The mode in which a session begins. If it is not set: sandboxed if this machine has a sandbox, else ask.",
         "start",
         title="Mode",
         group=PERMISSIONS,
@@ -456,7 +456,7 @@ class Config(NamedTuple):
     stream_timeout_s: float = setting(
         120.0,
         number(1, 3600),
-        "Seconds without new text in an answer after which you are asked whether to keep waiting.",
+        "If an answer has no new text for this number of seconds, you are asked whether to keep waiting.",
         "start",
         title="Stalled answer",
         group=LIMITS,
@@ -464,8 +464,8 @@ class Config(NamedTuple):
     first_answer_timeout_s: float = setting(
         0.0,
         number(0, 86_400),
-        "Seconds without the start of an answer after which you are asked whether to keep waiting; "
-        "0 means 1800 s, and no limit for servers on this machine or in its network.",
+        "If an answer does not begin within this number of seconds, you are asked whether to keep waiting; "
+        "0 means 1800 s for servers on the internet and no limit for local ones.",
         "start",
         title="First token",
         group=LIMITS,

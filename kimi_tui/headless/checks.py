@@ -29,7 +29,7 @@ def check(options: Options, headless: HeadlessOptions) -> None:
     """
     if options.demo or options.replay or options.picks:
         name = "--demo" if options.demo else "replay" if options.replay else "--resume"
-        raise ConfigError(f"{name} needs a terminal and cannot be used without a screen")
+        raise ConfigError(f"{name} cannot be used together with -p or a piped prompt")
     if headless.deltas and headless.output != "stream-json":
         raise ConfigError("--deltas needs --output-format stream-json")
     if headless.lines:

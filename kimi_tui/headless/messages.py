@@ -99,7 +99,7 @@ def _answer(facts: dict[str, Any]) -> InputLine:
         )
     feedback = facts.get("feedback", "")
     if not isinstance(feedback, str):
-        raise BadMessage('The "feedback" of an answer is a text.')
+        raise BadMessage('"feedback" must be a string.')
     return InputLine("answer", feedback, request_id, _ANSWERS[answer])
 
 

@@ -9,8 +9,6 @@ import re
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from kimi_tui.config.settings import ConfigError
-
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
@@ -96,7 +94,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="WORDS",
-        help="run commands that begin with these words without a question; may be repeated",
+        help="allow commands that begin with these words; can be given several times",
     )
     add("--strict", action="store_true", help="exit with 3 if an action was refused")
     add("--ephemeral", action="store_true", help="remove the session at the end")
@@ -112,7 +110,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--max-cost",
         type=_amount,
         metavar="N",
-        help="stop when the run has cost N, by the configured prices",
+        help="stop when the run has cost N, in the currency of the prices in config.toml",
     )
     add(
         "--max-time",
@@ -134,6 +132,9 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
     Raises:
         ConfigError: the options contradict one another, or need `-p`.
     """
+    # `kimi-tui --help` needs no settings.
+    from kimi_tui.config.settings import ConfigError
+
     prompt: str | None = given.pop("prompt", None)
     is_quiet: bool = given.pop("quiet", False)
     is_wanted = bool(given.pop("prints", False)) | is_quiet | (prompt is not None)
@@ -165,7 +166,7 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
 
 def _whole(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,12}", text) or not int(text):
-        raise ArgumentTypeError(f'"{text}" is not a whole number from 1')
+        raise ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
     return int(text)
 
 

@@ -221,7 +221,7 @@ class _Run:
             if words := no_sandbox_words(launch, soul):
                 complain(
                     f"{words} Commands that need approval are refused; "
-                    "in a throw-away machine --mode all runs them"
+                    "use --mode all to run them, only in a container or VM that you can throw away"
                 )
 
     # -- turns -----------------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class _Run:
             case ev.StepRetry(wait_s=wait_s, reason=reason) if wait_s and is_loud:
                 progress(f"the model is asked again in {wait_s:.0f} s: {reason}")
             case ev.CompactionBegin() if is_loud:
-                progress("the context is compacted")
+                progress("compacting the context")
             case _:
                 pass
 

@@ -234,7 +234,7 @@ class Schema:
             if count != 1:
                 yield f"{at} fits {count} forms of oneOf, and has to fit exactly one"
         if "not" in schema and self._fits(schema["not"], value, depth):
-            yield f"{at} has a form that is excluded by not"
+            yield f'{at} matches a schema that "not" excludes'
 
     def _of_object(self, schema: Json, value: Json, at: str, depth: int) -> Iterator[str]:
         for name in schema.get("required", ()):

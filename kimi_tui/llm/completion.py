@@ -523,14 +523,14 @@ async def _completion(
                 "The content filter of the provider blocked the answer.",
                 status=200,
                 code="content_filter",
-                advice="Rephrase the message, or rewind to before it.",
+                advice="Rephrase the message, or rewind to the step before it.",
             )
         if finish.reason == "length":
             raise APIStatusError(
                 "The model reached its output limit before it answered.",
                 status=200,
                 code="length",
-                advice="Turn thinking off, or raise the model's output limit at the provider.",
+                advice="Turn reasoning off with /thinking off, or raise the model's output limit.",
             )
         raise APIEmptyResponseError("The model sent an empty answer.")
     usage = await _usage(answer.usage, system, tools, history, message)

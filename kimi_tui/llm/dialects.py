@@ -580,7 +580,7 @@ class LearnedQuirks:
             return "no user message after a tool result"
         if _SIGNATURE.search(refusal) and not dialect.extra_content:
             self.extra_content = True
-            return "extra_content of tool calls is sent back"
+            return "extra_content of tool calls is sent to the server again"
         if _EFFORT_NONE.search(refusal) and not dialect.thinking.not_with_tools:
             self.effort_none = True
             return "no reasoning together with tools"
@@ -602,7 +602,9 @@ class LearnedQuirks:
             return None
         self.dropped -= set(REASONING_FIELDS)
         self.reasoning_missing = "" if tried is None else " "
-        return f"reasoning is sent back ({self.reasoning_missing!r} if there is none)"
+        return (
+            f"reasoning is sent to the server again ({self.reasoning_missing!r} if there is none)"
+        )
 
     def _drop(self, name: str) -> str:
         self.dropped.add(name)

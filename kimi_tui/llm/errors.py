@@ -680,7 +680,7 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
     ):
         return (
             "This plan allows only certain agents, and kimi-tui may not be one of them. "
-            "A platform key for api.moonshot.ai or api.moonshot.cn works."
+            "Use an API key from platform.moonshot.ai or platform.moonshot.cn instead."
         )
     bad_key = status == 401 or (status == 400 and "api key not valid" in whole.lower())
     if bad_key and host in _MOONSHOT:
@@ -708,10 +708,14 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         return "A proxy needs a login: set HTTPS_PROXY to http://NAME:PASSWORD@HOST:PORT."
     if status in {301, 302, 303, 307, 308}:
         target = _shown(context.headers.get("location", ""), context)
-        moved = f"It points to {target}; if" if target else "The server has moved; if"
-        return f"{moved} you trust that, set it as the base URL."
+        moved = (
+            f"The server has moved to {target}; if you trust that address, set it"
+            if target
+            else "The server has moved; find its new address and set it"
+        )
+        return f"{moved} as the base URL."
     if _FILTER.search(whole):
-        return "Rephrase the message, or rewind to before it."
+        return "Rephrase the message, or rewind to the step before it."
     if status == 429:
         return "Wait a while, then continue."
     if status in RETRIED:

@@ -242,7 +242,7 @@ def trusted_certificates(environ: Mapping[str, str] | None = None) -> ssl.SSLCon
             raise NetworkSettingError(
                 f'SSL_CERT_DIR is "{_shown(folders)}", and there are no certificates under the '
                 "names that OpenSSL looks for, such as 1a2b3c4d.0.",
-                advice="Run openssl rehash there, name a file in SSL_CERT_FILE, or unset SSL_CERT_DIR.",
+                advice="Run openssl rehash there, set SSL_CERT_FILE to a certificate file, or unset SSL_CERT_DIR.",
             )
     return context
 

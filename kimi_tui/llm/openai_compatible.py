@@ -187,7 +187,7 @@ class OpenAICompatible(ChatProvider):
         known = self.dialect.thinking
         if known.not_with_tools and self.use_tools and word.strip().lower() != OFF:
             raise LLMError(
-                f"{self._info.model} cannot reason and use tools at once on this server, so reasoning is off. /tools off turns it on again."
+                f"{self._info.model} cannot use reasoning together with tools on this server, so reasoning is off. To get reasoning back, turn the tools off with /tools off."
             )
         self._thinking = self._thinking_wished = known.checked(word, self._info.model)
         # The server refused these fields before; now that the user sets thinking, they are tried again.

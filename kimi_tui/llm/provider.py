@@ -272,7 +272,7 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
         what = "key" if api_key else "configured headers"
         raise LLMError(
             f"The {what} would be sent to {host} unencrypted.",
-            advice=f"Use https, or no {what} for a server in your own network.",
+            advice=f"Use https; or, for a server in your own network, remove the {what}.",
         )
     for what, value in (("key", api_key), *((f"header {name}", headers[name]) for name in headers)):
         if not (value.isascii() and value.isprintable()):

@@ -82,11 +82,15 @@ TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
     "model": "Model call failed",
     "tools": "This model does not support tools",
+    "steps": "The turn reached its limit of steps",
+    "budget": "The turn reached its budget",
 }
 WAYS_ON: dict[FailureKind, str] = {
     "": "",
     "model": "Nothing was lost. Press Enter to try again.",
     "tools": "Nothing was lost. /tools off continues without tools.",
+    "steps": "",
+    "budget": "",
 }
 _MESSAGES = (UserBlock, ThoughtBlock, AgentBlock, ToolBlock, DMailBlock, CompactionBlock)
 

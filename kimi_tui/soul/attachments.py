@@ -236,7 +236,7 @@ class Attachments:
         if keys := await asyncio.to_thread(find_keys, output):
             label = with_count(label, keys)
             if self._runtime.asks_for_keys:
-                facts = f"{facts} The user has {count_in_words(keys)} left out of it."
+                facts = f"{facts} The user removed {count_in_words(keys)} from it."
                 output, label = redact_keys(output, keys), f"{label}, left out"
         return _part(mention.path, facts, output, label)
 

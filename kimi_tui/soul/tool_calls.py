@@ -344,7 +344,7 @@ class _RunningCall:
             question=f"Send the result of {call.name} to the model, with {told}?",
             detail="\n".join(
                 [
-                    *(f"beside the output, {line}" for line in key_lines(said, in_said)),
+                    *(f"outside the output, {line}" for line in key_lines(said, in_said)),
                     *key_lines(output, in_output),
                 ]
             ),

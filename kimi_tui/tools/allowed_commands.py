@@ -49,7 +49,7 @@ def why_not_allowed(
     except BadRule as bad:
         return str(bad)
     if not any(tuple(words[: len(rule)]) == rule for rule in rules):
-        return "no rule begins as it does"
+        return "no --allow rule matches its first words"
     if because := never_because(words[0]):
         return because
     return program_of(words[0], work_dir, environ)

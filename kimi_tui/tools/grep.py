@@ -708,9 +708,12 @@ def _outcome(
     if found.out_of_time:
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
     if records.n_unsettled:
-        facts.append(
-            f"{records.n_unsettled} files were left out, because a background command changed their folders meanwhile."
+        left_out = (
+            "1 file was left out, because a background command changed its folder"
+            if records.n_unsettled == 1
+            else f"{records.n_unsettled} files were left out, because a background command changed their folders"
         )
+        facts.append(f"{left_out} meanwhile.")
     if found.too_much:
         facts.append("There is far more than can be shown: narrow the search.")
     if found.broke_off:

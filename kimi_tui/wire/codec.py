@@ -55,6 +55,8 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
     "no": "reject",
 }
 _ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
+_LIMITS = ("steps", "budget")
+"""The kinds of a `TurnEnd` that are stored under `limit`: older versions drop one whose `kind` they do not know."""
 _LEFT_BEHIND = {
     "steps": "steps_left",
     "messages": "messages_left",
@@ -121,6 +123,8 @@ def _encode(event: Event) -> tuple[str, Json]:
             if resumed:
                 payload["resumed"] = True
             return "TurnBegin", _with_images(payload, images)
+        case ev.TurnEnd(kind=kind) if kind in _LIMITS:
+            return "TurnEnd", _encode_fields(event) | {"kind": "", "limit": kind}
         case ev.StepBegin(n):
             return "StepBegin", {"n": n}
         case ev.StepRetry():
@@ -459,6 +463,9 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             said = data.get("user_input")
             images = images_of(data.get("images", said))
             return ev.TurnBegin(_joined_text(said), data.get("resumed") is True, images)
+        case "TurnEnd":
+            limit = data.get("limit")
+            return _decode_fields(ev.TurnEnd, data | {"kind": limit} if limit in _LIMITS else data)
         case "StepBegin":
             n = data.get("n")
             return ev.StepBegin(n) if _is_whole(n) else None

@@ -262,9 +262,9 @@ def _not_covered(
         is_missed = (before is not None and before.kept) or (after is not None and after.kept)
         return why_not(remark.kind) if is_missed else ""
     if after is None and not was_looked_for(then, path):
-        return "no snapshot of it then"
+        return "there was no snapshot of it at that time"
     if before is None and not was_looked_for(now, path):
-        return "no snapshot of it now"
+        return "there is no snapshot of its present content"
     return None
 
 
@@ -559,7 +559,9 @@ def seal_key(path: Path, *, create: bool) -> bytes:
         status = os.fstat(file.fileno())
         key = file.read(_KEY_BYTES)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or len(key) < _KEY_BYTES:
-        raise OSError(errno.EPERM, "other users could have written it, or it is cut off", str(path))
+        raise OSError(
+            errno.EPERM, "the file is incomplete, or other users could have written it", str(path)
+        )
     return key
 
 

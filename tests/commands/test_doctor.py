@@ -118,7 +118,7 @@ def test_files_that_are_silently_done_without_are_named(
     assert found["state"] == "warn"
     assert found["seen"].startswith("history of sent messages: ")
     (data / "hints.json").symlink_to(path)
-    assert reported(place, "--offline")["files"]["seen"].startswith("shown hints: ")
+    assert reported(place, "--offline")["files"]["seen"].startswith("hints already shown: ")
 
 
 def test_that_they_cannot_be_read_or_written_is_in_the_log(

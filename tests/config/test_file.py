@@ -420,7 +420,7 @@ def test_a_text_that_would_say_something_else_is_not_written(
     path = tmp_path / "config.toml"
     path.write_text('theme = "light"\n')
     monkeypatch.setattr("kimi_tui.config.file._edited", lambda *_: 'default_model = "kimi-k3"\n')
-    with pytest.raises(ConfigError, match="not changed"):
+    with pytest.raises(ConfigError, match="not saved"):
         save_choice(path, CHOICE)
     assert path.read_text() == 'theme = "light"\n'
 
@@ -456,7 +456,9 @@ def test_a_file_with_a_key_that_others_may_read_is_said(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         path.chmod(mode)
-        said = [notice for notice in read_config(path).notices if "can be read by others" in notice]
+        said = [
+            notice for notice in read_config(path).notices if "can be read by other users" in notice
+        ]
         assert len(said) == is_said
         assert not said or said[0].endswith(f"chmod 600 {path}")
 

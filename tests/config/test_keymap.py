@@ -92,7 +92,7 @@ def test_what_is_typed_into_the_prompt_is_no_key_of_what_holds_everywhere(text: 
     assert config.keys == {}
     bad = text.split(",")[-1]
     assert config.notices == (
-        f"config.toml: keys.help is {bad}, which types into the prompt and cannot be a shortcut; the rest of the file is used.",
+        f"config.toml: keys.help is {bad}, a key that types text, so it cannot be a shortcut; the rest of the file is used.",
     )
 
 

@@ -26,7 +26,7 @@ def _state(pid: int) -> str:
     """Return the letter of the system for the state of a process; Z if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return "Z"
 
 
@@ -350,7 +350,7 @@ def test_ctrl_c_twice_quits_also_beside_commands_in_the_background(
     terminal.type("go")
     terminal.key("enter")
     terminal.wait_for("It waits.")
-    terminal.wait_for("1 job")
+    terminal.wait_for("1 task /tasks")
     if over:
         terminal.type(over)
         terminal.key("enter")

@@ -142,7 +142,7 @@ def test_a_key_in_the_place_of_the_address_is_never_drawn(
 def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Program) -> None:
     terminal = at_base_url(program)
     terminal.type("no address\rsk-secret-key\tsk-secret-key")
-    terminal.wait_for("must start with")
+    terminal.wait_for("must begin with")
     terminal.wait_quiet(0.4)
     terminal.type("!")
     terminal.wait_for("no address!")

@@ -77,9 +77,9 @@ def test_a_command_runs_on_in_the_background(configured: Program, server: ChatSe
     pid = int((configured.work / "pid").read_text())
     terminal.type("/jobs output 1")
     terminal.key("enter")
-    terminal.wait_for("runs for")
+    terminal.wait_for("running for")
     terminal.key("escape")
-    terminal.wait_gone("runs for")
+    terminal.wait_gone("running for")
     # A running command is reported before it ends with the session.
     terminal.key("ctrl+q")
     terminal.wait_for("1 command runs in the background")

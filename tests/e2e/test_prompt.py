@@ -43,6 +43,7 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     # All of it in one go, as a slow machine sees it.
     terminal.type("/tmp is full, clean it\r")
     terminal.wait_for('"/tmp" is not a command.')
+    terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("enter")
     terminal.wait_for("Cleaned.")
     assert "/tmp is full, clean it" in str(server.requests[-1].body["messages"][-1])

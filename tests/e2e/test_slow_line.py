@@ -193,7 +193,7 @@ def test_no_enter_lets_the_agent_go_on_before_that_is_offered(
     _pressed_blind(terminal, "escape", "enter", "enter")
     n_asked = len(server.requests)
     terminal.go_on()
-    terminal.wait_for("continues from here")
+    terminal.wait_for("Enter to continue")
     assert n_asked == 1
     terminal.wait_quiet(0.3)
     _pressed_until(terminal, "enter", "Two.")
@@ -209,7 +209,7 @@ def test_nobody_leaves_what_runs_before_it_is_named(
     terminal.wait_for("› go")
     terminal.key("enter")
     terminal.wait_for("It runs.")
-    terminal.wait_for("1 job")
+    terminal.wait_for("1 task /tasks")
     terminal.wait_quiet(0.3)
     terminal.hold()
     _pressed_blind(terminal, "ctrl+q", "ctrl+q")
@@ -289,7 +289,7 @@ def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> Non
     terminal.go_on()
     terminal.wait_for("came too early")
     terminal.wait_quiet(0.3)
-    _pressed_until(terminal, "enter", "Kept.")
+    _pressed_until(terminal, "enter", "Saved.")
     assert file.read_text() != before
 
 
@@ -304,7 +304,7 @@ def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal.paste(KEY)
     time.sleep(QUIET)
     terminal.go_on()
-    shown = terminal.wait_for("No message was sent yet")
+    shown = terminal.wait_for("Nothing was sent yet")
     assert "asking" not in shown
     assert KEY.encode() not in terminal.raw
 

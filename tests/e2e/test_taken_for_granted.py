@@ -73,7 +73,7 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     say_to(terminal, "Make it")
     answer(terminal, "Write another answer", "1")
     # With a yes the mode is chosen: edits need no further question.
-    terminal.wait_for("1. Write `made.py`.")
+    terminal.wait_for("1. Write made.py.")
     assert not (configured.work / "made.py").exists()
     answer(terminal, "Carry out this plan?", "1")
     server.wait_at_gate()
@@ -107,10 +107,10 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     terminal.wait_gone("Esc close")
     terminal.key("ctrl+p")
     terminal.wait_for("Find a command")
-    terminal.type("tokens of the window")
+    terminal.type("tokens in the session")
     terminal.wait_for("▌ /usage")
     terminal.key("enter")
-    terminal.wait_for("of 100k used")
+    terminal.wait_for("of 100k tokens")
     say_to(terminal, "/exit")
     assert terminal.wait_exit() == 0
 
@@ -141,7 +141,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for("It applies to this folder from now on.")
     say_to(terminal, "Think about it")
     terminal.wait_for("I have thought.")
-    terminal.wait_for("Ctrl+T rewinds to any step")  # a hint, the first time
+    terminal.wait_for("Ctrl+T: go back to any step")  # a hint, the first time
     assert server.requests[0].headers["x-team"] == "blue"
     sent = server.requests[0].body
     assert (sent["model"], sent["reasoning_effort"]) == ("thinker", "high")

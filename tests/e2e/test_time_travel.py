@@ -146,7 +146,7 @@ def person(configured: Program, server: ChatServerThread) -> Person:
     someone.says("How does it parse?", "observation 40")
     someone.says("Fix quoted fields", "Quoted fields work.")
     # The changes of the command are known once its row has them.
-    someone.sees(re.compile(r"#5 Shell.*±2"))
+    someone.sees("2 files changed")
     assert files(work) == {**AFTER_THE_FIX, "notes.md": "quotes are doubled\n"}
     (work / "notes.md").write_text(BY_HAND)
     return someone
@@ -247,7 +247,7 @@ def test_rewind_with_files_undo_and_jump(
     assert "restores 1, deletes 2" in preview
     person.clicks("Switch and restore files")
     person.sees_no("Switch and restore files")
-    person.reads("goes on from there. 1 file restored, 2 deleted")
+    person.reads("press Enter in the empty prompt to continue. 1 file restored, 2 deleted")
     assert files(work) == BEFORE_THE_FIX
     person.sees(lambda screen: "All is well." not in chat_of(screen))
     # The next request is the same as the first time there, and has the new message.
@@ -306,14 +306,14 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     person.clicks_row("Fix quoted fields")
     person.sees("Rewind to #3")
     terminal.key("tab")
-    person.sees("Space bring back")
+    person.sees("Space restore file")
     # The half second for which no key answers may have begun a moment after the terminal had the frame.
     terminal.wait_quiet(1.0)
     terminal.key("enter")
     person.sees("Esc back")
     person.sees(re.compile(r"1 − fields are split.*\n.*1 \+ quotes are doubled.*\n.*2 \+ by hand"))
     terminal.key("escape")
-    person.sees("Space bring back")
+    person.sees("Space restore file")
     terminal.key("space")
     person.sees_all("restores 2, deletes 2", "✓ notes.md")
     # One file that would come back is left alone instead.

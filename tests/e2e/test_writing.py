@@ -56,7 +56,7 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     assert opened.read_text() == "\n"
     # An editor that empties its file empties the prompt, and a notice says so.
     terminal.write(b"\x18\x05")
-    terminal.wait_for("Press Up to get the draft again.")
+    terminal.wait_for("The file was empty")
     terminal.wait_for("Ask for a change")
     terminal.key("up")
     terminal.wait_for("begun in the editor")
@@ -90,7 +90,7 @@ def test_what_waits_for_the_turn_is_there_again_after_the_end(
     terminal.type("and then this")
     terminal.wait_for("Tab queues it")
     terminal.key("tab")
-    terminal.wait_for("queued for after the turn: and then this")
+    terminal.wait_for("queued until the turn ends: and then this")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     terminal = configured.start("--continue", size=(80, 24))

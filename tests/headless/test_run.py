@@ -104,8 +104,8 @@ def test_what_is_no_prompt_is_said(scripts: Scripts, stdin: bytes, words: str) -
         (["-p", "x", "--json-schema", "no.json"], '"no.json" cannot be read'),
         (["-p", "x", "--allow", "python3.12 x.py"], "it is an interpreter"),
         (["-p", "x", "--allow", "a && b"], "not one simple command"),
-        (["-p", "x", "--demo"], "--demo needs a terminal"),
-        (["-p", "x", "--resume"], "--resume needs a terminal"),
+        (["-p", "x", "--demo"], "--demo cannot be used together"),
+        (["-p", "x", "--resume"], "--resume cannot be used together"),
         (["-p", "x", "--mode", "yolo"], "invalid choice"),
         (["-p", "x", "--session", "nope"], "nope"),
     ],
@@ -261,7 +261,7 @@ def test_without_a_sandbox_the_first_line_says_so_with_the_cure(
     ran = scripts.run("-p", "make x")
     first = ran.err.splitlines()[0]
     assert "this machine refuses user namespaces" in first
-    assert "in a throw-away machine --mode all runs them" in first
+    assert "use --mode all to run them, only in a container or VM that you can throw away" in first
     scripts.server.script(call("Shell", {"command": "touch x"}), say("Done."))
     ran = scripts.run("-p", "make x", "--mode", "all")
     assert (ran.code, ran.err) == (0, "· Shell touch x\n")

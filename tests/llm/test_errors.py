@@ -242,7 +242,7 @@ def test_a_refused_moonshot_key_names_the_other_two_endpoints() -> None:
         },
         host="api.kimi.com",
     )
-    assert "platform key" in plan.advice
+    assert "platform.moonshot.ai" in plan.advice
     gemini = failed(
         400,
         [{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}],

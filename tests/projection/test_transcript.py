@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import pytest
 from hypothesis import given
@@ -44,6 +44,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     Event,
     EventRecord,
+    FailureKind,
     FilesChanged,
     LineChanged,
     Notice,
@@ -316,6 +317,17 @@ def test_calls_without_results_are_stopped_at_the_end() -> None:
     assert only(model, ErrorBlock).reason == "The server closed the connection"
 
 
+@pytest.mark.parametrize("kind", get_args(FailureKind))
+def test_every_kind_of_error_has_a_title(kind: FailureKind) -> None:
+    talk = Conversation()
+    talk.user("Hi")
+    talk.tell(TurnEnd("error", "Why it stopped.", "Then do this.", kind))
+    error = only(shown(talk), ErrorBlock)
+    assert error.title
+    assert error.reason == "Why it stopped."
+    assert error.advice.startswith("Then do this.")
+
+
 def test_rewind_takes_what_came_after() -> None:
     talk = quoted_fields()
     model = shown(talk)
@@ -382,7 +394,7 @@ def test_undo_brings_the_same_blocks_back() -> None:
     assert isinstance(sent, ToolBlock)
     assert isinstance(recalled, ToolBlock)
     assert (sent.state, recalled.state) == ("done", "recalled")
-    assert "taken back" in title_text(recalled)
+    assert "withdrawn" in title_text(recalled)
     talk.tell(LineChanged("redo", 3, 4, "u"))
     shown(talk, model)
     assert model.blocks == after
@@ -588,7 +600,7 @@ def assert_changes_are_true(records: list[EventRecord]) -> None:
 
 events = st.one_of(
     st.builds(TurnBegin, st.sampled_from(["", "Hi"])),
-    st.builds(TurnEnd, st.sampled_from(["done", "interrupted", "rejected", "error"])),
+    st.builds(TurnEnd, st.sampled_from(["done", "interrupted", "rejected", "error"]), kind=st.sampled_from(get_args(FailureKind))),
     st.builds(StepBegin, st.integers(1, 3)),
     st.builds(StepRetry, st.just(1), st.just(1), st.just(3), st.just(1.0), st.just("r")),
     st.just(StepInterrupted()),

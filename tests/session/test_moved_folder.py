@@ -150,7 +150,7 @@ async def test_the_app_goes_on_with_the_newest_or_says_where(
     # From an unrelated folder the session is opened by its name.
     with pytest.raises(CannotOpen, match="--work-dir FOLDER") as refused:
         await open_session(launch._replace(work_dir=other, resume=session.id))
-    assert "does not exist any more" in str(refused.value)
+    assert "no longer exists" in str(refused.value)
     opened = await open_session(launch)
     try:
         assert opened.folder == new

@@ -643,7 +643,7 @@ async def test_what_others_may_have_written_is_shown_and_not_done(
         await worked(on)
         await cut_off_in_a_rewind(on)
         after = files(on)
-        why = "others can write"
+        why = "other users can write"
         if shared == "plan":
             on.options["mode"], why = "plan", "plan mode"
         elif shared == "changed":
@@ -990,10 +990,14 @@ async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_
         )
         await asyncio.gather(on.soul.run("work"), two.run("work too"))
         await on.soul.folder.settled()
-        changed = {path for one in heard.of(ev.FilesChanged) for path in one.paths}
-        assert "c" in changed
-        changed |= {path for one in on.ear.of(ev.FilesChanged) for path in one.paths}
-        assert changed == {"a", "b", "c", "d", "by_one", "by_two"}
+        # While both work, the first scan that sees a change tells it.
+        server.script(write("e", "2"), say("done"))
+        await two.run("go on alone")
+        await on.soul.folder.settled()
+        assert heard.of(ev.FilesChanged)[-1].paths == ("e",)
+        told = (*heard.of(ev.FilesChanged), *on.ear.of(ev.FilesChanged))
+        changed = {path for one in told for path in one.paths}
+        assert changed == {"a", "b", "c", "d", "e", "by_one", "by_two"}
         # The agent ends, and the snapshots of the session go on.
         await two.aclose()
         assert not (session.dir / "files").exists()

@@ -196,7 +196,7 @@ async def test_in_a_compaction_in_the_middle_of_a_turn(tmp_path: Path, summary: 
         before = on.file()
         await stop(on, turn)
         (end,) = on.ear.of(ev.CompactionEnd)
-        assert "as it was" in end.error
+        assert "unchanged" in end.error
         assert on.file() == before
         assert not (on.session.dir / "context_1.jsonl").exists()
         # The next turn compacts and goes on.

@@ -59,15 +59,18 @@ async def goes_on(on: Stage) -> None:
 PASSING: dict[str, tuple[Answer, str]] = {
     "reset before headers": (drop(), "closed the connection"),
     "no HTTP at all": (raw(b"SSH-2.0-OpenSSH_9\r\n"), "closed the connection"),
-    "dropped in mid-stream": (drop_after(4, say(f"{PART} meant.")), "broke"),
+    "dropped in mid-stream": (drop_after(4, say(f"{PART} meant.")), "connection was lost"),
     "dropped in mid-arguments": (
         drop_after(8, call("Shell", {"command": "touch made"}, text=PART)),
-        "broke",
+        "connection was lost",
     ),
     "malformed chunk": (stream(delta(content=PART), Chunk("{oops")), "not JSON"),
-    "no finish and no [DONE]": (say(PART, finish=None, usage=None, done=False), "broke"),
-    "empty answer": (say(""), "nothing"),
-    "only reasoning": (say("", think=PART), "nothing"),
+    "no finish and no [DONE]": (
+        say(PART, finish=None, usage=None, done=False),
+        "ended before it was complete",
+    ),
+    "empty answer": (say(""), "an empty answer"),
+    "only reasoning": (say("", think=PART), "an empty answer"),
     "429 with Retry-After": (status(429, headers={"Retry-After": "0.05"}), "429"),
     "503": (status(503, "Busy"), "503: Busy"),
     "HTML page": (

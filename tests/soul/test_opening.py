@@ -38,7 +38,7 @@ async def test_a_place_that_takes_no_session_is_named(
 
 
 async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> None:
-    with pytest.raises(CannotOpen, match=r"no dialect 'mine'.*generic") as failed:
+    with pytest.raises(CannotOpen, match=r"'mine' is not a dialect.*generic") as failed:
         await open_session(launch_at(home, dialect="mine"))
     assert failed.value.code == 2
 
@@ -67,7 +67,7 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        ("raise ImportError", r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
+        ("raise ImportError", r"keyring is not installed. Run pip install 'kimi-tui\[keyring\]'"),
         (
             "get_password = lambda *names: None",
             "the system keyring has no such key. Store it with: keyring set kimi-tui mine",

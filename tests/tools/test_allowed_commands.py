@@ -32,9 +32,9 @@ def test_it_covers_what_begins_with_its_words(rule: str, command: str) -> None:
 @each(
     "command, words",
     [
-        ("git", "no rule begins as it does"),
-        ("git pushy", "no rule begins as it does"),
-        ("git -c core.pager=x push", "no rule begins as it does"),
+        ("git", "no --allow rule matches its first words"),
+        ("git pushy", "no --allow rule matches its first words"),
+        ("git -c core.pager=x push", "no --allow rule matches its first words"),
         ("/usr/bin/git push", "not one simple command"),
         ("./git push", "not one simple command"),
         ("git push; rm -r x", "not one simple command"),
@@ -52,8 +52,8 @@ def test_it_covers_what_begins_with_its_words(rule: str, command: str) -> None:
         ("git pu\\sh", "not one simple command"),
         ("git push *", "not one simple command"),
         ("gіt push", ""),
-        ("env git push", "no rule begins as it does"),
-        ("sudo git push", "no rule begins as it does"),
+        ("env git push", "no --allow rule matches its first words"),
+        ("sudo git push", "no --allow rule matches its first words"),
         ("", "not one simple command"),
     ],
 )

@@ -333,6 +333,9 @@ def test_kimi_cli_records_without_our_keys_are_read() -> None:
     assert isinstance(answer, ev.ToolResult)
     assert answer.key == second.key
     assert read("TurnEnd", {}) == ev.TurnEnd("done")
+    ended = {"reason": "error", "kind": ""}
+    assert read("TurnEnd", ended | {"limit": "steps"}) == ev.TurnEnd("error", kind="steps")
+    assert read("TurnEnd", ended | {"limit": ["?"]}) == ev.TurnEnd("error")
     assert read("CompactionBegin", {}) == ev.CompactionBegin(0, False)
     assert read("CompactionEnd", {}) == ev.CompactionEnd(0, 0)
     assert read("ApprovalRequestResolved", {"request_id": "r", "response": "reject"}) == (

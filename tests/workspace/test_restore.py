@@ -191,7 +191,7 @@ def test_ignored_and_uncovered_files_are_named_and_stay(place: Place) -> None:
     plan = place.tracker.plan(start)
     changes = {one.path: (one.change, one.reason) for one in plan.changes}
     assert changes["data.db"] == ("skip", "ignored")
-    assert changes["venv/lib"] == ("skip", "no snapshot of it now")
+    assert changes["venv/lib"] == ("skip", "there is no snapshot of its present content")
     assert plan.not_covered == (("venv/", "ignored"),)
     place.go_to(start)
     assert place.files() == {".gitignore": "*.db\n", "data.db": "precious", "venv/lib": "x"}
@@ -202,7 +202,7 @@ def test_what_was_there_unseen_is_not_deleted(place: Place) -> None:
     start = place.begin()
     place.agent((".gitignore", "*.o\n"))
     changes = {one.path: (one.change, one.reason) for one in place.tracker.plan(start).changes}
-    assert changes["venv/lib"] == ("skip", "no snapshot of it then")
+    assert changes["venv/lib"] == ("skip", "there was no snapshot of it at that time")
     place.go_to(start)
     assert place.files() == {".gitignore": "venv/\n", "venv/lib": "was there all the time"}
 
@@ -611,14 +611,14 @@ def test_what_is_gone_and_was_never_kept_is_named_and_empty_folders_come_back(
     place.tracker.take_snapshot("agent")
     plan = {one.path: (one.change, one.reason) for one in place.tracker.plan(start).changes}
     assert plan == {
-        "built": ("skip", "gone, and ignored"),
+        "built": ("skip", "deleted; ignored"),
         "empty/deep": ("create", ""),
         "full/inner.txt": ("create", ""),
         "kept.txt": ("create", ""),
-        "pipe": ("skip", "gone, and not a regular file"),
-        "socket": ("skip", "gone, and not a regular file"),
-        "sparse.img": ("skip", "gone, and too large"),
-        "thirty.dat": ("skip", "gone, and ignored"),
+        "pipe": ("skip", "deleted; not a regular file"),
+        "socket": ("skip", "deleted; not a regular file"),
+        "sparse.img": ("skip", "deleted; too large"),
+        "thirty.dat": ("skip", "deleted; ignored"),
     }
     outcome = place.go_to(start)
     assert not outcome.failures

@@ -64,7 +64,7 @@ class Cell(NamedTuple):
 
 EMPTY = Cell()
 AT_ITS_END = Cell(
-    Line((Span(f"{' ' * MARGIN}This branch ends here, where the two part.", "quiet"),))
+    Line((Span(f"{' ' * MARGIN}This branch ends here, where the two branches divide.", "quiet"),))
 )
 
 
@@ -257,7 +257,7 @@ class FileTable:
                 rows += [(spans, -1) for spans in self._diffs(one)]
         if not rows:
             rows.append(
-                (self._sentence("Neither branch has changed a file since they parted."), -1)
+                (self._sentence("Neither branch has changed a file since they divided."), -1)
             )
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 

@@ -46,9 +46,9 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "chat",
         (
             (("chat.above", "chat.below"), "select the block above, below"),
-            (("chat.turn_before", "chat.turn_after"), "go to your message before, after"),
+            (("chat.turn_before", "chat.turn_after"), "go to your previous, next message"),
             (("chat.fold",), "expand or collapse the selected block"),
-            (("chat.preview",), "preview a rewind to before the block; expand a D-Mail"),
+            (("chat.preview",), "preview a rewind to the selected message; on a D-Mail: expand it"),
             (("chat.pin",), "pin the message, or unpin it: compaction and D-Mails keep it"),
             (("chat.copy", "chat.copy_code"), "copy the block or the selection; copy its code"),
             (("chat.link",), "open the first link of the block; again, the next one"),
@@ -69,13 +69,13 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             ),
             (
                 ("copy.word", "copy.back", "copy.word_end"),
-                "go to the next word, the word before, the end of the word",
+                "go to the next word, the previous word, the end of the word",
             ),
             (
                 ("copy.start", "copy.text", "copy.end"),
                 "go to the start of the row, of its text, to its end",
             ),
-            (("copy.turn_before", "copy.turn_after"), "go to your message before, after"),
+            (("copy.turn_before", "copy.turn_after"), "go to your previous, next message"),
             (("copy.page_up", "copy.page_down"), "move a page up, down"),
             (("copy.top", "copy.bottom"), "go to the start, to the end of the chat"),
             (("copy.mark", "copy.lines"), "start or end a selection of characters, of lines"),
@@ -88,9 +88,9 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "Search",
         "search",
         (
-            (("search.up", "search.down"), "go to the match before, to the next match"),
+            (("search.up", "search.down"), "go to the previous, next match"),
             (("search.text",), "move the focus to the chat, where the next two keys work"),
-            (("search.next", "search.before"), "go to the next match, to the match before"),
+            (("search.next", "search.before"), "go to the next, previous match"),
             (("search.page_up", "search.page_down"), "scroll the chat"),
             (("search.again",), "start another search"),
             (("search.end",), "end the search"),
@@ -110,7 +110,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("timeline.newest", "timeline.oldest"), "go to the newest, to the oldest step"),
             (("timeline.choose",), "preview a rewind to the step; a click does the same"),
             (("timeline.fold",), "expand or collapse a turn or a world line"),
-            (("timeline.read",), "read a world line, or the chat at the step"),
+            (
+                ("timeline.read",),
+                "read the selected world line, or the chat as it was at the selected step",
+            ),
             (("timeline.bookmark",), "name a checkpoint or a world line"),
             (("timeline.pin",), "pin the message of the step, or unpin it"),
             (("timeline.undo", "timeline.redo"), "undo, redo"),
@@ -136,11 +139,14 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "World line",
         "line",
         (
-            (("line.next", "line.before"), "select the next message, the message before"),
-            (("line.jump",), "switch to this world line, up to before the selected message"),
+            (("line.next", "line.before"), "select the next, previous message"),
+            (
+                ("line.jump",),
+                "switch to this world line; the conversation then ends before the selected message",
+            ),
             (("line.compare",), "compare this world line with the current one"),
             (("line.send",), "copy the selected message to the current world line"),
-            (("line.leave",), "return to where it was opened"),
+            (("line.leave",), "close it and go back"),
         ),
     ),
     (
@@ -154,7 +160,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("compare.unfold",), "expand or collapse"),
             (
                 ("compare.jump", "compare.whole"),
-                "switch to the world line before the message; to all of it",
+                "switch to the world line: up to the selected message; all of it",
             ),
             (("compare.send",), "copy the message to the current world line"),
             (("compare.leave",), "close the comparison"),
@@ -166,7 +172,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         (
             (("replay.play",), "play or pause"),
             (("replay.back", "replay.on"), "go a step back, forward"),
-            (("replay.turn_before", "replay.turn_after"), "go a turn back, forward"),
+            (("replay.turn_before", "replay.turn_after"), "go one turn back, forward"),
             (("replay.beginning", "replay.end"), "go to the start, to the end"),
             (("replay.slower", "replay.faster"), "play slower, faster"),
             (("replay.continue",), "continue from this step in a new session"),
@@ -185,7 +191,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
                 ("sessions.archive", "sessions.archived"),
                 "archive the session, or unarchive it; show archived sessions",
             ),
-            (("sessions.delete",), "move the session to the trash, after a question"),
+            (("sessions.delete",), "move the session to the trash; you are asked first"),
             (("sessions.leave",), "close the list"),
         ),
     ),
@@ -207,7 +213,7 @@ An action with that prefix that has no row is listed with the description of its
 
 _ALSO: Mapping[str, tuple[Pair, ...]] = {
     "sessions": (
-        ("↑, ↓, k, j", "select the session above, below (in the search: arrows)"),
+        ("↑, ↓, k, j", "select the session above, below; in the search field only the arrow keys"),
         ("Enter", "resume the session"),
     )
 }
@@ -264,19 +270,22 @@ def _places(keys: Mapping[str, str], glyphs: Glyphs) -> Iterator[tuple[str, tupl
 def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
     """Return the keys to know first: one page, also on a terminal with 20 rows."""
     rows = (
-        (key_of("send", keys), "send, or steer a working agent"),
+        (key_of("send", keys), "send, also while the agent works"),
         (line_break_key(keys, extended=extended), "begin a new line"),
         (key_of("escape", keys), "stop; twice: go back to a step"),
         (key_of("mode", keys), "change what runs without asking"),
         (key_of("timeline", keys), "timeline: go back to any step"),
-        (key_of("complete", keys), "complete; queue; go to the chat"),
+        (key_of("complete", keys), "complete; queue a message"),
         (key_of("history", keys), "search sent messages"),
         (key_of("search", keys), "search the chat"),
         (key_of("compact", keys), "compact the context"),
         (_listed("/", key_of("commands", keys)), "list the commands"),
         ("@  !  #", "attach; run; add to AGENTS.md"),
         (key_of("quit", keys), "quit"),
-        (_listed("?", key_of("help", keys)), "show this; type to search all"),
+        (
+            _listed("?", key_of("help", keys)),
+            "this page; type to search all keys",
+        ),
     )
     return tuple(row for row in rows if row[0])
 
@@ -299,11 +308,11 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         ),
         (
             complete,
-            "complete; else queue the message for after the turn; empty prompt: go to the chat",
+            "complete a name; else queue the message until the turn ends; in an empty prompt, go to the chat",
         ),
         (
             key_of("history-back", keys),
-            "edit the queued message; else show the message sent before",
+            "edit the queued message; else show the previous message that you sent",
         ),
         (key_of("history-forward", keys), "show the message sent after that"),
         (
@@ -357,7 +366,7 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
     yield (
         "Lists: settings, models, servers",
         (
-            ("letters", "show only the entries that contain them"),
+            ("letters", "show only the entries with these letters"),
             *(
                 (", ".join(map(key_name, keys.split(","))), words)
                 for keys, words in LIST_KEYS.items()
@@ -387,7 +396,7 @@ _PROMPT_WORDS: Mapping[str, str] = {
     "complete": "complete a command or a path",
     "delete-or-quit": "delete the character; twice in an empty prompt: quit",
     "escape": "close the menu; stop the agent",
-    "history-back": "show the message sent before",
+    "history-back": "show the previous message that you sent",
     "history-forward": "show the message sent after that",
     "interrupt": "copy the selection; stop the agent; twice: quit",
     "newline": "begin a new line",
@@ -445,14 +454,20 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
     rows = (
         ("y, a, n, e", "yes; yes for the session; no; no, with a reason"),
         ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
-        ("1 to 9, c, n, e", "plan: accept it in a mode; edit it; no; say what is missing"),
+        (
+            "1 to 9, c, n, e",
+            "plan: 1 to 9 accept it in the mode named there; the letters: edit it, say no, say what is missing",
+        ),
         ("1 to 9, e, n", "question: an answer; your own answer; let the agent decide"),
-        (f"{glyphs.up}{glyphs.down}, Enter", "select an answer, and give it; so does its digit"),
+        (
+            f"{glyphs.up}{glyphs.down}, Enter",
+            "select an answer, and confirm it; the digit of an answer does both at once",
+        ),
         ("PageUp, PageDown", "read all of what will run; if all is shown, scroll the chat"),
         ("Tab", "show more or fewer rows of what will run; else go to the chat"),
-        (key_name(CHANGE_KEY), "edit a command before it runs; the agent is told"),
+        (key_name(CHANGE_KEY), "edit a command before it runs; the agent is told of the change"),
         (timeline, "look at the timeline; Esc there returns to the question"),
-        (mode, "change the mode, for the next questions"),
+        (mode, "change the mode; the open question stays open"),
         ("Esc", "stop the turn"),
     )
     return tuple(row for row in rows if row[0])

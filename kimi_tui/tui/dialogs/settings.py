@@ -212,7 +212,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             facts.append(f"{given.source} sets it in this run.")
         elif self._theme is None and (source := self._source(setting)):
             facts.append(f"{CHANGED} Set in {source}.")
-        facts.append(f"A change takes effect {HOLDS[setting.holds]}. Key: {setting.key}")
+        facts.append(f"A change takes effect {HOLDS[setting.holds]}. In config.toml: {setting.key}")
         self._about.update(
             Content.assemble(
                 (meaning[:1].upper() + meaning[1:], "$ink-strong"),
@@ -341,7 +341,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         self._refresh()
         if is_first:
             self._say(
-                f"Saved in {short(path)}, a copy of kimi-cli's file that is used from now on."
+                f"Saved in {short(path)}, a copy of kimi-cli's file. kimi-tui uses this copy from now on."
             )
         elif setting.key in self._file.given:
             source = self._file.given[setting.key].source

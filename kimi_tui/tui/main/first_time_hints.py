@@ -49,15 +49,15 @@ READ_S = 2.0
 FULL = 0.6
 """The share of the context window from which on the hint about compaction is shown."""
 WORDS: Mapping[FirstTime, tuple[str, ...]] = {
-    "turn": ("{timeline} rewinds to any step, including its files",),
+    "turn": ("{timeline}: go back to any step, files included",),
     "help": ("{help} lists all keys and commands",),
     "dmail": (
         "The agent dropped steps and left itself a note (a D-Mail); {timeline} shows it",
         "The agent left itself a note (D-Mail); {timeline} shows it",
     ),
     "line": (
-        "What you left is now a world line (a branch); {timeline} shows it",
-        "What you left is a world line (branch): {timeline} shows it",
+        "The old messages are now a world line (a branch); {timeline} shows it",
+        "The old messages are a world line (branch): {timeline}",
     ),
     "compacted": (
         "Older messages became a summary (a compaction); {timeline} shows it",

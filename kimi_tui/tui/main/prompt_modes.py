@@ -75,10 +75,10 @@ class PromptModes:
         """Return the rows above the field that list the messages waiting for the end of the turn."""
         conversation = self._conversation
         rows = [
-            f"queued for after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]
+            f"queued until the turn ends: {one_line(text)}" for text in conversation.follow_ups[-3:]
         ]
         if (more := len(conversation.follow_ups) - len(rows)) > 0:
-            rows.insert(0, f"queued for after the turn: {more} more")
+            rows.insert(0, f"queued until the turn ends: {more} more")
         return rows
 
     def writing(self) -> str:
@@ -218,7 +218,7 @@ class PromptModes:
                 app_of(bench.screen), lambda: edited(argv, bench.prompt.area.message)
             )
         except SuspendNotSupported:
-            bench.tell("An editor needs a terminal of its own.", level="warning")
+            bench.tell("No editor can be started here: it needs a terminal.", level="warning")
             return
         except OSError as error:
             bench.tell(f"{argv[0]}: {error.strerror or error}.", level="error")

@@ -31,13 +31,21 @@ CLOCK_ROOM = 25
 WAITING_ROOM = 35
 """Cells of the first row kept free for the clock and the words beside it."""
 IDLE_WORDS = "Ask for a change, or / for commands"
-STEER_WORDS = "Type to steer the agent. It reads your text before its next step"
+STEER_WORDS = (
+    "Type to steer the agent before its next step",
+    "Type to steer the agent",
+    "Type to steer",
+    "",
+)
+"""The placeholders of the field while the agent works, of which the first that fits is shown."""
 WAY_BACK = " Esc returns to the current conversation."
 LEAST_NAME = 20
 """Cells of a world line's name that take precedence over the words about going back, which are also in the line's banner."""
-STEER_SHORTLY = "Type to steer the agent"
-AFTER_OWN_WORDS = "Your message is sent when your command has ended"
-AFTER_OWN_SHORTLY = "Type the next message"
+AFTER_OWN_WORDS = (
+    "Your message is sent when your command has ended",
+    "Type the next message",
+    "",
+)
 BEFORE_WORDS = 4
 """Cells of the sign and the spaces around it."""
 RESUME_WORDS = "{send} to continue, or type what to do instead"
@@ -162,13 +170,12 @@ class PromptBar(Widget):
         self._choose_words()
 
     def _choose_words(self) -> None:
-        whole, shortly = STEER_WORDS, STEER_SHORTLY
-        if self.state.waits_for_own:
-            whole, shortly = AFTER_OWN_WORDS, AFTER_OWN_SHORTLY
-        is_roomy = self.size.width - self._room_beside >= cell_len(whole) + BEFORE_WORDS
-        steer = whole if is_roomy else shortly
-        resume = self._resume_words if self.state.can_resume else IDLE_WORDS
-        words = steer if self.state.running else resume
+        if self.state.running:
+            room = self.size.width - self._room_beside - BEFORE_WORDS
+            choices = AFTER_OWN_WORDS if self.state.waits_for_own else STEER_WORDS
+            words = next((one for one in choices if cell_len(one) <= room), "")
+        else:
+            words = self._resume_words if self.state.can_resume else IDLE_WORDS
         if self.area.placeholder != words:
             self.area.placeholder = words
 

@@ -600,7 +600,7 @@ def _summary_rows(text: str, room: LayoutRoom, lead: tuple[Span, ...]) -> list[L
 def _what_stays(block: CompactionBlock) -> str:
     """Return in words which messages before and after a compaction the model still gets."""
     if block.is_past:
-        return "A newer summary replaces this one; the model no longer sees it."
+        return "Out of date: the model now sees a newer summary instead."
     above = "" if block.checkpoint else "This summary replaces the messages above."
     below = f"Kept below: {counted(block.kept, 'message')}." if block.kept else ""
     return " ".join(part for part in (above, below) if part)

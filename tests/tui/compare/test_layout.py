@@ -77,7 +77,7 @@ def test_a_side_without_a_message_says_why_it_is_blank() -> None:
     (row,) = texts(one)
     assert row[0].startswith("× Shell ls")
     assert row[0].endswith("#7")
-    assert row[1] == "This branch ends here, where the two part."
+    assert row[1] == "This branch ends here, where the two branches divide."
 
 
 def test_a_folded_call_has_its_title_and_an_unfolded_one_the_rows_of_the_chat() -> None:
@@ -281,7 +281,7 @@ def test_where_there_are_no_files_a_sentence_says_so() -> None:
         "    It is unknown."
     ]
     (row,) = words(table(Divergence()).rows(frozenset()))
-    assert row.strip() == "Neither branch has changed a file since they parted."
+    assert row.strip() == "Neither branch has changed a file since they divided."
     assert "now" not in str(table(Divergence()).head())
 
 

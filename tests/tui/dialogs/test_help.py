@@ -64,7 +64,7 @@ async def test_what_is_on_view_is_painted_and_all_of_it_can_be_selected(
             await one.sees("/quit")
             assert len(painted) < text.size.height
         await one.pilot.press("home")
-        await one.sees("queue the message for after")
+        await one.sees("queue the message until")
 
         def shown() -> list[str]:
             # The screen behind it, where something may still change, is left out.

@@ -45,10 +45,10 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         await learned(one)
         prompt = one.screen.prompt
         await one.say("First")
-        await one.sees("Ctrl+T rewinds to any step")
+        await one.sees("Ctrl+T: go back to any step")
         await one.pilot.press("a")
         await one.until(lambda: not prompt.hint)
-        assert "rewinds to any step" not in one.text()
+        assert "go back to any step, files" not in one.text()
         await one.until(lambda: read_seen(hints_file(home)) == {"turn"})
         # A message that is sent while the agent works brings the hint on how to take it back.
         await one.say("Second")
@@ -85,7 +85,7 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
         await one.pilot.press("enter")
         # In the place of what was shown another one, and none after it is switched off.
         await one.sees("F1 lists all keys")
-        assert "rewinds to any step" not in one.text()
+        assert "go back to any step, files" not in one.text()
         await one.pilot.press("a")
         assert not one.screen.prompt.hint
         config = one.app.launch.config
@@ -145,9 +145,9 @@ async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence
         assert hints is not None
         letter = ev.ContextReverted("dmail", 1, "u", 3, 1, 4, 1, 900, 100, author="agent")
         told = (
-            (ev.TurnEnd("done"), "Ctrl+T rewinds to any step"),
+            (ev.TurnEnd("done"), "Ctrl+T: go back to any step"),
             (letter, "left itself a note (a D-Mail); Ctrl+T shows it"),
-            (ev.ContextReverted("rewind", 1, "u", 3, 2, 4, 1, 900, 100), "is now a world line"),
+            (ev.ContextReverted("rewind", 1, "u", 3, 2, 4, 1, 900, 100), "are now a world line"),
             (ev.CompactionEnd(900, 100, "summary"), "became a summary (a compaction); Ctrl+T"),
         )
         for n_told, (event, words) in enumerate(told, start=1):

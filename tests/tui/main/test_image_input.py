@@ -180,7 +180,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.pilot.press("up")
         assert area.text == f"{CHIP}"
         await one.pilot.press("tab")
-        await one.sees(f"queued for after the turn: {CHIP}")
+        await one.sees(f"queued until the turn ends: {CHIP}")
         server.release()
         await one.sees("later")
         assert len(shown_images(server.requests[2].body)) == 3

@@ -68,7 +68,7 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
             area.put(text)
             await one.sees("Tab queues it")
             await one.pilot.press("tab")
-        await one.sees("queued for after the turn: and another")
+        await one.sees("queued until the turn ends: and another")
         await one.pilot.press("up")
         assert area.text == "and another"
         area.put("")
@@ -113,7 +113,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
             area.put(text)
             await one.sees("after the turn" if text[0] == "!" else "Tab queues it")
             await one.pilot.press("tab")
-        await one.sees("queued for after the turn: two")
+        await one.sees("queued until the turn ends: two")
         await one.pilot.press("escape")
         await one.idle()
         # Together they are a message: a blank before it makes no command of it.
@@ -125,7 +125,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         await one.say("again")
         await one.sees("Nothing was lost. Press Enter to try")
         one.screen.conversation.say("later", "after the turn")
-        await one.sees("queued for after the turn: later")
+        await one.sees("queued until the turn ends: later")
         await one.pilot.press("escape")
         await one.until(lambda: area.text == "later")
 

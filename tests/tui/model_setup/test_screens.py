@@ -124,7 +124,7 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await pilot.press("1")
         await one.until(lambda: isinstance(running.screen, KeyScreen))
         await pilot.press("down", "down", "down", "down", "enter", *"host/v1", "enter")
-        await one.sees("must start with https:// or http://")
+        await one.sees("must begin with https:// or http://")
         url = running.screen.query_one("#url", Input)
         assert url.has_focus
         await pilot.press("home", *"http://", "enter")
@@ -301,7 +301,7 @@ async def test_many_models_are_narrowed_by_letters_and_looked_for_again(
         await pilot.press("2")
         await one.sees("run-3-of-1")
         await pilot.press("r")
-        await one.sees("only with: r")
+        await one.sees("filter: r")
         await pilot.press("ctrl+r")
         await one.sees("run-3-of-2")
 
@@ -442,7 +442,7 @@ async def test_a_server_that_loads_its_model_is_waited_for(
             await one.sees(f"llama.cpp on port {server.port} is loading its model")
             await pilot.press("2")
             await one.until(lambda: isinstance(running.screen, LocalScreen))
-            await one.sees("is loading its model, which then")
+            await one.sees("is loading its model and will be listed when")
             is_ready.append(True)
             await one.sees("qwen")
             await pilot.press("enter")

@@ -287,7 +287,7 @@ async def test_the_row_tells_what_the_agent_does() -> None:
         assert desk.area.placeholder == IDLE_WORDS
         desk.bar.state = SessionState(running=True, turn_at=0.0, step=5)
         await pilot.pause()
-        assert desk.area.placeholder == STEER_WORDS
+        assert desk.area.placeholder == STEER_WORDS[0]
         assert desk.area.render_line(0).text.endswith("step 5")
         desk.bar.state = SessionState(running=True, compacting=True)
         assert "compacting" in desk.area.render_line(0).text
@@ -303,7 +303,7 @@ async def test_the_row_tells_what_the_agent_does() -> None:
         (80, 80, -1.0, "waiting for the first token 1:20"),
         (60, 80, -1.0, "waits for first token 1:20"),
         (80, 80, 0.31, "reading the prompt 31 %"),
-        (60, 80, 0.31, "prompt 31 %"),
+        (60, 80, 0.31, "prompt read 31 %"),
         (80, 80, 1.0, "waiting for the first token 1:20"),
         (80, 2, -1.0, ""),
     ],
@@ -320,6 +320,7 @@ async def test_the_row_tells_what_of_the_answer_is_waited_for(
         await pilot.pause()
         shown = desk.area.render_line(0).text
         assert words in shown
+        assert shown.startswith(f"{desk.area.placeholder} "), "the placeholder is not cut"
         assert ("token" in shown or "prompt" in shown) == bool(words)
         assert shown.rstrip().endswith("step 12")
         desk.bar.state = desk.bar.state._replace(asked_at=0.0, prompt_read=-1.0)

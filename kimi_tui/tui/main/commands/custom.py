@@ -117,7 +117,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         frame = VerticalScroll(Static(words))
         use_thin_scrollbar(frame, glyphs_of(self))
         frame.border_title = Content(f"/{self._command}")
-        frame.border_subtitle = "y send it, now and in the future   Esc cancel"
+        frame.border_subtitle = "y send it, and do not ask again for this command   Esc cancel"
         yield frame
 
     def _refuse(self) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 _NO_MCP = "kimi-tui does not use MCP servers."
 _NO_AGENTS = "kimi-tui has one agent and no subagents."
 _MODES = "/mode sets what runs without asking (Shift+Tab goes through the modes)."
-_NOTES = (
-    "The agent reads AGENTS.md: # and a line adds to it, /init writes it, /context shows its size."
+_NOTES = "The agent reads AGENTS.md. A message that begins with # is added to the file, /init writes it, /context shows its size."
+_OWN = (
+    "Ask the agent in a message, or write your own command: a Markdown file in .kimi-tui/commands."
 )
-_OWN = "Ask for it in a message, or make it a command: a Markdown file in .kimi-tui/commands."
 _FILES = "To attach a file, write @ and its path in a message."
 _DOCTOR = "Run kimi-tui doctor in a shell; here, !kimi-tui doctor does it."
 _ISSUE = "kimi-tui doctor --report prints what an issue needs, without secrets."
@@ -27,7 +27,7 @@ _KEYS = "Keys are in config.toml under [providers]; delete api_key there to log 
 
 ELSEWHERE: Mapping[str, str] = {
     "about": _DOCTOR,
-    "add-dir": "Start kimi-tui in the folder above, or add a folder to sandbox.writable in /settings.",
+    "add-dir": "Start kimi-tui in the parent folder, or add a folder to sandbox.writable in /settings.",
     "agent": _NO_AGENTS,
     "agents": _NO_AGENTS,
     "auto": _MODES,
@@ -37,7 +37,7 @@ ELSEWHERE: Mapping[str, str] = {
     "debug": "The log file has details; kimi-tui doctor says where it is.",
     "details": "Space in the chat (Tab) expands a block; /fold does the same.",
     "diff": _DIFF,
-    "directory": "Start kimi-tui in the folder above, or add a folder to sandbox.writable in /settings.",
+    "directory": "Start kimi-tui in the parent folder, or add a folder to sandbox.writable in /settings.",
     "doctor": _DOCTOR,
     "docs": "F1 is the help; docs/guide.md is the user guide.",
     "extensions": "kimi-tui has no extensions. Commands are Markdown files in .kimi-tui/commands.",
@@ -45,7 +45,7 @@ ELSEWHERE: Mapping[str, str] = {
     "files": _FILES,
     "hooks": "kimi-tui does not run hooks.",
     "ide": "kimi-tui does not connect to an editor. /editor edits the prompt in yours.",
-    "import": "kimi-tui import, in a shell, takes over the sessions of kimi-cli.",
+    "import": "Run kimi-tui import in a shell: it copies the sessions of kimi-cli.",
     "install-github-app": "kimi-tui does not work on GitHub by itself; the agent can use git and gh.",
     "keybindings": "/settings lists every key binding and changes it.",
     "keymap": "/settings lists every key binding and changes it.",
@@ -68,7 +68,7 @@ ELSEWHERE: Mapping[str, str] = {
     "shells": "/tasks lists the commands in the background.",
     "skills": "The skills of Claude, kimi-cli and Codex are commands here: type / and the name.",
     "status": _HEADER,
-    "statusline": "The header and the gauge cannot be configured.",
+    "statusline": "The header and the token gauge cannot be configured.",
     "subagents": _NO_AGENTS,
     "terminal-setup": _TERMINAL,
     "todo": "kimi-tui has no task list. The timeline (Ctrl+T) shows what was done.",

@@ -300,7 +300,7 @@ async def write_dmail(
     question = TextQuestion(
         title=f"D-Mail to {name_of(main, target)}",
         question="What should the agent know at that checkpoint?",
-        consequence="The agent goes back to before that step, reads your note and continues from there.",
+        consequence="The agent goes back to that checkpoint, reads your note and continues from there.",
         placeholder="Write a note to the agent's past self",
         verb="send",
         kind="dmail",
@@ -412,11 +412,11 @@ async def compact_part(
 
     part = f"up to {name_of(main, until)}" if until else ""
     part = f"from {name_of(main, start)} on" if start else part
-    stays = "before that part" if start else "after that part"
+    stays = "before them" if start else "after them"
     question = TextQuestion(
         title=f"Compact {part}".strip(),
         question="What must the summary keep?",
-        consequence=f"A summary replaces that part; the messages {stays} stay as they are.",
+        consequence=f"A summary replaces the chosen messages; the messages {stays} stay as they are.",
         placeholder="Empty: the model decides",
         verb="compact",
         kind="compaction",

@@ -32,7 +32,7 @@ MODE_TOLD: dict[Mode, str] = {
     "ask": "Mode: ask. Edits and commands need your permission.",
     "edits": "Mode: accept edits. Edits in the folder run without asking; commands ask first.",
     "sandboxed": "Mode: sandboxed. Edits and sandboxed commands run without asking.",
-    "all": "Mode: allow all. Everything runs without asking, except what asks in every mode.",
+    "all": "Mode: allow all. Only secret and protected files and what leaves the folder or the sandbox still ask.",
 }
 MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
 TASKS_USE = "/tasks output N shows the output of task N, /tasks stop N stops the task."
@@ -130,7 +130,7 @@ async def tools(main: MainParts, argument: str) -> None:
     if not word:
         told = {
             "on": "All tools are on",
-            "lean": "A few tools are on, in a short form",
+            "lean": "A few tools are on, with short descriptions",
             "off": "Tools are off",
         }[soul.tools_form]
         sent = ", ".join(soul.sent_tools or soul.tools)

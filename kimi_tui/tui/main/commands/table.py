@@ -81,7 +81,7 @@ COMMANDS = CommandTable(
     Command(
         "dmail",
         "Send a D-Mail",
-        "Write a note to the agent's past self; it continues from checkpoint N.",
+        "Write a note to the agent's past self; the agent continues from checkpoint N.",
         rewind.dmail,
         argument="N [text]",
         opens=True,
@@ -92,7 +92,7 @@ COMMANDS = CommandTable(
     Command(
         "switch",
         "Switch to a world line",
-        "Continue on world line K (a branch), or from before its checkpoint N.",
+        "Continue on world line K (a branch), or on it from checkpoint N.",
         world_lines.switch,
         argument="K[:N]",
         opens=True,
@@ -166,7 +166,7 @@ COMMANDS = CommandTable(
     Command(
         "clear",
         "Clear the conversation",
-        "Start over in this session; the old conversation stays a world line.",
+        "Start over here; the old conversation becomes a world line (a branch).",
         session.clear,
         needs="travel",
     ),
@@ -246,7 +246,7 @@ COMMANDS = CommandTable(
     Command(
         "context",
         "Show the context",
-        "List what fills the context (prompt, notes, tools, messages) in tokens.",
+        "List what fills the context, in tokens: system prompt, notes, tools, messages.",
         session.context,
         opens=True,
     ),
@@ -269,7 +269,10 @@ COMMANDS = CommandTable(
             ("ask", "Ask: edits and commands ask first"),
             ("edits", "Accept edits: edits in the folder run, commands ask first"),
             ("sandboxed", "Sandboxed: edits and sandboxed commands run without asking"),
-            ("all", "Allow all: everything runs, except what asks in every mode"),
+            (
+                "all",
+                "Allow all: only secret and protected files and what leaves the folder or the sandbox still ask",
+            ),
         ),
         # A typing error must not choose the mode that allows everything.
         exact=True,
@@ -376,7 +379,7 @@ COMMANDS = CommandTable(
     Command(
         "fork",
         "Fork the session",
-        "Copy the conversation, up to before checkpoint N, into a new session.",
+        "Copy the conversation, or its part before checkpoint N, into a new session.",
         rewind.fork,
         argument="[N]",
         opens=True,
@@ -455,7 +458,7 @@ COMMANDS = CommandTable(
     Command(
         "legend",
         "Explain the signs",
-        "Explain the signs and figures of the timeline and the gauge.",
+        "Explain the signs and numbers of the timeline and of the token gauge.",
         view.legend,
         opens=True,
     ),

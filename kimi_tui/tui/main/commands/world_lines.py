@@ -161,7 +161,9 @@ async def _send_to_now(
 
     block = chosen or newest_words(blocks)
     if block is None:
-        main.bench.tell(f"World line {world_line} has no message that the current one lacks.")
+        main.bench.tell(
+            f"World line {world_line} has nothing new: the current world line has all its messages."
+        )
         return
     message_number = number_of(block, blocks)
     if message_number is None:

@@ -456,7 +456,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
             "in common: #0 to #1",
             "The pear is green.",
             "The plum is blue.",
-            "Neither branch has changed a file since they parted.",
+            "Neither branch has changed a file since they divided.",
         ):
             await one.sees(said)
         # From the other side's second message: jump to before it.
@@ -525,7 +525,7 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("s")
-        await one.sees("World line 1 has no message that the current one lacks.")
+        await one.sees("World line 1 has nothing new: the current world line has all its messages.")
 
 
 @pytest.mark.parametrize(
