@@ -16,7 +16,7 @@ from support.screens import Desk, desk
 from support.soul import launch_at
 
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.launch import NEWEST, CannotOpen
+from kimi_tui.launch import FORKED, NEWEST, CannotOpen
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul import assembly, opening, rebuilt_history
