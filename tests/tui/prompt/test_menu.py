@@ -362,7 +362,7 @@ async def test_checkpoints_are_offered_by_what_happened_at_them(
             help_of_command = COMMANDS[name].help
             await one.pilot.press(*f"/{name}", "space")
             await one.until(lambda: area.text.endswith(" "))
-            shown = await one.sees(f"/{name} 1")
+            shown = await one.sees(f"/{name} 0")
             rows = {
                 row.split()[1]: row
                 for row in shown.split("\n")
