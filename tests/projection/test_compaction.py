@@ -194,7 +194,7 @@ def test_the_card_counts_the_messages_that_stand_below_it() -> None:
     # Above a newer summary nothing of that holds any more, until it is undone.
     newer = ev.CheckpointCreated(0, "sum2", "compaction", "", 40)
     assert not says(newer, ev.CompactionEnd(70, 40, "NEWER", 5))
-    assert "newer summary replaces this one" in compaction_card(card, LayoutRoom(81))[-1].text
+    assert "now sees a newer summary instead" in compaction_card(card, LayoutRoom(81))[-1].text
     assert says(ev.LineChanged("undo", 6, 5, "")) == "1 message."
 
 

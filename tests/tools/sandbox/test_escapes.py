@@ -69,11 +69,14 @@ class Outside:
         """Make it; returns the variables by which attempts know it."""
         secret = f"{self.secret}\n"
         for name in (
-            *(".ssh/id_rsa", ".netrc", ".aws/credentials", ".npmrc", ".git-credentials"),
+            *(".ssh/id_rsa", ".netrc", ".aws/credentials", ".git-credentials"),
             *(".bash_history", ".bashrc", ".profile", ".gitconfig"),
         ):
             is_secret = name not in (".bashrc", ".profile", ".gitconfig")
             written(self.home / name, secret if is_secret else "# mine\n")
+        # This file is shown without its credentials. They are found by their names here: of random digits alone, one text in a
+        # hundred does not look like a key.
+        written(self.home / ".npmrc", f"//host.example/:_authToken={secret}")
         written(self.app / "config.toml", secret)
         written(self.app / "sessions/other/context.jsonl", secret)
         written(self.out / "file", "mine\n")
