@@ -27,7 +27,7 @@ _UNASKED: dict[Mode, str] = {
     "ask": "the agent asks before it edits a file or runs a command.",
     "edits": "the agent edits files in this folder without asking. It asks before it runs a command.",
     "sandboxed": "the agent edits files in this folder and runs sandboxed commands without asking.",
-    "all": "the agent does everything without asking, except what leaves this folder or the sandbox.",
+    "all": "the agent acts without asking, but asks before it touches secret or protected files or anything outside this folder or the sandbox.",
 }
 _UNCONFINED = (
     "the agent runs commands outside any sandbox and edits files in this folder without asking."

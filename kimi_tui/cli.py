@@ -65,7 +65,7 @@ def _run(arguments: list[str]) -> int:
 
         options = options._replace(headless=HeadlessOptions())
     elif headless is not None and not headless.is_asked_for and sys.stdin.isatty():
-        return _say("an option for runs without a screen needs -p; see kimi-tui --help", USAGE)
+        return _say("one of these options works only together with -p; see kimi-tui --help", USAGE)
     if options.headless is not None:
         return _run_headless(options)
     # Nearly all objects made from here on live as long as the program, so collecting in between would find little.

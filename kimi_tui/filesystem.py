@@ -582,7 +582,7 @@ def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False)
 
 def _entered(part: str, folder: int, *, create: bool) -> int:
     if part in ("", ".", "..") or "/" in part:
-        raise OSError(errno.EINVAL, "it is not the name of a folder")
+        raise OSError(errno.EINVAL, "this name cannot be the name of a folder")
     try:
         return os.open(part, _WALKED | os.O_NOFOLLOW, dir_fd=folder)
     except FileNotFoundError:

@@ -129,7 +129,9 @@ def log_hang(path: Path, keys: tuple[str, ...] = ()) -> None:
         keys: keys that must never be written to it.
     """
     begin_logging(path, keys)
-    logging.getLogger("kimi_tui").error("ended while it did not answer; it was at")
+    logging.getLogger("kimi_tui").error(
+        "the program ended while it was not responding; at that moment it was at"
+    )
     opened = open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True)
     try:
         faulthandler.dump_traceback(opened)

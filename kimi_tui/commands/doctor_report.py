@@ -421,7 +421,7 @@ def _errors(path: Path) -> Iterator[tuple[str, str]]:
                 counts[day, fact] += 1
             logger = begun[3].partition(".")[0]
             day, place = begun[1], ""
-            fact = f"{begun[2]} of {logger if logger in _LOGGERS else 'another part'}"
+            fact = f"{begun[2]} of {logger if logger in _LOGGERS else 'the program'}"
         elif frame := _FRAME.match(line):
             place = f" at {frame[1]}:{frame[2]}"
         elif place and (named := _ERROR_NAME.match(line)):

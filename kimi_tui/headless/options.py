@@ -98,7 +98,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--strict", action="store_true", help="exit with 3 if an action was refused")
     add("--ephemeral", action="store_true", help="remove the session at the end")
-    add("--bare", action="store_true", help="do not read AGENTS.md and other notes")
+    add(
+        "--bare",
+        action="store_true",
+        help="do not read AGENTS.md, CLAUDE.md and other project notes",
+    )
     add("--max-steps", type=_whole, metavar="N", help="stop the turn after N steps")
     add(
         "--max-tokens",

@@ -19,7 +19,7 @@ _ADVICE = {
     errno.EPERM: "Check the permissions of that folder; the unsaved part is written when it is writable.",
     errno.ENOENT: "The session's folder was deleted; it is created again when possible.",
     errno.EIO: "The disk reports errors. Copy your important files to another disk.",
-    errno.EFBIG: "The file is too large. Move it to another folder.",
+    errno.EFBIG: "The disk does not allow files of this size. Set KIMI_TUI_HOME to a folder on another disk.",
 }
 _ODD_FILE = "Replace it with a regular file, or move it away."
 

@@ -207,7 +207,9 @@ def _point_at(context: Context, offset: int) -> Checkpoint:
     for point in context.checkpoints:
         if point.offset == offset:
             return point
-    raise NothingToUndo("What you want to undo is no longer on the current world line.")
+    raise NothingToUndo(
+        "That change is no longer on the current world line, so it cannot be undone there."
+    )
 
 
 def _stacks(context: Context) -> _Stacks:

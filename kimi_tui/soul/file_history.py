@@ -555,7 +555,7 @@ class _FileEvents:
 
     def refused(self, why: str) -> None:
         """Publish that no files are kept here at all."""
-        self._publish_once(Notice("info", why, "A rewind does not change them."))
+        self._publish_once(Notice("info", why, "A rewind does not change these files."))
 
     def full(self, why: str) -> None:
         """Publish that the last scan could not keep everything; `why` is empty if it could."""

@@ -429,7 +429,7 @@ async def ask_to_read(
         facts.append("such places contain keys, and what is read is sent to the model")
     holder = target.real if search else target.real.parent
     holder_shown = with_tilde(holder, target.home)
-    key, offer = f"read outside:{holder}", f"allow reading ordinary files in {holder_shown}"
+    key, offer = f"read outside:{holder}", f"allow reading files without secrets in {holder_shown}"
     if search is not None:
         key, offer = f"search outside:{holder}", f"allow searches in {holder_shown}"
     # A folder that contains the user's whole home is never offered as a whole.

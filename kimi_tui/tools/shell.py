@@ -73,7 +73,7 @@ class ShellParams(BaseModel):
     )
     sandbox: Literal["on", "network", "off"] = Field(
         default="on",
-        description="`network`: in the sandbox, with the network; `off`: outside it. Both ask the user.",
+        description="`network`: sandboxed, with network access; `off`: outside the sandbox. Both ask the user.",
     )
     why: str = Field(
         default="", description="One sentence for the user: why it needs that.", max_length=500
@@ -437,7 +437,7 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
         named = some_of([os.path.relpath(path, found.work) for path in filled], _MOST_NAMED)
         facts.append(
             f"The command put more files into {named} than can be checked for secrets: sandboxed commands cannot read "
-            'that folder from now on. Remove it if it is not needed, with `sandbox` "off".'
+            'that folder from now on. If the folder is not needed, delete it with `sandbox` "off".'
         )
         brief += f" · too many files to check for secrets, so hidden from commands: {named}"
     return facts, brief

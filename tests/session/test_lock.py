@@ -196,7 +196,9 @@ async def test_who_took_a_deleted_lock_is_named_and_nothing_is_lost(tmp_path: Pa
     for _ in range(2):
         await session.sync()
     (words,) = said
-    assert words.startswith("The session's lock file was deleted; another program may write to it.")
+    assert words.startswith(
+        "The session's lock file was deleted: another program may write to this session."
+    )
     assert f"process {os.getpid()}" in words
     assert session.lock.held
     await session.aclose()

@@ -121,14 +121,14 @@ async def test_the_sessions_screen_lists_them_and_says_so(
     catalog = SessionCatalog(store.root, new)
     (row,) = catalog.described(catalog.folders(everywhere=False))
     assert row.title == "said there"
-    assert row.facts.startswith("its folder was renamed or moved; Enter continues the session here")
+    assert row.facts.startswith(
+        "its folder was renamed or moved; Enter continues it in this folder"
+    )
     new.rename(tmp_path / "elsewhere")
     (tmp_path / "other" / "one").mkdir(parents=True)
     catalog = SessionCatalog(store.root, tmp_path / "other" / "one")
     (row,) = catalog.described(catalog.folders(everywhere=False))
-    assert row.facts.startswith(
-        "its folder is gone; if it was moved here, Enter continues the session here"
-    )
+    assert row.facts.startswith("its folder no longer exists; Enter continues it in this folder")
     catalog = SessionCatalog(store.root, tmp_path / "elsewhere" / "deep")
     (row,) = catalog.described(
         [*catalog.folders(everywhere=False), *catalog.folders(everywhere=True)]

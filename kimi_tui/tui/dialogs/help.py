@@ -160,7 +160,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("compare.unfold",), "expand or collapse"),
             (
                 ("compare.jump", "compare.whole"),
-                "switch to the world line: up to the selected message; all of it",
+                "switch to the world line: without the selected message and later ones; whole",
             ),
             (("compare.send",), "copy the message to the current world line"),
             (("compare.leave",), "close the comparison"),
@@ -459,7 +459,7 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
         ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
         (
             "1 to 9, c, n, e",
-            "plan: 1 to 9 accept it in the mode named there; the letters: edit it, say no, say what is missing",
+            "answer a plan with the key shown before each answer",
         ),
         ("1 to 9, e, n", "question: an answer; your own answer; let the agent decide"),
         (

@@ -173,8 +173,8 @@ class Summary(NamedTuple):
     @property
     def answers(self) -> tuple[tuple[str, str, str], ...]:
         """Keys, their effects in words, and the results of the screen for them."""
-        edit = (("e", "edit", "edit"), ("u", "undo only the compaction", "undo"))
-        rewind = (("r", "rewind to the state before it", "rewind"),)
+        edit = (("e", "edit", "edit"), ("u", "undo the compaction, keep later messages", "undo"))
+        rewind = (("r", "rewind to before the compaction", "rewind"),)
         return (*(edit if self.can_edit else ()), *(rewind if self.checkpoint_id else ()))
 
 

@@ -179,7 +179,7 @@ class Keystrokes:
         key = key_of("help", self._bench.keys)
         self._bench.tell(
             f'"{letter}" is not a key here.',
-            advice=f"{key or '/help'} lists the keys. Words that you type go into the prompt.",
+            advice=f"{key or '/help'} lists the keys. Letters go into the prompt.",
         )
 
     # --- text that is typed elsewhere

@@ -127,9 +127,9 @@ class SessionCatalog:
     def _gone_words(self, work_dir: str) -> str:
         match self._former.get(work_dir):
             case True:
-                return "its folder was renamed or moved; Enter continues the session here"
+                return "its folder was renamed or moved; Enter continues it in this folder"
             case False:
-                return "its folder is gone; if it was moved here, Enter continues the session here"
+                return "its folder no longer exists; Enter continues it in this folder"
             case None:
                 return "its folder no longer exists"
 

@@ -51,7 +51,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.compaction} Compacted", "a compaction: a summary replaced older messages"),
         (f"{glyphs.lost} 2", "world line 2: a branch beside the current conversation"),
         (branch, "the world line branched off here"),
-        (arrow, "the D-Mail from which the world line below it comes"),
+        (arrow, "this D-Mail created the world line below it"),
         (glyphs.before, "messages from before a compaction; the model no longer sees them"),
         (glyphs.bookmark, "a step that you named (key b)"),
         (glyphs.pinned, "a pinned message: it is kept through compactions (key P)"),

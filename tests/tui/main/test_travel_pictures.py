@@ -179,7 +179,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     fork = RewindScreen(left, actions=actions_at(11, 0), pending=FORK)
     offer = RewindPreview(
         Target(END),
-        "Some files have changed since the end of this conversation.",
+        "Some files have changed since the last message of this conversation.",
         *(0, 0, 0, 47_500, 47_500),
         estimated=False,
         dropped=(),

@@ -32,7 +32,7 @@ MODE_TOLD: dict[Mode, str] = {
     "ask": "Mode: ask. Edits and commands need your permission.",
     "edits": "Mode: accept edits. Edits in the folder run without asking; commands ask first.",
     "sandboxed": "Mode: sandboxed. Edits and sandboxed commands run without asking.",
-    "all": "Mode: allow all. Only secret and protected files and what leaves the folder or the sandbox still ask.",
+    "all": "Mode: allow all. The agent asks only before it touches secret or protected files, or anything outside the folder or the sandbox.",
 }
 MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
 TASKS_USE = "/tasks output N shows the output of task N, /tasks stop N stops the task."
@@ -314,7 +314,7 @@ async def sandbox(main: MainParts, argument: str) -> None:
     if argument not in ("", "reset"):
         main.bench.tell(
             f'"{argument[:20]}" is not an argument of /sandbox.',
-            advice="/sandbox shows the sandbox, /sandbox reset empties its private caches.",
+            advice="/sandbox shows the sandbox; /sandbox reset deletes the download caches of sandboxed commands.",
             level="warning",
         )
         return

@@ -271,7 +271,7 @@ COMMANDS = CommandTable(
             ("sandboxed", "Sandboxed: edits and sandboxed commands run without asking"),
             (
                 "all",
-                "Allow all: only secret and protected files and what leaves the folder or the sandbox still ask",
+                "Allow all: the agent asks only about secret or protected files and outside the folder",
             ),
         ),
         # A typing error must not choose the mode that allows everything.

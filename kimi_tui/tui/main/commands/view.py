@@ -64,7 +64,7 @@ def copy(main: MainParts, argument: str) -> None:
     elif argument == "code" or piece:
         main.bench.on_view.copy_code(piece or 0)
     else:
-        words = f'"{argument[:20]}" is not an argument of /copy. Use code, the number of a code block, or none.'
+        words = f'"{argument[:20]}" is not an argument of /copy. Use code, the number of a code block, or no argument.'
         main.bench.tell(words, level="warning")
 
 
