@@ -196,7 +196,7 @@ def test_a_folder_is_walked_to_without_following_links(tmp_path: Path) -> None:
             open_folder(tmp_path, parts)
         assert Path(caught.value.filename) == tmp_path / at
     for part in ("..", ".", "", "real/inner"):
-        with pytest.raises(OSError, match="not the name of a folder"):
+        with pytest.raises(OSError, match="cannot be the name of a folder"):
             open_folder(tmp_path / "real", ["inner", part], create=True)
     os.close(open_folder(tmp_path, ["real", "new", "newer"], create=True))
     assert (tmp_path / "real/new/newer").is_dir()

@@ -107,7 +107,7 @@ async def test_what_is_set_is_what_is_sent_and_what_is_said(
         ("minimax", "MiniMax-M2.5", "off", "always reasons"),
         ("mistral", "mistral-large", "on", "no known setting for reasoning"),
         ("generic", "m", "on", "no known setting for reasoning"),
-        ("openai", "gpt-5.6", "high", "cannot reason and use tools"),
+        ("openai", "gpt-5.6", "high", "cannot use reasoning together with tools"),
     ],
 )
 async def test_what_a_model_does_not_take_is_refused_in_one_line(

@@ -418,7 +418,7 @@ def _is_stopped(pid: int) -> bool:
     """Return whether all threads of a process are stopped, if the system tells (Linux does)."""
     try:
         states = [path.read_bytes() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return all(b") T " in state for state in states)
 
