@@ -24,10 +24,16 @@ _HEADER = "Model and mode are in the header; /usage shows the tokens, /permissio
 _TERMINAL = "Nothing needs to be set up; kimi-tui doctor lists which keys and pictures your terminal supports."
 _DIFF = "The timeline shows the files of each step; !git diff shows them against the last commit."
 _KEYS = "Keys are in config.toml under [providers]; delete api_key there to log out. /model changes the model."
+_KEY_BINDINGS = "/settings lists every key binding and changes it."
+_NO_STYLES = "kimi-tui has no output styles. Say in AGENTS.md how the agent should answer."
+_NO_PLUGINS = "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands."
+_PRIVACY = "kimi-tui sends data to the server of your model and nowhere else."
+_TODO = "kimi-tui has no to-do command. The agent keeps its own to-do list in the chat; the timeline (Ctrl+T) shows what was done."
+_FOLDERS = "Start kimi-tui in the parent folder, or add a folder to sandbox.writable in /settings."
 
 ELSEWHERE: Mapping[str, str] = {
     "about": _DOCTOR,
-    "add-dir": "Start kimi-tui in the parent folder, or add a folder to sandbox.writable in /settings.",
+    "add-dir": _FOLDERS,
     "agent": _NO_AGENTS,
     "agents": _NO_AGENTS,
     "auto": _MODES,
@@ -37,7 +43,7 @@ ELSEWHERE: Mapping[str, str] = {
     "debug": "The log file has details; kimi-tui doctor says where it is.",
     "details": "Press Tab to go to the chat; Space there expands a block. /fold does the same.",
     "diff": _DIFF,
-    "directory": "Start kimi-tui in the parent folder, or add a folder to sandbox.writable in /settings.",
+    "directory": _FOLDERS,
     "doctor": _DOCTOR,
     "docs": "F1 is the help; docs/guide.md is the user guide.",
     "extensions": "kimi-tui has no extensions. Commands are Markdown files in .kimi-tui/commands.",
@@ -47,19 +53,19 @@ ELSEWHERE: Mapping[str, str] = {
     "ide": "kimi-tui does not connect to an editor. /editor edits the prompt in yours.",
     "import": "Run kimi-tui import in a shell: it copies the sessions of kimi-cli.",
     "install-github-app": "kimi-tui does not work on GitHub by itself; the agent can use git and gh.",
-    "keybindings": "/settings lists every key binding and changes it.",
-    "keymap": "/settings lists every key binding and changes it.",
+    "keybindings": _KEY_BINDINGS,
+    "keymap": _KEY_BINDINGS,
     "logout": _KEYS,
     "mcp": _NO_MCP,
     "memory": _NOTES,
     "mention": _FILES,
-    "output-style": "kimi-tui has no output styles. Say in AGENTS.md how the agent should answer.",
-    "personality": "kimi-tui has no output styles. Say in AGENTS.md how the agent should answer.",
-    "plugin": "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands.",
-    "plugins": "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands.",
+    "output-style": _NO_STYLES,
+    "personality": _NO_STYLES,
+    "plugin": _NO_PLUGINS,
+    "plugins": _NO_PLUGINS,
     "pr-comments": _OWN,
-    "privacy": "kimi-tui sends data to the server of your model and nowhere else.",
-    "privacy-settings": "kimi-tui sends data to the server of your model and nowhere else.",
+    "privacy": _PRIVACY,
+    "privacy-settings": _PRIVACY,
     "release-notes": _UPDATE,
     "reset": "/clear starts over in this session; /new starts a new one.",
     "review": _OWN,
@@ -71,8 +77,8 @@ ELSEWHERE: Mapping[str, str] = {
     "statusline": "The header and the token gauge cannot be configured.",
     "subagents": _NO_AGENTS,
     "terminal-setup": _TERMINAL,
-    "todo": "kimi-tui has no to-do command. The agent keeps its own to-do list in the chat; the timeline (Ctrl+T) shows what was done.",
-    "todos": "kimi-tui has no to-do command. The agent keeps its own to-do list in the chat; the timeline (Ctrl+T) shows what was done.",
+    "todo": _TODO,
+    "todos": _TODO,
     "unshare": _SHARE,
     "update": _UPDATE,
     "upgrade": _UPDATE,
