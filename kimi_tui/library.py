@@ -6,8 +6,6 @@ It is the engine of the app and of `kimi-tui -p`, opened in the same way: the sa
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +13,9 @@ from typing import Literal
 
 from kimi_tui.agent_parts import Mode
 from kimi_tui.config.settings import ConfigError
+from kimi_tui.headless import checks
 from kimi_tui.headless.answers import Answers
+from kimi_tui.headless.options import HeadlessOptions
 from kimi_tui.headless.report import Result, TurnReport
 from kimi_tui.launch import CannotOpen, Options, launch_of
 from kimi_tui.llm.errors import LLMError
@@ -98,23 +98,14 @@ async def open_session(
         no_sandbox=not sandbox,
     )
     launch = await asyncio.to_thread(launch_of, options)
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="kimi-tui-") if ephemeral else ""
-    launch = launch._replace(
-        bare=bare,
-        max_tokens=max_tokens,
-        max_cost=max_cost,
-        kept_in=Path(folder) if folder else None,
-    )
-    try:
+    limits = HeadlessOptions(bare=bare, max_tokens=max_tokens, max_cost=max_cost)
+    async with checks.ephemeral(checks.with_options(launch, limits), wanted=ephemeral) as launch:
         opened = await open_engine(launch, waits_for_sandbox=False)
         found = AgentSession(opened.soul, answer)
         try:
             yield found
         finally:
             await found.aclose()
-    finally:
-        if folder:
-            await asyncio.to_thread(shutil.rmtree, folder, True)
 
 
 class AgentSession:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kimi_tui.config.settings import ConfigError
@@ -19,6 +23,19 @@ def with_options(launch: Launch, options: HeadlessOptions) -> Launch:
     return launch._replace(
         config=config, bare=options.bare, max_tokens=options.max_tokens, max_cost=options.max_cost
     )
+
+
+@asynccontextmanager
+async def ephemeral(launch: Launch, *, wanted: bool) -> AsyncGenerator[Launch]:
+    """Yield the launch with a folder for its session that is removed at the end; if that is not wanted, the launch as it is."""
+    if not wanted:
+        yield launch
+        return
+    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="kimi-tui-")
+    try:
+        yield launch._replace(kept_in=Path(folder))
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, True)
 
 
 def check(options: Options, headless: HeadlessOptions) -> None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, cast
 from kimi_tui.foreign_text import clean_source
 from kimi_tui.headless.output import sentences
 from kimi_tui.program import BUDGET, CIRCLES, CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED
+from kimi_tui.soul.kimisoul import WAIT_QUESTION
+from kimi_tui.soul.loop import GO_ON_QUESTION
 from kimi_tui.soul.model_slot import Spent
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
@@ -43,12 +45,12 @@ def out_of_time(seconds: float) -> TurnStop:
 
 def in_circles(question: str) -> TurnStop:
     """Return the ending of a turn that went in circles, with the question that the program asked about it."""
-    return TurnStop(CIRCLES, "error_circles", question.removesuffix(" Go on?"))
+    return TurnStop(CIRCLES, "error_circles", question.removesuffix(f" {GO_ON_QUESTION}"))
 
 
 def overdue(question: str) -> TurnStop:
     """Return the ending of a turn whose answer was overdue."""
-    words = question.removesuffix(" Keep waiting for the answer?")
+    words = question.removesuffix(f" {WAIT_QUESTION}")
     return TurnStop(FAILED, "error_during_execution", words)
 
 

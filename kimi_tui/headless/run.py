@@ -1,4 +1,4 @@
-"""`kimi-tui -p`: opens a session without a screen, runs its turns, and ends with an exit code (`kimi_tui.EXIT_CODES`).
+"""`kimi-tui -p`: opens a session without a screen, runs its turns, and ends with an exit code (`kimi_tui.program.EXIT_CODES`).
 
 One task follows the wire: it writes what the format of the output has, answers questions, and has the result of each turn.
 """
@@ -10,18 +10,16 @@ import contextlib
 import gc
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui.base_url import shown_url
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.foreign_text import one_line
-from kimi_tui.headless.checks import check, check_prices, with_options
+from kimi_tui.headless.checks import check, check_prices, ephemeral, with_options
 from kimi_tui.headless.options import HeadlessOptions
 from kimi_tui.headless.output import Output, OutputGone, complain, progress, sentences
 from kimi_tui.headless.standard_input import StandardInput
@@ -160,14 +158,8 @@ class _Run:
         from kimi_tui.own_process import harden
 
         harden()
-        folder = tempfile.mkdtemp(prefix="kimi-tui-") if options.ephemeral else ""
-        if folder:
-            launch = launch._replace(kept_in=Path(folder))
-        try:
+        async with ephemeral(launch, wanted=options.ephemeral) as launch:
             return await self._in_session(launch, text, piped)
-        finally:
-            if folder:
-                await asyncio.to_thread(shutil.rmtree, folder, True)
 
     async def _in_session(self, launch: Launch, text: str, piped: str) -> int:
         from kimi_tui.soul.opening import open_session
@@ -438,11 +430,10 @@ def _first_line(soul: KimiSoul) -> str:
 
 def _subject(arguments: str) -> str:
     """Return the first text among the arguments of a call, shortened: the command, the path, the pattern."""
-    try:
-        found: object = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return ""
-    values = cast("dict[str, object]", found).values() if isinstance(found, dict) else ()
+    # The engine is loaded by the time that a call comes.
+    from kimi_tui.soul.messages import call_arguments
+
+    values = call_arguments(arguments).values()
     return one_line(next((one for one in values if isinstance(one, str)), ""))[:_SUBJECT_CHARS]
 
 

@@ -39,7 +39,7 @@ class EventLines:
             self._held = held._replace(event=whole)
             return
         if isinstance(event, ev.StepRetry) and held is not None:
-            # What came so far is void.
+            # The retry makes the step anew, so the pieces that were held are no part of it.
             held = self._held = None
         yield from self.rest()
         if isinstance(event, ev.TextPart | ev.ThinkPart | ev.ToolCall):

@@ -92,6 +92,8 @@ TurnResult = Literal["done", "rejected"]
 """The end of a turn without an error: the agent was done, or the user refused what it asked for."""
 TURN_ERRORS = (LLMError, SoulError, StorageTrouble)
 """The other errors that a turn ends with. Its end event tells each of them, so a caller that listens has nothing to do."""
+WAIT_QUESTION = "Keep waiting for the answer?"
+"""The end of the question about an overdue answer of the model; the sentence before it says which."""
 WAIT_ON = "Keep waiting"
 ASK_AGAIN = "Send the request again"
 """The answers to the question about an overdue answer of the model."""
@@ -928,7 +930,7 @@ class KimiSoul:
         """
         options = [WAIT_ON] if overdue.near else [WAIT_ON, ASK_AGAIN]
         said = await self._approval.pause(
-            f"{overdue.text} Keep waiting for the answer?",
+            f"{overdue.text} {WAIT_QUESTION}",
             options,
             no_offer="Stop the turn",
             topic="overdue",

@@ -89,6 +89,8 @@ _WRITTEN_KEY = "calls written as text"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
 GO_ON = "Go on"
+GO_ON_QUESTION = "Go on?"
+"""The end of the question about an agent that repeats itself; the sentence before it says how."""
 _TELL = "Tell the agent something and continue"
 
 _ENDINGS = {
@@ -748,7 +750,11 @@ class AgentLoop:
         """
         try:
             said = await self._tools.approval.pause(
-                f"{text} Go on?", [GO_ON], detail=detail, words_offer=_TELL, topic="circles"
+                f"{text} {GO_ON_QUESTION}",
+                [GO_ON],
+                detail=detail,
+                words_offer=_TELL,
+                topic="circles",
             )
         except asyncio.CancelledError:
             self._conversation.wire.publish(StepInterrupted())
