@@ -164,6 +164,7 @@ async def open_session(
                 # Imports at this moment would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
+        from kimi_tui.hooks.definitions import find_hooks
         from kimi_tui.soul.assembly import open_soul
         from kimi_tui.soul.model_slot import Budget, LoopLimits
         from kimi_tui.tools.sandbox.layers import risk_of
@@ -174,6 +175,11 @@ async def open_session(
             None
             if stage.demo
             else ProjectPermissions(config_dir() / PERMISSIONS_NAME, session.work_dir)
+        )
+        hooks = (
+            None
+            if launch.bare or stage.demo
+            else await asyncio.to_thread(find_hooks, session.work_dir)
         )
         provider = stage.provider or await provider_of(launch, session.id)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
@@ -197,7 +203,9 @@ async def open_session(
             reads_notes=not launch.bare,
             waits_for_sandbox=waits_for_sandbox,
             permissions=permissions,
+            hooks=hooks,
         )
+        hook_words = await soul.begin_hooks("resume" if is_old else "startup")
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
     except SessionNotFound as error:
@@ -225,6 +233,7 @@ async def open_session(
             *notices,
             *remark,
             *filter(None, [risk]),
+            *hook_words,
             *session.remarks,
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
