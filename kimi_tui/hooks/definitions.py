@@ -100,7 +100,8 @@ class Hook(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in sentences: the beginning of its command, and the file."""
-        words = one_line(self.command)
+        # It stands in messages to the model, whose tags it must not end.
+        words = one_line(self.command).replace("</", "<\\/")
         words = words if len(words) <= 60 else f"{words[:59]}…"
         return f'"{words}" of {one_line(short(self.path))}'
 
