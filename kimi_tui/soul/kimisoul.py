@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
@@ -125,6 +126,7 @@ class KimiSoul:
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
         reads_notes: whether the agent is given the notes of the folders that it works in.
+        permissions: the permissions for the work folder that hold in every session; None for none.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -153,13 +155,14 @@ class KimiSoul:
         seeing: Sequence[str],
         inbox: Inbox | None = None,
         reads_notes: bool = True,
+        permissions: ProjectPermissions | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
         self.session = session
         self._conversation = conversation
         self.marks = conversation.marks
-        self._approval = Approval(wire, mode)
+        self._approval = Approval(wire, mode, permissions)
         self._jobs = Jobs(self._publish_jobs)
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
@@ -628,6 +631,21 @@ class KimiSoul:
         """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
 
+    async def project_rules(self) -> tuple[str, ...]:
+        """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
+        in words.
+        """
+        return await self._approval.project_rules()
+
+    async def revoke_for_project(self, rule: str) -> None:
+        """Revoke one of `project_rules`.
+
+        Raises:
+            OSError: the disk refused; it still holds.
+            ValueError: the file of permissions is damaged.
+        """
+        await self._approval.revoke_for_project(rule)
+
     # -- commands in the background --------------------------------------------------------------
 
     def _publish_jobs(self, job: Job) -> None:
@@ -866,6 +884,7 @@ class KimiSoul:
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
+        await self._approval.stored()
         if self._finding is not None:
             self._finding.cancel()
         await self._orphans.wait(_ORPHANS_S)

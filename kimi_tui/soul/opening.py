@@ -18,10 +18,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kimi_tui.app_paths import data_dir, log_file, short
+from kimi_tui.app_paths import config_dir, data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -168,6 +170,11 @@ async def open_session(
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
         config = launch.config
+        permissions = (
+            None
+            if stage.demo
+            else ProjectPermissions(config_dir() / PERMISSIONS_NAME, session.work_dir)
+        )
         provider = stage.provider or await provider_of(launch, session.id)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
         soul = await open_soul(
@@ -189,6 +196,7 @@ async def open_session(
             inbox=inbox,
             reads_notes=not launch.bare,
             waits_for_sandbox=waits_for_sandbox,
+            permissions=permissions,
         )
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error

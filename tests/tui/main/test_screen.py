@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.approval.panel import AWAY, ApprovalPanel
 from kimi_tui.tui.dialogs.help import HelpScreen
+from kimi_tui.tui.dialogs.list_screen import ListScreen
 from kimi_tui.tui.formatting import percent
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S
@@ -517,7 +519,8 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
             server.script(call("WriteFile", {"path": name, "content": name}), say(f"Wrote {name}."))
         await one.ready()
         await one.say("/permissions")
-        await one.sees("Mode: ask.")
+        await one.sees("There are no extra permissions.")
+        await one.pilot.press("escape")
         await one.say("a")
         await one.sees("allow edits in this folder this session")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
@@ -527,12 +530,18 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.sees("Wrote a.")
         await one.say("b")
         await one.sees("Wrote b.")
-        await one.say("/permissions")
-        await one.sees("Also allowed in this session: (1) edits")
         await one.say("/permissions 2")
         await one.sees('"2" is not the number of a permission.')
-        await one.say("/permissions 1")
+        await one.say("/permissions")
+        await one.sees("This session")
+        await one.sees("Enter revoke")
+        shown = one.app.screen
+        assert isinstance(shown, ListScreen)
+        await one.until(lambda: shown.seen.accepts(time.monotonic()))
+        await one.pilot.press("delete")
         await one.sees("Revoked: edits in this folder")
+        await one.sees("There are no extra permissions.")
+        await one.pilot.press("escape")
         await one.say("c")
         await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
         assert not (home / "app" / "c").exists()

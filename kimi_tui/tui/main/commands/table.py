@@ -289,9 +289,10 @@ COMMANDS = CommandTable(
     Command(
         "permissions",
         "Show the permissions",
-        "List what you allowed for this session; N or all revokes it.",
+        "List and revoke what you allowed for this session and this project.",
         session.permissions,
         argument="[N | all]",
+        opens=True,
         aliases=("allowed-tools",),
     ),
     Command(
