@@ -14,8 +14,11 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
+from kimi_tui.hooks.definitions import FoundHooks
+from kimi_tui.hooks.runner import Hooks, Level, SessionFacts
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
@@ -23,6 +26,7 @@ from kimi_tui.llm.provider import ChatProvider, ModelInfo, Overdue
 from kimi_tui.projection.session_model import title_from, title_of
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
+from kimi_tui.session.rotation import live_path
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
@@ -34,12 +38,14 @@ from kimi_tui.soul.errors import (
     EmptySummary,
     MaxStepsReached,
     NothingToCompact,
+    RefusedByHook,
     RunCancelled,
     SoulError,
     TurnFailed,
 )
 from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.history import History, history_until
+from kimi_tui.soul.hook_events import follow
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.loop import AgentLoop, TurnOutcome
 from kimi_tui.soul.model_slot import Spent
@@ -126,6 +132,8 @@ class KimiSoul:
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
         reads_notes: whether the agent is given the notes of the folders that it works in.
+        permissions: the permissions for the work folder that hold in every session; None for none.
+        hooks: the hooks that run; None for no hooks at all.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -133,6 +141,7 @@ class KimiSoul:
         no_sandbox: why there is no sandbox; empty if there is one.
         search_sandbox: the sandbox of search programs; None if there is none.
         inbox: the user's messages that are not in the context yet.
+        hooks: the hooks of the session; None without hooks.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
@@ -155,13 +164,15 @@ class KimiSoul:
         seeing: Sequence[str],
         inbox: Inbox | None = None,
         reads_notes: bool = True,
+        permissions: ProjectPermissions | None = None,
+        hooks: FoundHooks | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
         self.session = session
         self._conversation = conversation
         self.marks = conversation.marks
-        self._approval = Approval(wire, mode)
+        self._approval = Approval(wire, mode, permissions)
         self._jobs = Jobs(self._publish_jobs)
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
@@ -195,6 +206,11 @@ class KimiSoul:
             reads_notes,
         )
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
+        self.hooks = self._hooks_of(hooks, environ, permissions)
+        self._tools.hooks = self._compactor.hooks = self.hooks
+        self._hearing: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[str] | None = None
+        """The task of the hooks at the start of the session."""
         self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
@@ -217,6 +233,59 @@ class KimiSoul:
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _hooks_of(
+        self,
+        found: FoundHooks | None,
+        environ: Mapping[str, str],
+        permissions: ProjectPermissions | None,
+    ) -> Hooks | None:
+        if found is None:
+            return None
+
+        async def sandbox() -> Sandbox | None:
+            await self.sandbox_ready()
+            return self._sandbox
+
+        session = self.session
+        facts = SessionFacts(
+            session.id, live_path(session.dir), session.work_dir, lambda: self.mode, sandbox
+        )
+
+        def tell(level: Level, text: str, advice: str) -> None:
+            self.wire.publish(Notice(level, text, advice))
+
+        return Hooks(found, facts, environ, permissions, tell)
+
+    async def begin_hooks(self, source: Literal["startup", "resume"]) -> tuple[str, ...]:
+        """Begin to tell hooks of the session; return sentences about them for the user. Call it once."""
+        hooks = self.hooks
+        if hooks is None or not (hooks.found.own or hooks.found.folder or hooks.found.remarks):
+            return ()
+        words = await hooks.begin()
+        self._have_hooks_follow(hooks)
+        if hooks.has("SessionStart"):
+            self._starting = asyncio.create_task(self._hooks_at_start(source), name="hooks")
+            self._loop.opening = self._opening_words
+        return words
+
+    async def reload_hooks(self) -> None:
+        """Read the files of hooks anew, also those that were written since the session was opened."""
+        if self.hooks is not None:
+            await self.hooks.reload()
+            self._have_hooks_follow(self.hooks)
+
+    def _have_hooks_follow(self, hooks: Hooks) -> None:
+        if self._hearing is None and (hooks.found.own or hooks.found.folder):
+            subscription = self.wire.subscribe(records=True)
+            self._hearing = asyncio.create_task(follow(subscription, hooks), name="hook events")
+
+    async def _hooks_at_start(self, source: Literal["startup", "resume"]) -> str:
+        assert self.hooks is not None
+        return (await self.hooks.session_start(source)).context
+
+    async def _opening_words(self) -> str:
+        return "" if self._starting is None else await asyncio.shield(self._starting)
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -640,6 +709,23 @@ class KimiSoul:
         """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
 
+    async def project_rules(self) -> tuple[str, ...]:
+        """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
+        in words.
+        """
+        return await self._approval.project_rules()
+
+    async def revoke_for_project(self, rule: str) -> None:
+        """Revoke one of `project_rules`.
+
+        Raises:
+            OSError: the disk refused; it still holds.
+            ValueError: the file of permissions is damaged.
+        """
+        await self._approval.revoke_for_project(rule)
+        if rule.startswith("hooks:") and self.hooks is not None:
+            self.hooks.folder_was_revoked()
+
     # -- commands in the background --------------------------------------------------------------
 
     def _publish_jobs(self, job: Job) -> None:
@@ -882,10 +968,15 @@ class KimiSoul:
             return
         self._alone.closed = True
         await self.interrupt()
+        if self._starting is not None:
+            self._starting.cancel()
+        if self.hooks is not None:
+            await self.hooks.session_end()
         await self.inbox.aclose()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
+        await self._approval.stored()
         if self.servers is not None:
             await self.servers.aclose()
         if self._finding is not None:
@@ -1013,7 +1104,7 @@ class KimiSoul:
                 )
         except asyncio.CancelledError:
             return False
-        except NothingToCompact as nothing:
+        except (NothingToCompact, RefusedByHook) as nothing:
             self.wire.publish(Notice("info", nothing.message, nothing.advice))
             return False
         except LLMNotSet as error:
