@@ -65,7 +65,7 @@ async def print_session(session: Session, *, as_json: bool) -> int:
     Raises:
         StorageTrouble: the session cannot be opened at all.
     """
-    async with _readable(session) as read:
+    async with readable(session) as read:
         found = await asyncio.to_thread(_look, read, session.dir)
     if as_json:
         print_json(_facts(read, found))
@@ -75,7 +75,7 @@ async def print_session(session: Session, *, as_json: bool) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _readable(session: Session) -> AsyncGenerator[Session]:
+async def readable(session: Session) -> AsyncGenerator[Session]:
     """Open the session; if another process has it open, open a copy."""
     async with contextlib.AsyncExitStack() as stack:
         try:
@@ -87,7 +87,7 @@ async def _readable(session: Session) -> AsyncGenerator[Session]:
 
 async def print_markdown(session: Session) -> int:
     """Print the conversation as Markdown; return the exit code."""
-    async with _readable(session) as read:
+    async with readable(session) as read:
         messages = read.context.world_line.messages
         text = await asyncio.to_thread(lambda: clean_source(as_markdown(messages[:])))
     print(text, end="")
@@ -294,7 +294,7 @@ async def print_checkpoints(session: Session, world_line: int, *, as_json: bool)
         UnknownWorldLine: no line has that number.
         StorageTrouble: the session cannot be opened at all.
     """
-    async with _readable(session) as read:
+    async with readable(session) as read:
         rows = await asyncio.to_thread(list_checkpoints, read, world_line)
     if as_json:
         print_json([row_facts(row) for row in rows])
@@ -348,7 +348,7 @@ async def print_world_lines(session: Session, *, as_json: bool) -> int:
     Raises:
         StorageTrouble: the session cannot be opened at all.
     """
-    async with _readable(session) as read:
+    async with readable(session) as read:
         lines = await asyncio.to_thread(read.world_lines.list, read.context.world_line)
         shown = await asyncio.to_thread(shown_lines, read) if lines else {}
     if as_json:

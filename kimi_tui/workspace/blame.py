@@ -61,6 +61,12 @@ class LineOrigins:
         self._origins = origins[:n_head] + changed + origins[len(origins) - n_tail :]
         self._text = text
 
+    def copy(self) -> LineOrigins:
+        """Return the same state, which goes on by itself."""
+        other = LineOrigins()
+        other.restore(self._text, self._origins)
+        return other
+
     def restore(self, text: str, origins: Sequence[int]) -> None:
         """Take a version that is an earlier one again, whose origins are known."""
         self._text, self._origins = text, array("l", origins)
@@ -126,9 +132,26 @@ class FileBlame:
         self._taken: list[FileVersion] = []
         self._kept: dict[str, Sequence[int]] = {}
 
-    def origins(self) -> Sequence[int]:
-        """Return the place of the snapshot (in the log) that wrote each line of the newest state."""
-        versions = versions_of(self._log, self._path)
+    def versions(self) -> list[FileVersion]:
+        """Return the states of the file, oldest first."""
+        return versions_of(self._log, self._path)
+
+    def origins(self, now: str | None = None) -> Sequence[int]:
+        """Return the place of the snapshot (in the log) that wrote each line.
+
+        Args:
+            now: the present text of the file; its lines that no snapshot has get the place of the next snapshot. None for
+                the state of the newest snapshot.
+        """
+        versions = self.versions()
+        self._continue(versions)
+        if now is None:
+            return self._lines.origins
+        beyond = self._lines.copy()
+        beyond.advance(now, len(self._log))
+        return beyond.origins
+
+    def _continue(self, versions: list[FileVersion]) -> None:
         n_taken = len(self._taken)
         by = [self._log.snapshots[one.position].by for one in versions]
         wanted = {
@@ -145,7 +168,6 @@ class FileBlame:
             if blob in wanted:
                 self._kept[blob] = self._lines.origins
         self._taken = versions
-        return self._lines.origins
 
 
 def _blob(entry: ManifestEntry | None) -> str:

@@ -47,7 +47,27 @@ _META = re.compile(
 _META_BYTES = 4_096
 # What is not read, or is about the site and not about this page.
 _JUNK = frozenset(
-    "script style template svg canvas iframe object embed audio video map input select button textarea dialog nav footer menu".split()
+    [
+        "script",
+        "style",
+        "template",
+        "svg",
+        "canvas",
+        "iframe",
+        "object",
+        "embed",
+        "audio",
+        "video",
+        "map",
+        "input",
+        "select",
+        "button",
+        "textarea",
+        "dialog",
+        "nav",
+        "footer",
+        "menu",
+    ]
 )
 _JUNK_ROLES = frozenset(
     {"navigation", "banner", "contentinfo", "search", "menu", "menubar", "dialog", "alertdialog"}
@@ -57,7 +77,38 @@ _HIDDEN = re.compile(
     re.IGNORECASE,
 )
 _BLOCKS = frozenset(
-    "address article aside blockquote br dd div dl dt fieldset figcaption figure form h1 h2 h3 h4 h5 h6 header hr li main ol p pre section table tr ul".split()
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "tr",
+        "ul",
+    ]
 )
 _BLANK_LINES = re.compile(r"\n{3,}")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight-source|brush:)[-: ]?([A-Za-z0-9+#_-]{1,20})")
