@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from textual import events, on
@@ -122,7 +123,7 @@ class ListScreen(ModalScreen[None], AskingScreen[None]):
     def _picked(self) -> None:
         item = self._chosen
         if item is not None and item.act is not None:
-            self.run_worker(reported(self, self._act(item.act)), group="act", exclusive=False)
+            self.run_worker(reported(self, partial(self._act, item.act)), group="act", exclusive=False)
 
     async def _act(self, act: Callable[[], Awaitable[str]]) -> None:
         said = await act()

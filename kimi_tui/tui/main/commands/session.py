@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
 
 if TYPE_CHECKING:
