@@ -123,7 +123,9 @@ class ListScreen(ModalScreen[None], AskingScreen[None]):
     def _picked(self) -> None:
         item = self._chosen
         if item is not None and item.act is not None:
-            self.run_worker(reported(self, partial(self._act, item.act)), group="act", exclusive=False)
+            self.run_worker(
+                reported(self, partial(self._act, item.act)), group="act", exclusive=False
+            )
 
     async def _act(self, act: Callable[[], Awaitable[str]]) -> None:
         said = await act()
