@@ -72,7 +72,7 @@ class ProjectPermissions:
             _checked(self._file)
         except FileNotFoundError:
             return ""
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is damaged"
             return f"The permissions in {short(self._file)} are not used: {why}."
         return ""
@@ -103,7 +103,7 @@ class ProjectPermissions:
     def _read(self) -> list[object]:
         try:
             return _checked(self._file)
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             return []
 
     def _change(self, changed: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
@@ -116,8 +116,6 @@ class ProjectPermissions:
                 entries = _checked(self._file)
             except FileNotFoundError:
                 entries = []
-            except RecursionError as error:
-                raise ValueError("it is damaged") from error
             before = _rules_in(entries, folder)
             after = changed(before)
             if after == before:
@@ -172,7 +170,10 @@ def _checked(file: Path) -> list[object]:
     status = os.stat(file)
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(None, "other users can change it", str(file))
-    found: object = json.loads(data)
+    try:
+        found: object = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is damaged") from error
     entries = lenient_json.mapping(found).get("folders")
     if not isinstance(entries, list):
         raise ValueError("it is damaged")

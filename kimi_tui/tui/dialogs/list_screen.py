@@ -24,7 +24,7 @@ _ROWS_AROUND = 14
 """Rows of the frame, the details of the chosen entry, and the keys."""
 
 
-class Item(NamedTuple):
+class ListedItem(NamedTuple):
     """One entry.
 
     Attributes:
@@ -32,16 +32,18 @@ class Item(NamedTuple):
         about: sentences about it; nothing in them is shortened.
         verb: what Enter does, such as `revoke`; empty for nothing.
         act: does it, and returns a sentence about it.
+        result: closes the screen with this result in place of an act; empty for none.
     """
 
     entry: Entry
     about: str = ""
     verb: str = ""
     act: Callable[[], Awaitable[str]] | None = None
+    result: str = ""
 
 
-class ListScreen(ModalScreen[None], AskingScreen[None]):
-    """Shows the entries, and acts on the chosen one.
+class ListScreen(ModalScreen[str | None], AskingScreen[str | None]):
+    """Shows the entries, and acts on the chosen one. Its result is that of the entry, or None if it was closed.
 
     Args:
         title: the title in the frame.
@@ -58,9 +60,9 @@ class ListScreen(ModalScreen[None], AskingScreen[None]):
     def __init__(
         self,
         title: str,
-        items: Callable[[], Awaitable[Sequence[Item]]],
+        items: Callable[[], Awaitable[Sequence[ListedItem]]],
         *,
-        first: Sequence[Item],
+        first: Sequence[ListedItem],
         empty: str,
         about: str = "",
     ) -> None:
@@ -99,7 +101,7 @@ class ListScreen(ModalScreen[None], AskingScreen[None]):
         self._show()
 
     @property
-    def _chosen(self) -> Item | None:
+    def _chosen(self) -> ListedItem | None:
         return self._items[self._list.chosen] if self._items else None
 
     def _show(self) -> None:
@@ -122,7 +124,9 @@ class ListScreen(ModalScreen[None], AskingScreen[None]):
     @on(PickList.Picked)
     def _picked(self) -> None:
         item = self._chosen
-        if item is not None and item.act is not None:
+        if item is not None and item.result:
+            self.dismiss(item.result)
+        elif item is not None and item.act is not None:
             self.run_worker(
                 reported(self, partial(self._act, item.act)), group="act", exclusive=False
             )

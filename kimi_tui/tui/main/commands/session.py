@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from kimi_tui.soul.request_form import ToolsWish
     from kimi_tui.soul.rewind_values import FileOutcome, RewindPreview, Target
     from kimi_tui.tools.jobs import Job
-    from kimi_tui.tui.dialogs.list_screen import Item
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.tui.preview.layout import PreviewAnswer
 
@@ -269,77 +267,6 @@ async def plan(main: MainParts, argument: str) -> None:
         await mode(main, "plan" if wanted else "ask")
 
 
-async def permissions(main: MainParts, argument: str) -> None:
-    """List the permissions for the session and for the project, to revoke them; with a number, or `all`, revoke without the list."""
-    soul = await main.conversation.opened()
-    listed = await _permissions(soul)
-    if not argument:
-        from kimi_tui.tui.dialogs.list_screen import ListScreen
-
-        await main.bench.ask(
-            ListScreen(
-                "Permissions",
-                partial(_permissions, soul),
-                first=listed,
-                empty=f"Mode: {MODE_TITLES[soul.mode]}. There are no extra permissions.",
-            )
-        )
-        return
-    gone = listed if argument == "all" else ()
-    if argument.isdecimal() and 0 < int(argument[:9]) <= len(listed):
-        gone = (listed[int(argument) - 1],)
-    if not gone:
-        text = "You have not allowed anything for this session or this project."
-        if listed:
-            text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
-        main.bench.tell(text, level="warning")
-        return
-    for item in gone:
-        assert item.act is not None
-        main.bench.tell(await item.act())
-
-
-async def _permissions(soul: KimiSoul) -> Sequence[Item]:
-    """Return the permissions as entries of a list, each of which revokes it."""
-    from kimi_tui.config.permissions import shown_rule
-    from kimi_tui.tui.dialogs.list_screen import Item
-    from kimi_tui.tui.pick_list import Entry
-
-    async def revoke_session(words: str) -> str:
-        soul.revoke(words)
-        return f"Revoked: {_granted(words)}."
-
-    async def revoke_project(rule: str) -> str:
-        try:
-            await soul.revoke_for_project(rule)
-        except (OSError, ValueError) as error:
-            why = error.strerror or error if isinstance(error, OSError) else error
-            return f"The permission could not be revoked: {why}."
-        return f"Revoked: {shown_rule(rule)}."
-
-    mode = f"Mode: {MODE_TITLES[soul.mode]}."
-    of_session = [
-        Item(
-            Entry(_granted(words), group="This session"),
-            f"{mode} This permission ends with the session.",
-            "revoke",
-            partial(revoke_session, words),
-        )
-        for words in soul.allowed
-    ]
-    of_project = [
-        Item(
-            Entry(shown_rule(rule), group="This project"),
-            f"{mode} This permission is stored for this folder in your own configuration. "
-            "A command needs it only outside the sandbox.",
-            "revoke",
-            partial(revoke_project, rule),
-        )
-        for rule in await soul.project_rules()
-    ]
-    return (*of_session, *of_project)
-
-
 _BACKENDS = {
     "full": "namespaces and Landlock",
     "bwrap": "bubblewrap",
@@ -386,13 +313,6 @@ async def sandbox(main: MainParts, argument: str) -> None:
         f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
         advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset empties the caches.",
     )
-
-
-def _granted(words: str) -> str:
-    words = words.removeprefix("Yes, and ").removeprefix("allow ")
-    for ending in (" for this session", " in this session", " this session"):
-        words = words.replace(ending, "")
-    return words
 
 
 # --- turns and operations
