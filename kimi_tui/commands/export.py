@@ -20,6 +20,7 @@ from kimi_tui.export.page import write_page
 from kimi_tui.export.redaction import Redactor
 from kimi_tui.export.story import Story, tell
 from kimi_tui.program import DONE, FAILED
+from kimi_tui.projection.replay import Recording
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import reference_of
 from kimi_tui.session.session import Session
@@ -133,7 +134,8 @@ def _before(records: Sequence[EventRecord], number: int) -> Sequence[EventRecord
     for place in range(len(records) - 1, -1, -1):
         event = records[place].event
         if isinstance(event, CheckpointCreated) and event.id == number:
-            return records[:place]
+            # The message of a turn is told just before its checkpoint.
+            return records[: max(stop for stop in Recording(records).stops if stop <= place)]
     raise UnknownCheckpoint(
         f"The session has no checkpoint #{number}. kimi-tui checkpoints lists them."
     )
