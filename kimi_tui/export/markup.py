@@ -31,6 +31,7 @@ from kimi_tui.tui.transcript.card_facts import facts_of, target_of
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from pygments.formatters.html import HtmlFormatter
 
 _WHOLE_CHARS = 50_000
 """The most characters of a result that are written whole; of a longer one, its head and tail."""
@@ -224,7 +225,6 @@ def _parser() -> MarkdownIt:
 def _coloured(text: str, language: str, _attributes: str) -> str:
     """Return code as HTML with a class for each kind of token; plain text where the language is not known."""
     from pygments import highlight
-    from pygments.formatters.html import HtmlFormatter
     from pygments.util import ClassNotFound
 
     if len(text) > _COLOURED_CHARS or not language:
@@ -233,7 +233,14 @@ def _coloured(text: str, language: str, _attributes: str) -> str:
         lexer = _lexer(language)
     except ClassNotFound:
         return escape(text)
-    return highlight(text, lexer, HtmlFormatter(nowrap=True))
+    return highlight(text, lexer, _formatter())
+
+
+@cache
+def _formatter() -> HtmlFormatter[str]:
+    from pygments.formatters.html import HtmlFormatter
+
+    return HtmlFormatter(nowrap=True)
 
 
 @cache

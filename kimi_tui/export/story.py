@@ -100,7 +100,7 @@ class _Teller:
         self._story = Story("")
         self._keys: list[int] = []
         self._places: dict[str, int] = {}
-        self._path: list[int] = []
+        self._live: list[CheckpointNode] = []
         self._listed: dict[str, int] = {}
         self._files_changed = False
         self._first = 0
@@ -157,10 +157,12 @@ class _Teller:
         while n_past < len(shown) and shown[n_past].is_past:
             n_past += 1
         live = self.session.timeline.path_of(0)
-        path = [self._place(point) for point in live]
-        start = _same(self._path, 0, path)
-        points = Splice(start, tuple(path[start:]))
-        self._path = path
+        start = len(self._live)
+        # A line mostly grows; its points are compared one by one only where it was cut.
+        if live[:start] != self._live:
+            start = _same(self._live, 0, live)
+        points = Splice(start, tuple(self._place(point) for point in live[start:]))
+        self._live = [*live]
         tokens = self.session.gauge.status.used
         story.frames.append(Frame(at_s, blocks, n_past, points, tokens, self._changed_files()))
 
@@ -184,7 +186,7 @@ class _Teller:
         return changed
 
 
-def _same(before: Sequence[int], first: int, now: Sequence[int]) -> int:
+def _same(before: Sequence[object], first: int, now: Sequence[object]) -> int:
     """Return the place from which a list differs, whose items from `first` on are `now`."""
     start = first
     for key, other in zip(before[first:], now, strict=False):

@@ -206,7 +206,7 @@ def test_a_browser_runs_nothing_of_it_and_asks_for_nothing(place: Place, tmp_pat
             self.send_response(404)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
