@@ -353,9 +353,9 @@ def _granted(words: str) -> str:
 # --- turns and operations
 
 
-async def stop(main: MainParts, argument: str) -> None:
+def stop(main: MainParts, argument: str) -> None:
     """Stop the running turn or operation."""
-    await (await main.conversation.opened()).interrupt()
+    main.conversation.stop()
 
 
 async def resume(main: MainParts, argument: str) -> None:
