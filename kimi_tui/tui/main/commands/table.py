@@ -191,6 +191,7 @@ COMMANDS = CommandTable(
         rewind.compact,
         key="ctrl+o",
         argument="[what to keep]",
+        needs="session",
         aliases=("compress", "summarize"),
     ),
     Command(
@@ -199,6 +200,7 @@ COMMANDS = CommandTable(
         "Play the session back from its start; nothing is changed.",
         session.replay,
         opens=True,
+        needs="session",
     ),
     Command(
         "turn",
@@ -249,6 +251,7 @@ COMMANDS = CommandTable(
         "List what fills the context, in tokens: system prompt, notes, tools, messages.",
         session.context,
         opens=True,
+        needs="session",
     ),
     Command(
         "stats",
@@ -256,6 +259,7 @@ COMMANDS = CommandTable(
         "Show the session's steps, tools, tokens, time travel and waiting time.",
         session.stats,
         opens=True,
+        needs="session",
     ),
     Command(
         "mode",
@@ -276,6 +280,7 @@ COMMANDS = CommandTable(
         ),
         # A typing error must not choose the mode that allows everything.
         exact=True,
+        needs="session",
         aliases=("approvals",),
     ),
     Command(
@@ -285,6 +290,7 @@ COMMANDS = CommandTable(
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
+        needs="session",
     ),
     Command(
         "permissions",
@@ -293,6 +299,7 @@ COMMANDS = CommandTable(
         rules.permissions,
         argument="[N | all]",
         opens=True,
+        needs="session",
         aliases=("allowed-tools",),
     ),
     Command(
@@ -303,6 +310,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
+        needs="session",
     ),
     Command(
         "sandbox",
@@ -311,6 +319,7 @@ COMMANDS = CommandTable(
         session.sandbox,
         argument="[reset]",
         values=_one_of("reset"),
+        needs="session",
     ),
     Command(
         "model",
@@ -321,6 +330,7 @@ COMMANDS = CommandTable(
         values=_models,
         exact=True,
         opens=True,
+        needs="session",
         aliases=("models", "login", "auth", "connect", "setup", "provider", "providers"),
     ),
     Command(
@@ -330,6 +340,7 @@ COMMANDS = CommandTable(
         session.tools,
         argument="[on | lean | off | add NAME]",
         values=_one_of("on", "lean", "off", "add"),
+        needs="session",
     ),
     Command(
         "window",
@@ -337,6 +348,7 @@ COMMANDS = CommandTable(
         "Have Ollama make a model with a 32k context window, or show how to.",
         session.window,
         key="f4",
+        needs="session",
     ),
     Command(
         "thinking",
@@ -345,6 +357,7 @@ COMMANDS = CommandTable(
         session.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
+        needs="session",
         aliases=("effort", "reasoning"),
     ),
     Command(
@@ -385,6 +398,7 @@ COMMANDS = CommandTable(
         "Continue the turn",
         "Let the agent continue without a new message.",
         session.resume,
+        needs="session",
     ),
     Command(
         "fork",
@@ -412,6 +426,7 @@ COMMANDS = CommandTable(
         "Set the title of the session; without TITLE, edit it.",
         session.rename,
         argument="[TITLE]",
+        needs="session",
         aliases=("title",),
     ),
     Command(
@@ -421,6 +436,7 @@ COMMANDS = CommandTable(
         session.sessions,
         argument="[words]",
         opens=True,
+        needs="session",
         aliases=("resume",),
     ),
     Command(
