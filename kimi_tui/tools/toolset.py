@@ -23,6 +23,7 @@ from kimi_tui.tools.read_file import ReadFile
 from kimi_tui.tools.session_tools import AskUserQuestion, ExitPlanMode, SendDMail, SetTodoList
 from kimi_tui.tools.shell import Shell, TaskOutput, TaskStop
 from kimi_tui.tools.text import nearest_words
+from kimi_tui.tools.web.fetch_url import FetchURL
 
 AnyTool = Tool[Any]
 
@@ -178,6 +179,7 @@ def default_toolset() -> Toolset:
             Shell(),
             TaskOutput(),
             TaskStop(),
+            FetchURL(),
             SetTodoList(),
             AskUserQuestion(),
             ExitPlanMode(),

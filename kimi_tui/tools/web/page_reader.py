@@ -1,0 +1,114 @@
+"""Reads pages in a process of their own, `page_text`, which is ended where it takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+from kimi_tui import lenient_json
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.tools.outcome import ToolProblem
+from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.web.page_text import MAX_CHARS
+
+READ_S = 45.0
+"""Seconds after which the process is ended. It has limits of its own, which it reaches earlier."""
+_MOST_AT_ONCE = 2
+_MOST_BYTES = MAX_CHARS * 4 + 16_384
+
+PageKind = Literal["html", "pdf", "text"]
+
+
+class PageText(NamedTuple):
+    """The text of a page, clean: title (one line, empty for none), text, and a note about how it was read."""
+
+    title: str
+    text: str
+    note: str
+
+
+class PageReader:
+    """Reads pages, no more than two at once."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def read(
+        self, data: bytes, kind: PageKind, charset: str, url: str, environ: Mapping[str, str]
+    ) -> PageText:
+        """Return the text of a page.
+
+        Args:
+            data: the bytes.
+            kind: what they are.
+            charset: the encoding that the server named; empty if it named none.
+            url: the URL of the page, for its links.
+            environ: the environment variables of this program.
+
+        Raises:
+            ToolProblem: the page cannot be read.
+            asyncio.CancelledError: the process was ended.
+        """
+        head = json.dumps({"kind": kind, "charset": charset, "base": url}).encode()
+        async with self._slots:
+            process = await asyncio.to_thread(_start, environ)
+            try:
+                # The thread reads to the end of the output, which comes when the process is ended.
+                out = await asyncio.to_thread(_talk, process, head + b"\n" + data)
+            finally:
+                _end(process)
+        if out is None:
+            raise ToolProblem("The page takes too long to be read.", brief="too complex")
+        if process.returncode != 0:
+            raise ToolProblem(
+                "The page cannot be read: it needs too much time or memory.", brief="too complex"
+            )
+        return await asyncio.to_thread(_page_text, out)
+
+
+def _start(environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-I", "-X", "utf8", "-m", "kimi_tui.tools.web.page_text"]
+    return subprocess.Popen(
+        argv,
+        cwd="/",
+        env=child_environment(environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _talk(process: subprocess.Popen[bytes], data: bytes) -> bytes | None:
+    """Hand the page over and return the output; None if that takes too long, or is longer than any text can be."""
+    try:
+        out, _ = process.communicate(data, timeout=READ_S)
+    except (subprocess.TimeoutExpired, OSError, ValueError):
+        _end(process)
+        return None
+    return out if len(out) <= _MOST_BYTES else None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        # It has not been reaped, so its id cannot have been used again.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _page_text(out: bytes) -> PageText:
+    head, _, text = out.partition(b"\n")
+    try:
+        facts = lenient_json.mapping(json.loads(head))
+    except (ValueError, RecursionError):
+        facts = {}
+    title = one_line(lenient_json.text(facts.get("title")))[:300]
+    note = one_line(lenient_json.text(facts.get("note")))[:400]
+    return PageText(title, clean(text.decode("utf-8", "replace")), note)
