@@ -64,6 +64,8 @@ class Inks:
             return codes + (";7" if is_cursor else "")
         if "d" in flags:
             codes += ";2"
+        if is_cursor and palette["page"] == "ansi_default":
+            codes += ";7"  # as Textual's own style sheet has it for such a theme
         back = palette["accent" if is_cursor else ground or fill]
         return codes + self._colour(palette[_COLOURS[ink]], 38) + self._colour(back, 48)
 

@@ -104,8 +104,8 @@ class InstantPrompt:
         self._switch_s = sys.getswitchinterval()
         self._input = sys.__stdin__.fileno() if sys.__stdin__ is not None else 0
         self._output = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
+        self._woken = self._wake = -1
+        """The ends of a pipe that wakes the thread."""
 
     # --- beginning and end
 
@@ -116,6 +116,8 @@ class InstantPrompt:
             OSError, termios.error: it is no terminal, or gone; nothing was changed.
         """
         self.attributes = termios.tcgetattr(self._input)
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
         self._has_terminal = True
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -299,8 +301,20 @@ def _size_of(descriptor: int) -> tuple[int, int]:
     return size.columns, size.lines
 
 
-def begin(launch: Launch, environ: Mapping[str, str] = os.environ) -> InstantPrompt | None:
-    """Paint the first page of a start and echo what is typed; None if the start has another first screen, or no terminal.
+def begin(launch: Launch) -> InstantPrompt | None:
+    """Paint the first page of a start and echo what is typed; None if the start has another first screen, or no terminal."""
+    prompt = prompt_of(launch, os.environ)
+    if prompt is not None:
+        try:
+            prompt.begin()
+        except (OSError, termios.error):
+            prompt.restore()
+            return None
+    return prompt
+
+
+def prompt_of(launch: Launch, environ: Mapping[str, str]) -> InstantPrompt | None:
+    """Return the instant prompt of a start; None if the start has another first screen.
 
     Args:
         launch: how the app is started.
@@ -325,12 +339,6 @@ def begin(launch: Launch, environ: Mapping[str, str] = os.environ) -> InstantPro
         return Inks(None if grey and name == "16" else palette, colours, grey=grey)
 
     glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
-    prompt = InstantPrompt(
+    return InstantPrompt(
         first_page(launch), glyphs, inks, asks=theme == AUTO, own_colours=theme == "16"
     )
-    try:
-        prompt.begin()
-    except (OSError, termios.error):
-        prompt.restore()
-        return None
-    return prompt

@@ -16,7 +16,7 @@ from textual._wrap import compute_wrap_offsets
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.instant import prompt as instant_prompt
-from kimi_tui.instant.prompt import InstantPrompt
+from kimi_tui.instant.prompt import prompt_of
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.first_page import wrapped
@@ -34,7 +34,7 @@ LONG = "a word and another one that is so long that the field wraps it " * 3
 
 def launch_with(theme: str, folder: Path, **changes: object) -> Launch:
     config = Config(theme=theme)._replace(glyphs=str(changes.pop("glyphs", "unicode")))
-    choice = ModelChoice(model="kimi-k3", base_url="http://127.0.0.1:9/v1", api_key="none")
+    choice = ModelChoice("p", "http://127.0.0.1:9/v1", "kimi-k3")
     made = Launch(folder, folder / "config.toml", config, choice, mode="sandboxed")
     return made._replace(**changes)
 
@@ -42,7 +42,12 @@ def launch_with(theme: str, folder: Path, **changes: object) -> Launch:
 def cells_of(output: str, size: tuple[int, int]) -> list[list[Char]]:
     screen = QuickScreen(*size)
     QuickStream(screen).feed(output.encode())
-    return [[screen.buffer[y][x] for x in range(size[0])] for y in range(size[1])]
+    return [[_seen(screen.buffer[y][x]) for x in range(size[0])] for y in range(size[1])]
+
+
+def _seen(cell: Char) -> Char:
+    """Return a cell without the ink of a blank, which nobody sees."""
+    return cell if cell.data != " " or cell.reverse else cell._replace(fg="", bold=False)
 
 
 async def app_cells(
@@ -56,6 +61,9 @@ async def app_cells(
         if text:
             screen.prompt.area.write(text)
         await pilot.pause()
+        for _ in range(3 if text == LONG else 0):
+            # While the field grows it has a scrollbar for a moment.
+            await pilot.pause(0.1)
         strips = screen._compositor.render_strips()
     rows = (f"\x1b[{y};1H{strip.render(console)}" for y, strip in enumerate(strips, 1))
     return cells_of("".join(rows), size)
@@ -64,13 +72,12 @@ async def app_cells(
 def instant_cells(
     launch: Launch, size: tuple[int, int], environ: dict[str, str], text: str
 ) -> list[list[Char]]:
-    made: list[InstantPrompt] = []
+    made = prompt_of(launch, environ)
+    assert made is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InstantPrompt, "begin", made.append)
         patch.setattr(instant_prompt, "_size_of", lambda _: size)
-        assert instant_prompt.begin(launch, environ) is not None
-        made[0]._typed.take(text.encode(), 0.0)
-        return cells_of(made[0]._changes(), size)
+        made._typed.take(text.encode(), 0.0)
+        return cells_of(made._changes(), size)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +92,7 @@ def instant_cells(
         ("dark", TRUE_COLOUR, (20, 5), "abc", {"glyphs": "ascii"}),
         ("dark", TRUE_COLOUR, (40, 10), "", {"glyphs": "ascii"}),
         ("dark", TRUE_COLOUR, (100, 33), "hello", {"resume": NEWEST}),
+        ("light", TRUE_COLOUR, (24, 9), "", {}),
         ("nogrey", TRUE_COLOUR, (120, 40), "abc", {}),
     ],
 )
@@ -109,7 +117,9 @@ async def test_the_instant_frame_is_the_first_one_of_the_app(
     for y, (one, other) in enumerate(zip(instant, app, strict=True)):
         if offered and "".join(cell.data for cell in one) != "".join(cell.data for cell in other):
             continue  # the menu of commands, and its keys
-        assert one == other, f"row {y}: {''.join(c.data for c in one)!r}\n{''.join(c.data for c in other)!r}"
+        assert one == other, (
+            f"row {y}: {''.join(c.data for c in one)!r}\n{''.join(c.data for c in other)!r}"
+        )
 
 
 @given(st.text(st.sampled_from("ab é你 \u0301x"), max_size=60), st.integers(2, 14))
