@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_BACKGROUND_ANSWER = re.compile(r"\x1b\]11;([#0-9A-Za-z:/]{1,40})(?:\x07|\x1b\\)")
-_BEGUN_ANSWER = re.compile(r"\x1b(?:\](?:1(?:1(?:;[#0-9A-Za-z:/]{0,40}\x1b?)?)?)?)?\Z")
+# The patterns are strings: most terminals answer after the first frame, and compiling them would delay it.
+_BACKGROUND_ANSWER = r"\x1b\]11;([#0-9A-Za-z:/]{1,40})(?:\x07|\x1b\\)"
+_BEGUN_ANSWER = r"\x1b(?:\](?:1(?:1(?:;[#0-9A-Za-z:/]{0,40}\x1b?)?)?)?)?\Z"
 _KEYS_SIGN = "?"
 """Asks for the keys if nothing follows it in an empty prompt."""
 _BACKSPACE = "\x7f"
-_QUITS = re.compile(rb"\x03|\x1b\[99;5u|\x1b\[27;5;99~")
+_QUITS = (b"\x03", b"\x1b[99;5u", b"\x1b[27;5;99~")
 """Ctrl+C as a terminal sends it, by kitty's protocol and by modifyOtherKeys."""
 
 
@@ -50,7 +51,7 @@ class TypedAhead:
 
     def take(self, data: bytes, now: float) -> None:
         """Take a piece of input, read at a monotonic time."""
-        self.n_quits += len(_QUITS.findall(data))
+        self.n_quits += sum(map(data.count, _QUITS))
         if self._rest:
             self._rest.append((now, data))
             return
@@ -66,7 +67,7 @@ class TypedAhead:
             broken_ends = False
         at = self._follow(text)
         self._begun = text[at:].encode() + broken
-        if broken_ends or (text[at:] and not _BEGUN_ANSWER.match(text, at)):
+        if broken_ends or (text[at:] and not re.match(_BEGUN_ANSWER, text[at:])):
             self._rest.append((self._begun_at, self._begun))
             self._begun = b""
 
@@ -80,9 +81,9 @@ class TypedAhead:
             elif text[at] == _BACKSPACE and (not self.text or self.text[-1:].isascii()):
                 self.text = self.text[:-1]
                 at += 1
-            elif (found := _BACKGROUND_ANSWER.match(text, at)) is not None:
+            elif (found := re.match(_BACKGROUND_ANSWER, text[at:])) is not None:
                 self.colour = found[1]
-                at = found.end()
+                at += found.end()
             else:
                 break
         return at

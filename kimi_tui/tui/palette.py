@@ -16,9 +16,7 @@ TRUE_COLOUR = 1 << 24
 
 LIGHT_FROM = 0.18
 """The luminance from which on black is easier to read on a background than white."""
-_COLOUR = re.compile(
-    r"(?:rgba?:([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})(?:/.*)?|#(.*))\Z"
-)
+_COLOUR = r"(?:rgba?:([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})(?:/.*)?|#(.*))\Z"
 
 DARK: dict[str, str] = {
     "page": "#101318",
@@ -189,7 +187,7 @@ def palettes_for(colours: int) -> dict[str, dict[str, str]]:
 
 def is_light(colour: str) -> bool | None:
     """Return whether the terminal's background colour, as it reports it, is light (theme `auto`); None if it cannot be read."""
-    found = _COLOUR.match(colour)
+    found = re.match(_COLOUR, colour)
     if found is None:
         return None
     parts = found.groups()[:3]

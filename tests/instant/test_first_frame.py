@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -125,5 +126,5 @@ async def test_the_instant_frame_is_the_first_one_of_the_app(
 @given(st.text(st.sampled_from("ab é你 \u0301x"), max_size=60), st.integers(2, 14))
 def test_the_prompt_wraps_as_the_field_of_the_app(line: str, width: int) -> None:
     cuts = [0, *compute_wrap_offsets(line, width, 4), len(line)]
-    rows = [line[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    rows = [line[a:b] for a, b in pairwise(cuts)]
     assert wrapped(line, width) == rows
