@@ -52,7 +52,7 @@ def test_a_variable_tells_before_the_terminal_does() -> None:
         True,
         True,
         False,
-        False,
+        None,
     ]
 
 
