@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import get_character_cell_size
 
 from kimi_tui.agent_parts import PARTS, PartName, unasked_words
+from kimi_tui.tui.formatting import wrap_words
 from kimi_tui.tui.frame_rows import (
     SHORT_BELOW,
     HeaderText,
@@ -37,8 +38,8 @@ OPENING = "Opening the session"
 MARGIN = 2
 """Cells at the left and right of header, prompt and footer."""
 MOST_PROMPT_ROWS = 8
-_BESIDE = 5
-"""Cells of the prompt's row that its text cannot have: the sign, the space behind it, and at the end one for the cursor and one free."""
+_BESIDE = 3
+"""Cells of the prompt's row that its field does not have: the sign, the space behind it, and a free one at the end."""
 _CHUNK = re.compile(r"\S+\s*|\s+")
 
 
@@ -176,9 +177,9 @@ def prompt_rows(text: str, width: int, glyphs: Glyphs) -> list[Line]:
     """
     sign = Span(glyphs.prompt, "accent")
     first, rest = (Span(" " * MARGIN), sign, Span(" ")), (Span(" " * (MARGIN + 2)),)
-    room = width - 2 * MARGIN - _BESIDE + 1
+    room = width - 2 * MARGIN - _BESIDE
     if not text:
-        words = "" if room < 1 else IDLE_WORDS
+        words = next(iter(wrap_words(IDLE_WORDS, room)), "") if room > 0 else ""
         hint = fitted([Span(words[:1] or " ", "cursor"), Span(words[1:], "quiet")], max(1, room))
         return [Line((*first, *hint), fill="raised")]
     shown = [row for line in text.split("\n") for row in wrapped(line, max(1, room - 1))]
