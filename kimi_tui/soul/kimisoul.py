@@ -360,6 +360,12 @@ class KimiSoul:
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
 
+    def use_servers(self, servers: McpServers) -> None:
+        """Use the MCP servers, which begin to start, until the session is closed."""
+        self.servers = servers
+        self._attachments.resource = servers.resource_text
+        servers.start()
+
     @property
     def sandbox(self) -> Sandbox | None:
         """The sandbox of commands; None if there is none, or if it is not known yet (`sandbox_ready`)."""
@@ -700,10 +706,6 @@ class KimiSoul:
     def allowed(self) -> tuple[str, ...]:
         """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
-
-    async def ask_user(self, question: str, options: Sequence[str], **more: str) -> str | None:
-        """Ask the user a question of the program, in every mode; see `Approval.pause`."""
-        return await self._approval.pause(question, options, **more)  # pyright: ignore[reportArgumentType]
 
     def revoke(self, words: str) -> None:
         """Revoke one of the permissions in `allowed`."""

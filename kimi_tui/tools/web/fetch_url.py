@@ -119,9 +119,7 @@ class FetchURL(TypedTool[FetchURLParams]):
             return _image_outcome(page, page.image)
         return _text_outcome(page, params.offset, env)
 
-    def _question(
-        self, url: PageURL, env: ToolEnv, from_site: str = ""
-    ) -> ApprovalQuestion | None:
+    def _question(self, url: PageURL, env: ToolEnv, from_site: str = "") -> ApprovalQuestion | None:
         if is_allowed(url, self._allow):
             return None
         sandbox = env.sandbox

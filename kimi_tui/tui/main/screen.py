@@ -578,6 +578,10 @@ class MainScreen(Screen[None]):
             # Texts that were sent before count for the menu: the commands of files are known now, too.
             self._learn_uses(sent)
         self._follow_prompt()
+        from kimi_tui.tui.main.commands import mcp
+
+        await mcp.learn(self.parts)
+        self._follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:
         await self._learned.wait()

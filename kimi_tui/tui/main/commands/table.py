@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.settings import THEMES
-from kimi_tui.tui.main.commands import rewind, rules, session, view, world_lines
+from kimi_tui.tui.main.commands import mcp, rewind, rules, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -311,6 +311,15 @@ COMMANDS = CommandTable(
         values=_one_of("allow"),
         opens=True,
         needs="session",
+    ),
+    Command(
+        "mcp",
+        "Show the MCP servers",
+        "List the MCP servers and their tools; allow, restart or switch them off.",
+        mcp.mcp,
+        argument="[allow | restart | on | off NAME]",
+        values=_one_of("allow", "restart", "on", "off"),
+        opens=True,
     ),
     Command(
         "sandbox",
