@@ -47,6 +47,7 @@ _TEXTS = re.compile(
     r"|x-ndjson|jsonl|rtf|x-tex)|image/svg\+xml"
 )
 _HTML_START = re.compile(rb"\s{0,200}<(!doctype html|html|head|body)[\s>]", re.IGNORECASE)
+_MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,80}")
 _BARE_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:[0-9]{1,5})?([/?#].*)?", re.DOTALL)
 _OUR_TAGS = re.compile(r"<(/?system)", re.IGNORECASE)
 
@@ -214,7 +215,7 @@ def _kind(fetched: Fetched) -> PageKind:
         return "pdf"
     is_wide = fetched.charset.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
     if not is_wide and (binary := binary_kind(start)):
-        said = f" ({named})" if named else ""
+        said = f" ({named})" if _MEDIA_TYPE.fullmatch(named) else ""
         raise ToolProblem(
             f"{fetched.url} is {binary} of {_size(fetched)}{said}, not a page. "
             "To save it as a file, use curl in the shell.",
