@@ -159,7 +159,7 @@ def start(launch: Launch) -> int:
     # Textual's command palette, which is replaced here, imports fields, lists and trees: a twentieth of the start.
     with left_out("textual.command"):
         from kimi_tui.tui.app import KimiApp
-    from kimi_tui.tui.desktop import colours_of
+    from kimi_tui.tui.palette import colours_of
 
     # Imported modules stay for good, so the collector need never visit them again. A screen does not stay, so this comes
     # before the first one is made.

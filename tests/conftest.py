@@ -10,6 +10,7 @@ import pytest
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 from support import forks
+from support.cpu_time import CpuTime
 from support.parallel import Parallel
 from textual import _wait, constants
 
@@ -132,6 +133,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         help="how many processes run the tests; 0: this one",
     )
+    parser.addoption(
+        "--cpu", action="store_true", help="print which tests take the most processor time"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -139,6 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[gc_collect_iterations_key] = 1
     # The collected tests stay until the end.
     gc.disable()
+    config.pluginmanager.register(CpuTime(config), "cpu time")
     if n_workers := config.getoption("n_workers"):
         parallel = Parallel(
             config,

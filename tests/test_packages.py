@@ -167,6 +167,7 @@ STARTS = {
     "tools/sandbox/sandbox.py:_trouble": "supervised: sys.executable",
     "tools/process.py:__init__": "supervised: sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",
+    "hooks/process.py:__init__": "supervised: sys.executable",
     # These have absolute paths of the system.
     "tools/process.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.

@@ -28,18 +28,16 @@ from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.program import DONE, FAILED
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tui.desktop import (
-    FEW,
-    MANY,
     asks_tmux,
     clipboard_advice,
     clipboard_command,
-    colours_of,
     draws_progress,
     image_reader,
     notification_method,
     tmux_option,
 )
 from kimi_tui.tui.formatting import counted
+from kimi_tui.tui.palette import FEW, MANY, colours_of
 
 State = Literal["ok", "warn", "bad"]
 

@@ -315,6 +315,45 @@ class SandboxConfig(NamedTuple):
     )
 
 
+SEARCH_PROVIDERS = ("searxng", "brave", "tavily", "exa", "kimi")
+"""The services that `SearchWeb` can ask."""
+
+
+@table
+class SearchConfig(NamedTuple):
+    """A search service with its own values: `api_key` and the values of `headers` are never shown and never logged.
+
+    An empty `base_url` stands for the usual one of the service.
+    """
+
+    provider: str = setting(NEEDED, one_of(SEARCH_PROVIDERS))
+    base_url: str = setting("", URL)
+    api_key: str = setting("", STRIPPED)
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts that are never shown and never logged."""
+        return tuple(filter(None, (self.api_key, *self.headers.values())))
+
+    def __repr__(self) -> str:
+        return f"SearchConfig({self.provider!r}, {self.base_url!r})"
+
+
+@table
+class WebConfig(NamedTuple):
+    """The web: pages that need no approval, and the search service, if there is one."""
+
+    allow: tuple[str, ...] = setting(
+        (),
+        TEXTS,
+        "Hosts whose pages the agent may fetch without asking: example.org, *.example.org for every host below it, or * for all.",
+        title="Hosts without a question",
+        group=PERMISSIONS,
+    )
+    search: SearchConfig | None = None
+
+
 @table
 class SecretsConfig(NamedTuple):
     """The handling of a tool result with something like a key."""
@@ -473,6 +512,7 @@ class Config(NamedTuple):
     loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    web: WebConfig = WebConfig()
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
     prompt: PromptConfig = PromptConfig()

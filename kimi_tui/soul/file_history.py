@@ -6,7 +6,8 @@ Changes, restores and errors are published on the agent's wire.
 An operation on the conversation restores files in three steps: preview, journal entry, carrying it out. The order makes it
 safe: first the rescue snapshot and the intent are written to the disk, then the journal names both snapshots together with
 the change of the conversation, then the files are changed. After a kill before the journal entry no file was changed; after a
-later kill the next start finishes the restore (`FileHistory.start`).
+later kill the next start finishes the restore (`FileHistory.start`). That of another agent is named in the journal of that
+agent's session, and is finished when the session that has the snapshots is opened.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class FileHistory:
         self.folder = folder
         self.work_dir = folder.work_dir
         self._agent = agent
+        self._journal_place = folder.place_of(session)
         self._context = session.context
         self._journal = session.context.journal
         self._tracker = folder.tracker
@@ -281,7 +283,9 @@ class FileHistory:
         )
         if plan.reason:
             return None
-        return await self.folder.run(self._tracker.prepare, plan, chosen)
+        return await self.folder.run(
+            self._tracker.prepare, plan, chosen, session=self._journal_place
+        )
 
     @asynccontextmanager
     async def journaled(

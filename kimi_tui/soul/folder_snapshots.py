@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from kimi_tui.session.journal import Journal
+from kimi_tui.session.rotation import repaired_entries
 from kimi_tui.session.session import Session
-from kimi_tui.workspace.restore import Restored
+from kimi_tui.workspace.restore import Intent, Restored
 from kimi_tui.workspace.snapshots import By, Limits, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
@@ -92,6 +92,7 @@ class FolderSnapshots:
         # This is set when a running scan is not needed any more.
         self._cancelled = threading.Event()
         self.work_dir = session.work_dir
+        self._session_dir = session.dir
         folder = session.dir / FILES_NAME
         self.tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
         self._journal = session.context.journal
@@ -137,6 +138,11 @@ class FolderSnapshots:
         """Whether snapshots are taken at all."""
         return self._is_open and not self.refusal
 
+    def place_of(self, session: Session) -> str:
+        """Return the folder of an agent's session relative to that of the snapshots; empty if these are its own."""
+        own = self._session_dir
+        return "" if session.dir == own else os.path.relpath(session.dir, own)
+
     def start(self, reads_only: Callable[[], bool]) -> asyncio.Future[FirstScan] | None:
         """Start the first scan, and return it; None if it was started before, or nothing is stored.
 
@@ -146,9 +152,39 @@ class FolderSnapshots:
         if self.refusal or self.first_scan is not None:
             return None
         self.first_scan = asyncio.get_running_loop().run_in_executor(
-            self._pool, _run_first_scan, self.tracker, self._journal, reads_only
+            self._pool, self._run_first_scan, reads_only
         )
         return self.first_scan
+
+    def _run_first_scan(self, reads_only: Callable[[], bool]) -> FirstScan:
+        """Scan everything, then finish an interrupted restore; one that no journal names had changed nothing.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        tracker = self.tracker
+        if not tracker.first_scan():
+            return FirstScan(ended=False)
+        if (prepared := tracker.unfinished_restore()) is None:
+            return FirstScan(ended=True)
+        intent = prepared.intent
+        is_ours = tracker.is_ours_alone(intent)
+        # The journal of another session is only looked for if nobody else can have named it.
+        if (is_ours or not intent.session) and not self._is_journaled(intent):
+            tracker.abandon()
+            return FirstScan(ended=True)
+        why = "" if is_ours else _NOT_OURS
+        if why := why or (_IN_PLAN if reads_only() else ""):
+            tracker.abandon()
+            return FirstScan(ended=True, left=intent.paths, why=why)
+        return FirstScan(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
+
+    def _is_journaled(self, intent: Intent) -> bool:
+        """Return whether the journal of the agent that began a restore names it, so that its conversation has changed too."""
+        entries = self._journal.entries
+        if intent.session:
+            entries = repaired_entries(self._session_dir / intent.session)
+        return any(entry.snapshot_after == intent.after for entry in entries)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work with the tracker after all earlier work, in its thread."""
@@ -261,30 +297,6 @@ def _nothing() -> None:
 
 _NOT_OURS = "other users can write to this session's folder, or it was copied from another machine"
 _IN_PLAN = "nothing is changed in plan mode"
-
-
-def _run_first_scan(
-    tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]
-) -> FirstScan:
-    """Scan everything, then finish an interrupted restore; one that the journal does not name had changed nothing.
-
-    Raises:
-        OSError: the work folder cannot be read, or the disk refused.
-    """
-    if not tracker.first_scan():
-        return FirstScan(ended=False)
-    prepared = tracker.unfinished_restore()
-    if prepared is None:
-        return FirstScan(ended=True)
-    after = prepared.intent.after
-    if all(entry.snapshot_after != after for entry in journal.entries):
-        tracker.abandon()
-        return FirstScan(ended=True)
-    why = "" if tracker.is_ours_alone(prepared.intent) else _NOT_OURS
-    if why := why or (_IN_PLAN if reads_only() else ""):
-        tracker.abandon()
-        return FirstScan(ended=True, left=prepared.intent.paths, why=why)
-    return FirstScan(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
 
 
 def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:

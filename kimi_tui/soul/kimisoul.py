@@ -14,8 +14,11 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
+from kimi_tui.hooks.definitions import FoundHooks
+from kimi_tui.hooks.runner import Hooks, Level, SessionFacts
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
@@ -23,6 +26,7 @@ from kimi_tui.llm.provider import ChatProvider, ModelInfo, Overdue
 from kimi_tui.projection.session_model import title_from, title_of
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
+from kimi_tui.session.rotation import live_path
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
@@ -34,12 +38,14 @@ from kimi_tui.soul.errors import (
     EmptySummary,
     MaxStepsReached,
     NothingToCompact,
+    RefusedByHook,
     RunCancelled,
     SoulError,
     TurnFailed,
 )
 from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.history import History, history_until
+from kimi_tui.soul.hook_events import follow
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.loop import AgentLoop, TurnOutcome
 from kimi_tui.soul.model_slot import Spent
@@ -83,6 +89,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
 
 log = logging.getLogger(__name__)
@@ -125,6 +132,8 @@ class KimiSoul:
         seeing: the names of configured models that take images.
         inbox: the messages from before the session was open; None for none.
         reads_notes: whether the agent is given the notes of the folders that it works in.
+        permissions: the permissions for the work folder that hold in every session; None for none.
+        hooks: the hooks that run; None for no hooks at all.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -132,7 +141,9 @@ class KimiSoul:
         no_sandbox: why there is no sandbox; empty if there is one.
         search_sandbox: the sandbox of search programs; None if there is none.
         inbox: the user's messages that are not in the context yet.
+        hooks: the hooks of the session; None without hooks.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+        servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
 
     name = "kimi-tui"
@@ -153,13 +164,15 @@ class KimiSoul:
         seeing: Sequence[str],
         inbox: Inbox | None = None,
         reads_notes: bool = True,
+        permissions: ProjectPermissions | None = None,
+        hooks: FoundHooks | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
         self.session = session
         self._conversation = conversation
         self.marks = conversation.marks
-        self._approval = Approval(wire, mode)
+        self._approval = Approval(wire, mode, permissions)
         self._jobs = Jobs(self._publish_jobs)
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
@@ -193,6 +206,11 @@ class KimiSoul:
             reads_notes,
         )
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
+        self.hooks = self._hooks_of(hooks, environ, permissions)
+        self._tools.hooks = self._compactor.hooks = self.hooks
+        self._hearing: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[str] | None = None
+        """The task of the hooks at the start of the session."""
         self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
@@ -210,10 +228,64 @@ class KimiSoul:
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.servers: McpServers | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _hooks_of(
+        self,
+        found: FoundHooks | None,
+        environ: Mapping[str, str],
+        permissions: ProjectPermissions | None,
+    ) -> Hooks | None:
+        if found is None:
+            return None
+
+        async def sandbox() -> Sandbox | None:
+            await self.sandbox_ready()
+            return self._sandbox
+
+        session = self.session
+        facts = SessionFacts(
+            session.id, live_path(session.dir), session.work_dir, lambda: self.mode, sandbox
+        )
+
+        def tell(level: Level, text: str, advice: str) -> None:
+            self.wire.publish(Notice(level, text, advice))
+
+        return Hooks(found, facts, environ, permissions, tell)
+
+    async def begin_hooks(self, source: Literal["startup", "resume"]) -> tuple[str, ...]:
+        """Begin to tell hooks of the session; return sentences about them for the user. Call it once."""
+        hooks = self.hooks
+        if hooks is None or not (hooks.found.own or hooks.found.folder or hooks.found.remarks):
+            return ()
+        words = await hooks.begin()
+        self._have_hooks_follow(hooks)
+        if hooks.has("SessionStart"):
+            self._starting = asyncio.create_task(self._hooks_at_start(source), name="hooks")
+            self._loop.opening = self._opening_words
+        return words
+
+    async def reload_hooks(self) -> None:
+        """Read the files of hooks anew, also those that were written since the session was opened."""
+        if self.hooks is not None:
+            await self.hooks.reload()
+            self._have_hooks_follow(self.hooks)
+
+    def _have_hooks_follow(self, hooks: Hooks) -> None:
+        if self._hearing is None and (hooks.found.own or hooks.found.folder):
+            subscription = self.wire.subscribe(records=True)
+            self._hearing = asyncio.create_task(follow(subscription, hooks), name="hook events")
+
+    async def _hooks_at_start(self, source: Literal["startup", "resume"]) -> str:
+        assert self.hooks is not None
+        return (await self.hooks.session_start(source)).context
+
+    async def _opening_words(self) -> str:
+        return "" if self._starting is None else await asyncio.shield(self._starting)
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -287,6 +359,11 @@ class KimiSoul:
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox of commands; None if there is none, or if it is not known yet (`sandbox_ready`)."""
+        return self._sandbox
 
     async def sandbox_state(self) -> SandboxState:
         """Return what holds for the next command in the sandbox.
@@ -624,9 +701,30 @@ class KimiSoul:
         """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
 
+    async def ask_user(self, question: str, options: Sequence[str], **more: str) -> str | None:
+        """Ask the user a question of the program, in every mode; see `Approval.pause`."""
+        return await self._approval.pause(question, options, **more)  # pyright: ignore[reportArgumentType]
+
     def revoke(self, words: str) -> None:
         """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
+
+    async def project_rules(self) -> tuple[str, ...]:
+        """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
+        in words.
+        """
+        return await self._approval.project_rules()
+
+    async def revoke_for_project(self, rule: str) -> None:
+        """Revoke one of `project_rules`.
+
+        Raises:
+            OSError: the disk refused; it still holds.
+            ValueError: the file of permissions is damaged.
+        """
+        await self._approval.revoke_for_project(rule)
+        if rule.startswith("hooks:") and self.hooks is not None:
+            self.hooks.folder_was_revoked()
 
     # -- commands in the background --------------------------------------------------------------
 
@@ -707,6 +805,14 @@ class KimiSoul:
         if provider is not None:
             await provider.prepare()
         return self._conversation.model.info()
+
+    async def window_size(self) -> int:
+        """Return the tokens of the model's window, as well as the first request would know them; 0 if unknown."""
+        provider = self._conversation.model.current
+        if provider is not None and provider.prepares_first:
+            await provider.prepare()
+        info = self._conversation.model.info()
+        return info.window if info is not None else 0
 
     async def enlarge_window(self) -> str:
         """Have the model's server make a similar model with a larger window; return its name, for `set_provider`.
@@ -862,10 +968,17 @@ class KimiSoul:
             return
         self._alone.closed = True
         await self.interrupt()
+        if self._starting is not None:
+            self._starting.cancel()
+        if self.hooks is not None:
+            await self.hooks.session_end()
         await self.inbox.aclose()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
+        await self._approval.stored()
+        if self.servers is not None:
+            await self.servers.aclose()
         if self._finding is not None:
             self._finding.cancel()
         await self._orphans.wait(_ORPHANS_S)
@@ -894,11 +1007,19 @@ class KimiSoul:
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
-        end = await self._run_and_save(self._loop.run(text, images, older, piped))
+        end = await self._run_and_save(self._first_run(text, images, older, piped))
         # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
         while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)
+
+    async def _first_run(
+        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str
+    ) -> TurnOutcome:
+        # Tools that come with the second request would make the server of the model read the first one again.
+        if self.servers is not None:
+            await self.servers.settled()
+        return await self._loop.run(text, images, older, piped)
 
     def _publish_begin(self, begin: TurnBegin) -> None:
         self._beginning = title_from(begin, self._beginning)
@@ -983,7 +1104,7 @@ class KimiSoul:
                 )
         except asyncio.CancelledError:
             return False
-        except NothingToCompact as nothing:
+        except (NothingToCompact, RefusedByHook) as nothing:
             self.wire.publish(Notice("info", nothing.message, nothing.advice))
             return False
         except LLMNotSet as error:

@@ -38,8 +38,6 @@ from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.desktop import (
-    FEW,
-    TRUE_COLOUR,
     WindowStatus,
     asks_tmux,
     clipboard_advice,
@@ -59,9 +57,11 @@ from kimi_tui.tui.faults import (
 )
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.keyboard import TypeAhead, key_named
+from kimi_tui.tui.key_names import key_named
+from kimi_tui.tui.keyboard import TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
+from kimi_tui.tui.palette import FEW, TRUE_COLOUR
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     AnswersOnce,

@@ -10,7 +10,6 @@ from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tool_cards import short_name
 
 if TYPE_CHECKING:
     from kimi_tui.soul.token_meter import WindowPart
@@ -296,6 +295,8 @@ def path(text: str, width: int, mark: str = "…") -> str:
 
 def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     """Return statistics as rows of a name and a sentence, without rows for what never happened."""
+    from kimi_tui.tool_cards import short_name
+
     pairs: list[tuple[str, str]] = []
     if figures.turns or figures.steps:
         pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'model call')}"))

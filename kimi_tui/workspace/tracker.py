@@ -373,13 +373,14 @@ class Tracker:
     # -- restoring -------------------------------------------------------------------------------
 
     def prepare(
-        self, plan: RestorePlan, chosen: Collection[str] | None = None
+        self, plan: RestorePlan, chosen: Collection[str] | None = None, *, session: str = ""
     ) -> PreparedRestore | None:
         """Take the rescue snapshot and write the intent to the disk; return None if there is nothing to do.
 
         Args:
             plan: the plan that was shown.
             chosen: the paths to restore, conflicts included; None for all that are no conflicts.
+            session: see `Intent`.
 
         Raises:
             OSError: the disk refused; nothing was touched.
@@ -402,7 +403,7 @@ class Tracker:
         last = self._log.last
         if last is None or not (wanted or left or stale):
             return None
-        intent = Intent(last.id, new_id(), tuple(wanted))
+        intent = Intent(last.id, new_id(), tuple(wanted), session)
         if wanted:
             # Without a seal this process carries out the restore all the same, but the next one does not finish it.
             with contextlib.suppress(OSError):

@@ -136,6 +136,8 @@ class FetchURL(TypedTool[FetchURLParams]):
             where=f"{again}The agent reads the page",
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
+            project_rule=f"host:{url.site}",
+            project_offer=f"Yes, and do not ask again for pages of {url.site} in this project",
             sandboxed=sandbox is not None and sandbox.settings.network,
         )
 
@@ -282,11 +284,10 @@ def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
     part = text[offset : offset + limit]
     if title and not offset:
         part = f"Title: {title}\n\n{part}"
-    # Tags by which this program marks its own words mean nothing in a page.
-    part = _OUR_TAGS.sub(r"<\\\1", part)
+    part = without_our_tags(part)
     output = prompt(
         "web_page",
-        WHAT=_OUR_TAGS.sub(r"<\\\1", str(page.url)),
+        WHAT=without_our_tags(str(page.url)),
         MARK=secrets.token_hex(4),
         TEXT=part,
     )
@@ -302,6 +303,11 @@ def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
     facts.append(note)
     brief = said if is_error else f"{format_size(len(text.encode()))} of text"
     return ToolOutcome(output, " ".join(filter(None, facts)), is_error, brief)
+
+
+def without_our_tags(text: str) -> str:
+    """Return a foreign text in which the tags of this program's own words mean nothing."""
+    return _OUR_TAGS.sub(r"<\\\1", text)
 
 
 def _status_words(status: int) -> str:

@@ -75,12 +75,14 @@ async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
 
 
 class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
-    """Asks whether a custom command of the work folder may be sent. Its result is True for yes, None for no.
+    """Asks whether a custom command of the work folder may be sent, or its hooks may run. Its result is True for yes, None for no.
 
     Args:
         name: the word of the command.
         path: the path of its file, for the user.
         text: the text that it sends.
+        intro: the sentence above the text.
+        yes: the key and words of the yes.
     """
 
     CSS_PATH = sheets("text_screen")
@@ -88,8 +90,18 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         Binding("escape", "dismiss(None)", "Do not", show=False),
     ]
 
-    def __init__(self, name: str, path: str, text: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        text: str,
+        *,
+        intro: str = "This command comes from a file in this folder. It sends this text to the agent:",
+        yes: str = "y send it, and do not ask again for this command",
+    ) -> None:
         super().__init__()
+        self._intro = intro
+        self._yes = yes
         self._command = name
         self._path = path
         self._text = text
@@ -107,17 +119,14 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
     def compose(self) -> ComposeResult:
         """Return the text, below its origin."""
         words = Content.assemble(
-            (
-                "This command comes from a file in this folder. It sends this text to the agent:",
-                "$ink-strong",
-            ),
+            (self._intro, "$ink-strong"),
             f"\n{visible(self._path)}\n\n",
             ("\n".join(visible(line) for line in self._text.split("\n")), "$ink"),
         )
         frame = VerticalScroll(Static(words))
         use_thin_scrollbar(frame, glyphs_of(self))
         frame.border_title = Content(f"/{self._command}")
-        frame.border_subtitle = "y send it, and do not ask again for this command   Esc cancel"
+        frame.border_subtitle = f"{self._yes}   Esc cancel"
         yield frame
 
     def _refuse(self) -> None:

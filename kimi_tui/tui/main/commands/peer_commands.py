@@ -49,7 +49,6 @@ ELSEWHERE: Mapping[str, str] = {
     "extensions": "kimi-tui has no extensions. Commands are Markdown files in .kimi-tui/commands.",
     "feedback": _ISSUE,
     "files": _FILES,
-    "hooks": "kimi-tui does not run hooks.",
     "ide": "kimi-tui does not connect to an editor. /editor edits the prompt in yours.",
     "import": "Run kimi-tui import in a shell: it copies the sessions of kimi-cli.",
     "install-github-app": "kimi-tui does not work on GitHub by itself; the agent can use git and gh.",

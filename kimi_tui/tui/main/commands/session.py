@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
 
 if TYPE_CHECKING:
@@ -267,34 +267,6 @@ async def plan(main: MainParts, argument: str) -> None:
         await mode(main, "plan" if wanted else "ask")
 
 
-async def permissions(main: MainParts, argument: str) -> None:
-    """List the permissions given for the session; with a number, or `all`, revoke them."""
-    soul = await main.conversation.opened()
-    allowed = soul.allowed
-    gone = allowed if argument == "all" else ()
-    if argument.isdecimal() and 0 < int(argument[:9]) <= len(allowed):
-        gone = (allowed[int(argument) - 1],)
-    if argument and not gone:
-        text = "You have not allowed anything for this session."
-        if allowed:
-            text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
-        main.bench.tell(text, level="warning")
-        return
-    for words in gone:
-        soul.revoke(words)
-    left = soul.allowed
-    listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
-    now = f"Mode: {MODE_TITLES[soul.mode]}"
-    if gone:
-        now = f"Revoked: {', '.join(map(_granted, gone))}"
-    main.bench.tell(
-        f"{now}. Also allowed in this session: {listed}." if left else f"{now}.",
-        advice="/permissions N revokes permission N, /permissions all revokes all."
-        if left
-        else "There are no extra permissions for this session.",
-    )
-
-
 _BACKENDS = {
     "full": "namespaces and Landlock",
     "bwrap": "bubblewrap",
@@ -341,13 +313,6 @@ async def sandbox(main: MainParts, argument: str) -> None:
         f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
         advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset empties the caches.",
     )
-
-
-def _granted(words: str) -> str:
-    words = words.removeprefix("Yes, and ").removeprefix("allow ")
-    for ending in (" for this session", " in this session", " this session"):
-        words = words.replace(ending, "")
-    return words
 
 
 # --- turns and operations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.settings import THEMES
-from kimi_tui.tui.main.commands import rewind, session, view, world_lines
+from kimi_tui.tui.main.commands import rewind, rules, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -289,10 +289,20 @@ COMMANDS = CommandTable(
     Command(
         "permissions",
         "Show the permissions",
-        "List what you allowed for this session; N or all revokes it.",
-        session.permissions,
+        "List and revoke what you allowed for this session and this project.",
+        rules.permissions,
         argument="[N | all]",
+        opens=True,
         aliases=("allowed-tools",),
+    ),
+    Command(
+        "hooks",
+        "Show the hooks",
+        "List the hooks, turn them on or off; allow shows those of this folder.",
+        rules.hooks,
+        argument="[allow]",
+        values=_one_of("allow"),
+        opens=True,
     ),
     Command(
         "sandbox",

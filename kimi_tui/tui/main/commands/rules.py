@@ -1,0 +1,230 @@
+"""Commands about what the agent may do, and what runs around it: permissions and hooks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kimi_tui.agent_parts import MODE_TITLES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kimi_tui.hooks.definitions import Hook
+    from kimi_tui.hooks.runner import Hooks
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.main.commands import MainParts
+
+_FOLDER_WORDS = {
+    "not allowed": "They do not run before you allow them.",
+    "changed": "They, or scripts that they run, have changed since you allowed them: they do not run, and calls of tools "
+    "that they guard are refused.",
+    "allowed": "You allowed them as they are now.",
+}
+
+
+async def permissions(main: MainParts, argument: str) -> None:
+    """List the permissions for the session and for the project, to revoke them; with a number, or `all`, revoke without the list."""
+    soul = await main.conversation.opened()
+    listed = await _permissions(soul)
+    if not argument:
+        from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+        await main.bench.ask(
+            ListScreen(
+                "Permissions",
+                partial(_permissions, soul),
+                first=listed,
+                empty=f"Mode: {MODE_TITLES[soul.mode]}. There are no extra permissions.",
+            )
+        )
+        return
+    gone = listed if argument == "all" else ()
+    if argument.isdecimal() and 0 < int(argument[:9]) <= len(listed):
+        gone = (listed[int(argument) - 1],)
+    if not gone:
+        text = "You have not allowed anything for this session or this project."
+        if listed:
+            text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
+        main.bench.tell(text, level="warning")
+        return
+    for item in gone:
+        assert item.act is not None
+        main.bench.tell(await item.act())
+
+
+async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
+    """Return the permissions as entries of a list, each of which revokes it."""
+    from kimi_tui.config.permissions import shown_rule
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    async def revoke_session(words: str) -> str:
+        soul.revoke(words)
+        return f"Revoked: {_granted(words)}."
+
+    async def revoke_project(rule: str) -> str:
+        try:
+            await soul.revoke_for_project(rule)
+        except (OSError, ValueError) as error:
+            why = error.strerror or error if isinstance(error, OSError) else error
+            return f"The permission could not be revoked: {why}."
+        return f"Revoked: {shown_rule(rule)}."
+
+    mode = f"Mode: {MODE_TITLES[soul.mode]}."
+    of_session = [
+        ListedItem(
+            Entry(_granted(words), group="This session"),
+            f"{mode} This permission ends with the session.",
+            "revoke",
+            partial(revoke_session, words),
+        )
+        for words in soul.allowed
+    ]
+    of_project = [
+        ListedItem(
+            Entry(shown_rule(rule), group="This project"),
+            f"{mode} This permission is stored for this folder in your own configuration. "
+            "A command needs it only outside the sandbox.",
+            "revoke",
+            partial(revoke_project, rule),
+        )
+        for rule in await soul.project_rules()
+    ]
+    return (*of_session, *of_project)
+
+
+def _granted(words: str) -> str:
+    words = words.removeprefix("Yes, and ").removeprefix("allow ")
+    for ending in (" for this session", " in this session", " this session"):
+        words = words.replace(ending, "")
+    return words
+
+
+async def hooks(main: MainParts, argument: str) -> None:
+    """List the hooks, to turn them on and off, and to allow those of the folder."""
+    soul = await main.conversation.opened()
+    found = soul.hooks
+    if found is None:
+        main.bench.tell("This session runs without hooks.")
+        return
+    await soul.reload_hooks()
+    if argument == "allow":
+        await _allow_folder(main, found)
+        return
+    if argument:
+        main.bench.tell(
+            f'"{argument[:20]}" is not an argument of /hooks.',
+            advice="/hooks lists the hooks; /hooks allow shows those of this folder and asks whether they may run.",
+            level="warning",
+        )
+        return
+    from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+    wants = await main.bench.ask(
+        ListScreen(
+            "Hooks",
+            partial(_hook_items, found),
+            first=await _hook_items(found),
+            empty="There are no hooks. docs/hooks.md says where they are configured.",
+        )
+    )
+    if wants == _ALLOW:
+        await _allow_folder(main, found)
+
+
+_ALLOW = "allow"
+
+
+async def _hook_items(found: Hooks) -> Sequence[ListedItem]:
+    from kimi_tui.app_paths import short
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    async def turn(hook: Hook) -> str:
+        on = found.is_off(hook)
+        try:
+            await found.turn(hook, on=on)
+        except OSError as error:
+            return f"This could not be stored: {error.strerror or error}."
+        return f"The hook is {'on' if on else 'off'}."
+
+    state = await found.folder_state()
+    items: list[ListedItem] = []
+    for hook in (*found.found.own, *found.found.folder):
+        is_own, is_off = hook.origin == "user", found.is_off(hook)
+        where = "in the sandbox" if hook.sandbox else "outside the sandbox, with your permissions"
+        about = [
+            hook.command,
+            f"{short(hook.path)}. It runs {where}, for at most {hook.timeout_s:g} seconds.",
+        ]
+        if hook.condition:
+            about.append(f"Only if: {hook.condition}")
+        if hook.trouble:
+            about.append(f"It cannot run: {hook.trouble}.")
+        if not is_own:
+            about.append(_FOLDER_WORDS[state])
+        runs = is_own or state == "allowed"
+        items.append(
+            ListedItem(
+                Entry(
+                    f"{hook.event}{f' {hook.matcher}' if hook.matcher else ''}",
+                    hook.command,
+                    holds=runs and not is_off and not hook.trouble,
+                    group=short(hook.path) if is_own else f"{short(hook.path)} ({state})",
+                ),
+                "\n".join(about),
+                ("turn on" if is_off else "turn off") if runs else "allow the hooks of this folder",
+                partial(turn, hook) if runs else None,
+                result="" if runs else _ALLOW,
+            )
+        )
+    if found.found.elsewhere:
+        named = ", ".join(found.found.elsewhere)
+        items.append(
+            ListedItem(
+                Entry("Not in kimi-tui", named, group="Other events"),
+                f"These hooks do not run, because kimi-tui has no such events: {named}.",
+            )
+        )
+    return items
+
+
+async def _allow_folder(main: MainParts, found: Hooks) -> None:
+    """Show the hooks of the folder, and allow them after a yes to the whole text."""
+    from kimi_tui.tui.main.commands.custom import CustomCommandScreen
+
+    hooks = found.found.folder
+    if not hooks:
+        main.bench.tell("This folder has no hooks.")
+        return
+    if await found.folder_state() == "allowed":
+        main.bench.tell(
+            "The hooks of this folder are allowed.", advice="/permissions revokes that."
+        )
+        return
+    texts = [
+        f"{one.event}{f' ({one.matcher})' if one.matcher else ''}, at most {one.timeout_s:g} s:\n{one.command}"
+        for one in hooks
+    ]
+    question = CustomCommandScreen(
+        "hooks",
+        str(hooks[0].path.parent),
+        "\n\n".join(texts),
+        intro="This folder brings hooks: programs that run at events of a session, in the sandbox. "
+        "A yes is for exactly this text, and for the scripts in the folder that it names:",
+        yes="y let them run",
+    )
+    if not await main.bench.ask(question):
+        main.bench.tell("The hooks of this folder do not run.")
+        return
+    try:
+        await found.allow_folder()
+    except (OSError, ValueError) as error:
+        why = error.strerror or error if isinstance(error, OSError) else error
+        main.bench.tell(f"The permission could not be stored: {why}.", level="warning")
+        return
+    main.bench.tell(
+        "The hooks of this folder run from now on.", advice="/permissions revokes that."
+    )
