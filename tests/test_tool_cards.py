@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.tool_cards import COMMANDS, KNOWN, PLAIN, Card, card_from, card_of, short_name
 from kimi_tui.tools.toolset import default_toolset
+from kimi_tui.tools.web.search_web import SearchService, SearchWeb
 
 SHIP = Card("Ship", ("site",), form="to {}")
 

@@ -84,7 +84,7 @@ def read_config(path: Path) -> Config:
 
 
 def _holds_key(config: Config) -> bool:
-    search = config.web.search
+    search = config.search
     return any(
         one.headers or (one.api_key and not one.api_key.startswith(KEYRING_PREFIX))
         for one in (*config.providers.values(), *([search] if search is not None else []))
@@ -144,9 +144,9 @@ class _Reader:
             also = ("search",) if name == "web" else ()
             entry = self._table(table, name)
             values[name] = kind(**self._values(entry, name, declared(kind), also=also))
-        values["web"] = values["web"]._replace(search=self._search(table))
         return Config(
             default_model=default or (next(iter(models)) if len(models) == 1 else ""),
+            search=self._search(table),
             models=models,
             providers=providers,
             keys=self._keys(self._table(table, "keys")),
@@ -176,14 +176,25 @@ class _Reader:
 
     def _kimi_search(self, table: TomlTable) -> SearchConfig | None:
         services = table.get("services")
-        entry = cast(TomlTable, services).get("moonshot_search") if isinstance(services, Mapping) else None
+        entry = (
+            cast(TomlTable, services).get("moonshot_search")
+            if isinstance(services, Mapping)
+            else None
+        )
         if not isinstance(entry, Mapping):
             return None
         found = cast(TomlTable, entry)
         key, url = found.get("api_key"), found.get("base_url")
-        if not isinstance(key, str) or not key.strip() or not isinstance(url, str) or not is_url(url.strip()):
+        if (
+            not isinstance(key, str)
+            or not key.strip()
+            or not isinstance(url, str)
+            or not is_url(url.strip())
+        ):
             return None  # kimi-cli's login has no key of its own
-        headers = self._headers({"headers": found.get("custom_headers", {})}, "services.moonshot_search")
+        headers = self._headers(
+            {"headers": found.get("custom_headers", {})}, "services.moonshot_search"
+        )
         return SearchConfig("kimi", url.strip(), key.strip(), headers)
 
     def _provider(self, name: str, table: TomlTable) -> ProviderConfig | None:

@@ -342,7 +342,7 @@ class SearchConfig(NamedTuple):
 
 @table
 class WebConfig(NamedTuple):
-    """The web: pages that need no approval, and the search service, if there is one."""
+    """The pages of the web that need no approval."""
 
     allow: tuple[str, ...] = setting(
         (),
@@ -351,7 +351,6 @@ class WebConfig(NamedTuple):
         title="Hosts without a question",
         group=PERMISSIONS,
     )
-    search: SearchConfig | None = None
 
 
 @table
@@ -430,7 +429,7 @@ class MouseConfig(NamedTuple):
 class Config(NamedTuple):
     """The contents of the file; the tables have their names there.
 
-    `notices` name the keys that were not understood; `source` is the file, if there was one.
+    `search` is the search service, of `[web.search]` or of kimi-cli. `notices` name the keys that were not understood; `source` is the file, if there was one.
     """
 
     default_model: str = setting(
@@ -517,6 +516,7 @@ class Config(NamedTuple):
     notify: NotifyConfig = NotifyConfig()
     prompt: PromptConfig = PromptConfig()
     mouse: MouseConfig = MouseConfig()
+    search: SearchConfig | None = None
     models: Mapping[str, ModelConfig] = MappingProxyType({})
     providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     keys: Mapping[str, str] = MappingProxyType({})

@@ -42,7 +42,9 @@ class PageServer:
         reached: the addresses at which they came in.
     """
 
-    def __init__(self, context: ssl.SSLContext | None = None, hosts: Sequence[str] = (PUBLIC,)) -> None:
+    def __init__(
+        self, context: ssl.SSLContext | None = None, hosts: Sequence[str] = (PUBLIC,)
+    ) -> None:
         self.pages: dict[str, bytes | Talk] = {}
         self.requests: list[str] = []
         self.reached: list[str] = []
@@ -56,9 +58,7 @@ class PageServer:
         return f"{'https' if self._context else 'http'}://{host}:{self.port}{path}"
 
     async def __aenter__(self) -> PageServer:
-        self._server = await asyncio.start_server(
-            self._serve, self._hosts[0], 0, ssl=self._context
-        )
+        self._server = await asyncio.start_server(self._serve, self._hosts[0], 0, ssl=self._context)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

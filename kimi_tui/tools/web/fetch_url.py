@@ -28,7 +28,7 @@ from kimi_tui.tools.base import (
     TypedTool,
 )
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size
+from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size, without_our_tags
 from kimi_tui.tools.web.addresses import PageURL, is_allowed
 from kimi_tui.tools.web.fetching import MAX_BYTES, Fetched, PageFetcher
 from kimi_tui.tools.web.page_reader import PageKind, PageReader, PageText
@@ -49,7 +49,6 @@ _TEXTS = re.compile(
 _HTML_START = re.compile(rb"\s{0,200}<(!doctype html|html|head|body)[\s>]", re.IGNORECASE)
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,80}")
 _BARE_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:[0-9]{1,5})?([/?#].*)?", re.DOTALL)
-_OUR_TAGS = re.compile(r"<(/?system)", re.IGNORECASE)
 
 
 class FetchURLParams(BaseModel):
@@ -120,9 +119,7 @@ class FetchURL(TypedTool[FetchURLParams]):
             return _image_outcome(page, page.image)
         return _text_outcome(page, params.offset, env)
 
-    def _question(
-        self, url: PageURL, env: ToolEnv, from_site: str = ""
-    ) -> ApprovalQuestion | None:
+    def _question(self, url: PageURL, env: ToolEnv, from_site: str = "") -> ApprovalQuestion | None:
         if is_allowed(url, self._allow):
             return None
         sandbox = env.sandbox
@@ -303,11 +300,6 @@ def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
     facts.append(note)
     brief = said if is_error else f"{format_size(len(text.encode()))} of text"
     return ToolOutcome(output, " ".join(filter(None, facts)), is_error, brief)
-
-
-def without_our_tags(text: str) -> str:
-    """Return a foreign text in which the tags of this program's own words mean nothing."""
-    return _OUR_TAGS.sub(r"<\\\1", text)
 
 
 def _status_words(status: int) -> str:

@@ -221,9 +221,7 @@ class PageFetcher:
             return
         _refuse_near_ones(url.host, found, self._may_connect)
 
-    async def _answer(
-        self, pool: httpcore2.AsyncConnectionPool, url: PageURL
-    ) -> Fetched | PageURL:
+    async def _answer(self, pool: httpcore2.AsyncConnectionPool, url: PageURL) -> Fetched | PageURL:
         request = httpcore2.URL(
             scheme=url.scheme.encode(),
             host=url.host.encode(),
@@ -325,9 +323,7 @@ def _refuse_near_ones(
             raise near(host, text)
 
 
-def _unreachable(
-    url: PageURL, error: Exception, proxy: EnvironmentProxy | None
-) -> ToolProblem:
+def _unreachable(url: PageURL, error: Exception, proxy: EnvironmentProxy | None) -> ToolProblem:
     said = tls_error(url.host, error)
     if said is not None:
         # The advice is about the model's server.

@@ -59,7 +59,7 @@ class PageReader:
         """
         head = json.dumps({"kind": kind, "charset": charset, "base": url}).encode()
         async with self._slots:
-            reading = _Reading()
+            reading = _PageProcess()
             try:
                 out = await asyncio.to_thread(reading.run, head + b"\n" + data, environ)
             finally:
@@ -71,7 +71,7 @@ class PageReader:
         return await asyncio.to_thread(_page_text, out)
 
 
-class _Reading:
+class _PageProcess:
     """One process that reads a page. It may be stopped at any time, also before it was started."""
 
     def __init__(self) -> None:

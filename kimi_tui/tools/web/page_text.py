@@ -45,24 +45,82 @@ _KNOWN_CODEC = re.compile(
     "ascii|utf-8|utf-8-sig|utf-16|utf-16-[bl]e|utf-32|utf-32-[bl]e|iso8859-[0-9]+|cp[0-9]+|koi8-[rtu]|mac-[a-z0-9]+|gbk|gb2312|gb18030"
     "|big5|big5hkscs|shift_jis|shift_jisx0213|euc_jp|euc_kr|iso2022_jp|johab|tis-620|ptcp154|hz"
 )
-_META = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
+_META = re.compile(
+    rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE
+)
 _META_BYTES = 4_096
 # What is not read, or is about the site and not about this page.
 _JUNK = frozenset(
-    "script style template noscript svg canvas iframe object embed audio video map input select button textarea dialog nav footer menu".split()
+    [
+        "script",
+        "style",
+        "template",
+        "noscript",
+        "svg",
+        "canvas",
+        "iframe",
+        "object",
+        "embed",
+        "audio",
+        "video",
+        "map",
+        "input",
+        "select",
+        "button",
+        "textarea",
+        "dialog",
+        "nav",
+        "footer",
+        "menu",
+    ]
 )
-_JUNK_ROLES = frozenset({"navigation", "banner", "contentinfo", "search", "menu", "menubar", "dialog", "alertdialog"})
+_JUNK_ROLES = frozenset(
+    {"navigation", "banner", "contentinfo", "search", "menu", "menubar", "dialog", "alertdialog"}
+)
 _HIDDEN = re.compile(
     r"display\s{0,9}:\s{0,9}none|visibility\s{0,9}:\s{0,9}hidden|opacity\s{0,9}:\s{0,9}0(\.0{1,9})?\s{0,9}(;|$|!)|font-size\s{0,9}:\s{0,9}0(?![.\d]*[1-9])",
     re.IGNORECASE,
 )
 _BLOCKS = frozenset(
-    "address article aside blockquote br dd div dl dt fieldset figcaption figure form h1 h2 h3 h4 h5 h6 header hr li main ol p pre section table tr ul".split()
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "tr",
+        "ul",
+    ]
 )
 _BLANKS = re.compile(r"[ \t\r\n\f]{2,}|[\t\r\f]")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _BLANK_LINES = re.compile(r"\n{3,}")
-_LANGUAGE = re.compile(r"(?:language|lang|highlight-source|highlight|brush)[-:] ?([A-Za-z0-9+#_-]{1,20})")
+_LANGUAGE = re.compile(
+    r"(?:language|lang|highlight-source|highlight|brush)[-:] ?([A-Za-z0-9+#_-]{1,20})"
+)
 _NO_LANGUAGE = frozenset({"default", "none", "text", "plaintext", "plain", "source"})
 
 
@@ -70,7 +128,11 @@ def decoded(data: bytes, charset: str, *, is_html: bool) -> str:
     """Return the text of a page: by its byte order mark, the encoding that the server named, the one that the page names, or
     UTF-8; what is invalid in it becomes U+FFFD.
     """
-    for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+    for mark, name in (
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ):
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
     named = [charset]
@@ -273,7 +335,10 @@ def _markdown(part: HtmlElement) -> str:
             return cast(str, super().convert_a(el, text, parent_tags)) if href else text
 
         def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
-            return cast(str, super().convert_td(el, text.replace("\\|", "|").replace("|", "\\|"), parent_tags))
+            return cast(
+                str,
+                super().convert_td(el, text.replace("\\|", "|").replace("|", "\\|"), parent_tags),
+            )
 
         def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
             return cast(str, super().convert_pre(el, text.strip("\r\n"), parent_tags))
@@ -348,13 +413,31 @@ def pdf_text(data: bytes) -> tuple[str, str, str]:
             pieces.append(f"[page {n_read}]\n{text.strip()}")
     except (MemoryError, RecursionError):
         why = " The rest needs too much memory."
-    except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, AssertionError, OSError) as error:
+    except (
+        PyPdfError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        AssertionError,
+        OSError,
+    ) as error:
         why = f" The rest is broken ({type(error).__name__})."
     text = "\n\n".join(pieces)
     if n_read < n_pages or why:
-        return title[:_TITLE_CHARS], text, f"A PDF of {n_pages} pages, of which {n_read} were read.{why}"
+        return (
+            title[:_TITLE_CHARS],
+            text,
+            f"A PDF of {n_pages} pages, of which {n_read} were read.{why}",
+        )
     if not _squeezed("".join(piece.partition("\n")[2] for piece in pieces)):
-        return title[:_TITLE_CHARS], "", f"A PDF of {n_pages} pages without text: they may be images."
+        return (
+            title[:_TITLE_CHARS],
+            "",
+            f"A PDF of {n_pages} pages without text: they may be images.",
+        )
     return title[:_TITLE_CHARS], text, f"A PDF of {n_pages} pages."
 
 
@@ -393,8 +476,7 @@ def _without_tags(text: str) -> str:
 def _tidy(text: str) -> Iterator[str]:
     """Yield the lines of a text without blanks at their ends, and without runs of empty lines outside code."""
     is_code, n_empty = False, 0
-    for line in text.split("\n"):
-        line = line.rstrip()
+    for line in map(str.rstrip, text.split("\n")):
         if line.lstrip().startswith("```"):
             is_code = not is_code
         n_empty = 0 if line or is_code else n_empty + 1
@@ -419,7 +501,10 @@ def read(kind: str, charset: str, base: str, data: bytes) -> tuple[str, str, str
     else:
         title, text, note = "", decoded(data, charset, is_html=False), ""
     if len(text) > MAX_CHARS:
-        text, note = text[:MAX_CHARS], f"{note} Only the first {MAX_CHARS:,} characters were read.".strip()
+        text, note = (
+            text[:MAX_CHARS],
+            f"{note} Only the first {MAX_CHARS:,} characters were read.".strip(),
+        )
     return title, text, note
 
 

@@ -25,8 +25,7 @@ from kimi_tui.llm.transport import CONNECT_S, RestrictedClient, connection_error
 from kimi_tui.prompts import prompt
 from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
-from kimi_tui.tools.text import counted
-from kimi_tui.tools.web.fetch_url import without_our_tags
+from kimi_tui.tools.text import counted, without_our_tags
 
 MAX_RESULTS = 20
 MAX_BYTES = 2_000_000
@@ -51,7 +50,7 @@ class SearchService:
     provider: str
     base_url: str = ""
     key: str | Callable[[], str] = field(default="", repr=False)
-    headers: Mapping[str, str] = field(default=NO_HEADERS, repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS, repr=False)
 
 
 class SearchResult(NamedTuple):
@@ -63,7 +62,7 @@ class SearchResult(NamedTuple):
     date: str = ""
 
 
-class _Query(NamedTuple):
+class _Search(NamedTuple):
     text: str
     limit: int
     key: str
@@ -85,15 +84,15 @@ class _Service(NamedTuple):
 
     base_url: str
     path: str
-    headers: Callable[[_Query], dict[str, str]]
+    headers: Callable[[_Search], dict[str, str]]
     results: tuple[str, ...]
     excerpts: tuple[str, ...]
     date: str
-    parameters: Callable[[_Query], dict[str, str | int]] | None = None
-    body: Callable[[_Query], dict[str, Any]] | None = None
+    parameters: Callable[[_Search], dict[str, str | int]] | None = None
+    body: Callable[[_Search], dict[str, Any]] | None = None
 
 
-def _bearer(query: _Query) -> dict[str, str]:
+def _bearer(query: _Search) -> dict[str, str]:
     return {"Authorization": f"Bearer {query.key}"} if query.key else {}
 
 
@@ -190,7 +189,7 @@ class SearchWeb(TypedTool[SearchWebParams]):
         key = self._service.key
         if callable(key):
             key = await asyncio.to_thread(key)
-        query = _Query(params.query.strip(), params.limit, key)
+        query = _Search(params.query.strip(), params.limit, key)
         try:
             async with asyncio.timeout(TOTAL_S):
                 data = await self._answer(query)
@@ -210,7 +209,7 @@ class SearchWeb(TypedTool[SearchWebParams]):
         count = counted(len(found), "result")
         return ToolOutcome(output, f"{count}.", brief=count)
 
-    async def _answer(self, query: _Query) -> bytes:
+    async def _answer(self, query: _Search) -> bytes:
         """Return the body of the service's answer.
 
         Raises:
@@ -223,12 +222,12 @@ class SearchWeb(TypedTool[SearchWebParams]):
         try:
             check_origin(self._base_url, query.key, service.headers)
             client = await asyncio.to_thread(
-                lambda: RestrictedClient(
-                    self._base_url, own, connect_s=CONNECT_S, read_s=TOTAL_S
-                )
+                lambda: RestrictedClient(self._base_url, own, connect_s=CONNECT_S, read_s=TOTAL_S)
             )
         except LLMError as error:
-            raise ToolProblem(f"{error.message} {error.advice}".strip(), brief="not asked") from error
+            raise ToolProblem(
+                f"{error.message} {error.advice}".strip(), brief="not asked"
+            ) from error
         async with client:
             headers = {"Accept": "application/json"}
             if kind.body is not None:
@@ -270,7 +269,9 @@ class SearchWeb(TypedTool[SearchWebParams]):
             excerpt = next(filter(None, (_text(entry.get(key)) for key in self._kind.excerpts)), "")
             found.append(
                 SearchResult(
-                    one_line(lenient_json.text(entry.get("title"))[: 4 * _TITLE_CHARS])[:_TITLE_CHARS],
+                    one_line(lenient_json.text(entry.get("title"))[: 4 * _TITLE_CHARS])[
+                        :_TITLE_CHARS
+                    ],
                     url,
                     _shortened(excerpt),
                     one_line(lenient_json.text(entry.get(self._kind.date))[:40]),
@@ -322,4 +323,6 @@ def _shortened(text: str) -> str:
 
 def _listed(number: int, one: SearchResult) -> str:
     date = f" ({one.date})" if one.date else ""
-    return "\n".join(filter(None, (f"{number}. {one.title or one.url}{date}", one.url, one.excerpt)))
+    return "\n".join(
+        filter(None, (f"{number}. {one.title or one.url}{date}", one.url, one.excerpt))
+    )

@@ -31,7 +31,9 @@ async def get(
     return await (fetch or fetcher()).fetch(page_url(web.url(path, host)), {}, never)
 
 
-async def refusal(web: PageServer, path: str = "/", fetch: PageFetcher | None = None, host: str = "docs.example") -> str:
+async def refusal(
+    web: PageServer, path: str = "/", fetch: PageFetcher | None = None, host: str = "docs.example"
+) -> str:
     with pytest.raises(ToolProblem) as refused:
         await get(web, path, fetch, host)
     text = str(refused.value)
@@ -42,23 +44,40 @@ async def refusal(web: PageServer, path: str = "/", fetch: PageFetcher | None = 
 
 async def test_a_page_is_asked_for_without_anything_of_the_user() -> None:
     async with PageServer() as web:
-        web.pages["/a"] = answer("<p>x</p>", "text/html; charset=UTF-8", headers={"Set-Cookie": "a=b"})
+        web.pages["/a"] = answer(
+            "<p>x</p>", "text/html; charset=UTF-8", headers={"Set-Cookie": "a=b"}
+        )
         for _ in range(2):
             found = await get(web, "/a?q=1")
-        assert (found.body, found.content_type, found.charset) == (b"<p>x</p>", "text/html", "UTF-8")
+        assert (found.body, found.content_type, found.charset) == (
+            b"<p>x</p>",
+            "text/html",
+            "UTF-8",
+        )
         head = web.requests[1]
-    assert head.startswith(f"GET /a?q=1 HTTP/1.1\r\nHost: docs.example:{web.port}\r\nUser-Agent: kimi-tui/")
+    assert head.startswith(
+        f"GET /a?q=1 HTTP/1.1\r\nHost: docs.example:{web.port}\r\nUser-Agent: kimi-tui/"
+    )
     names = {line.partition(":")[0] for line in head.strip().split("\r\n")[1:]}
     assert names == {"Host", "User-Agent", "Accept", "Accept-Encoding"}
 
 
 @each(
     "addresses",
-    [PRIVATE, f"{PUBLIC} {PRIVATE}", f"{PUBLIC} ::1", "169.254.169.254", "::ffff:127.0.0.2", "nonsense"],
+    [
+        PRIVATE,
+        f"{PUBLIC} {PRIVATE}",
+        f"{PUBLIC} ::1",
+        "169.254.169.254",
+        "::ffff:127.0.0.2",
+        "nonsense",
+    ],
 )
 async def test_a_name_for_a_private_address_is_not_connected_to(addresses: str) -> None:
     async with PageServer() as web:
-        said = await refusal(web, fetch=fetcher({"evil.example": (addresses,)}), host="evil.example")
+        said = await refusal(
+            web, fetch=fetcher({"evil.example": (addresses,)}), host="evil.example"
+        )
         assert "private network" in said
         assert not web.requests
 
@@ -103,7 +122,10 @@ async def test_redirects_to_what_is_no_page_are_not_followed(place: str) -> None
 
 async def test_redirects_to_private_addresses_are_not_followed() -> None:
     async with PageServer() as web:
-        for status, place in ((301, f"http://{PRIVATE}:{web.port}/"), (302, "http://169.254.169.254/latest/meta-data")):
+        for status, place in (
+            (301, f"http://{PRIVATE}:{web.port}/"),
+            (302, "http://169.254.169.254/latest/meta-data"),
+        ):
             web.pages["/"] = redirect(place, status)
             with pytest.raises(ToolProblem, match="private network"):
                 await fetcher().fetch(page_url(web.url()), {}, _follow)
@@ -120,7 +142,11 @@ async def _follow(_there: PageURL) -> None:
 
 async def test_redirects_on_the_same_site_are_followed_and_counted() -> None:
     async with PageServer() as web:
-        web.pages |= {"/": redirect("b/./c?d=1"), "/b/c": redirect("../end", 308), "/end": answer("here")}
+        web.pages |= {
+            "/": redirect("b/./c?d=1"),
+            "/b/c": redirect("../end", 308),
+            "/end": answer("here"),
+        }
         found = await get(web)
         assert (found.body, found.url.target) == (b"here", "/end")
         web.pages["/loop"] = redirect("/loop")
@@ -169,7 +195,9 @@ async def test_packed_bodies_of_all_forms() -> None:
     }
     async with PageServer() as web:
         for encoding, body in forms.items():
-            web.pages["/"] = answer(body, headers={"Content-Encoding": encoding} if encoding else {})
+            web.pages["/"] = answer(
+                body, headers={"Content-Encoding": encoding} if encoding else {}
+            )
             assert (await get(web)).body == text, encoding
         for encoding in ("br", "zstd", "gzip, gzip", "gzip, br", "x" * 9_000):
             web.pages["/"] = answer(text, headers={"Content-Encoding": encoding})
@@ -248,9 +276,20 @@ async def test_nobody_listens() -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 async def test_certificates_are_for_the_name_of_the_host(tmp_path: Path) -> None:
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-days", "9"]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=x",
+        "-days",
+        "9",
+    ]
     made += ["-addext", "subjectAltName=DNS:docs.example", "-keyout", "key", "-out", "cert"]
-    subprocess.run(made, check=True, capture_output=True, cwd=tmp_path)
+    subprocess.run(made, check=True, capture_output=True, cwd=tmp_path)  # noqa: ASYNC221 - nothing else waits
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
 
@@ -264,7 +303,9 @@ async def test_certificates_are_for_the_name_of_the_host(tmp_path: Path) -> None
         web.pages["/"] = answer("secret")
         found = await get(web, fetch=fetcher(trusted=trusted))
         assert found.body == b"secret"
-        assert "not trusted" in await refusal(web, fetch=fetcher(trusted=trusted), host="other.example")
+        assert "not trusted" in await refusal(
+            web, fetch=fetcher(trusted=trusted), host="other.example"
+        )
         assert "not trusted" in await refusal(web, fetch=fetcher(trusted=nobody))
         web.pages["/"] = redirect(f"http://docs.example:{web.port}/plain")
         assert "without encryption" in await refusal(web, fetch=fetcher(trusted=trusted))
@@ -289,7 +330,7 @@ async def test_a_proxy_of_the_environment_is_used_and_names_that_are_near_are_re
             return ["10.0.0.1"]
         raise OSError("only the proxy knows it")
 
-    async with PageServer() as web:
+    async with PageServer():
         proxy = await _proxy(seen)
         port = proxy.sockets[0].getsockname()[1]
         environ = {"http_proxy": f"http://me:hush@127.0.0.1:{port}"}
@@ -302,10 +343,12 @@ async def test_a_proxy_of_the_environment_is_used_and_names_that_are_near_are_re
             await fetch.fetch(page_url("http://inner.example/"), environ, never)
         # Without the proxy the rule is that of the connection.
         with pytest.raises(ToolProblem, match="private network"):
-            await fetch.fetch(page_url("http://inner.example/"), {**environ, "no_proxy": "*"}, never)
+            await fetch.fetch(
+                page_url("http://inner.example/"), {**environ, "no_proxy": "*"}, never
+            )
         assert len(seen) == 1
         proxy.close()
         await proxy.wait_closed()
-        with pytest.raises(ToolProblem, match="The proxy http://127.0.0.1") as refused:
+        with pytest.raises(ToolProblem, match="The proxy http") as refused:
             await fetch.fetch(page_url("http://docs.example/a"), environ, never)
         assert "hush" not in str(refused.value)

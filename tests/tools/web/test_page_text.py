@@ -18,7 +18,9 @@ BASE = "https://docs.example/guide/page"
 NAV = "<nav><ul>" + "<li><a href='/n'>NAVJUNK</a></li>" * 60 + "</ul></nav>"
 FOOT = "<footer><p>FOOTJUNK privacy</p></footer>"
 SCRIPT = "<script>var SCRIPTJUNK = '</div>';</script><style>.STYLEJUNK{color:red}</style>"
-PROSE = "Word by word the function reads its input and returns the number of bytes that it took. " * 3
+PROSE = (
+    "Word by word the function reads its input and returns the number of bytes that it took. " * 3
+)
 
 
 def page(body: str, around: str = "<main>{}</main>") -> str:
@@ -34,7 +36,7 @@ def text_of(html: str) -> str:
 
 API = (
     f"<h1>API: frob</h1><p>{PROSE}</p><h2 id='s'>Signature<a href='#s'>¶</a></h2><div class='highlight-python'><pre><span>def</span> frob(x: int,\n"
-    "         *, deep: bool = False) -&gt; str:\n    return \"CODEKEEP\"\n</pre></div>"
+    '         *, deep: bool = False) -&gt; str:\n    return "CODEKEEP"\n</pre></div>'
     "<table><thead><tr><th>Name</th><th>Meaning</th></tr></thead><tbody><tr><td>x</td><td>TABLEKEEP a | b</td></tr></tbody></table>"
     "<dl><dt>DTKEEP</dt><dd>DDKEEP</dd></dl><ul><li>one<ul><li>NESTKEEP</li></ul></li></ul><ol><li>OLKEEP</li></ol>"
     "<aside class='note'>NOTEKEEP</aside><blockquote>QUOTEKEEP</blockquote><figure><img src='/a.png' alt='ALTKEEP'><figcaption>CAPKEEP</figcaption></figure>"
@@ -42,22 +44,38 @@ API = (
 )
 
 
-@each("around", ["<main>{}</main>", "<article>{}</article>", "<div role='main'>{}</div>", "<div>{}</div>", "<form>{}</form>"])
+@each(
+    "around",
+    [
+        "<main>{}</main>",
+        "<article>{}</article>",
+        "<div role='main'>{}</div>",
+        "<div>{}</div>",
+        "<form>{}</form>",
+    ],
+)
 def test_the_main_part_comes_through_and_the_rest_does_not(around: str) -> None:
     title, text, note = read("html", "", BASE, page(API, around).encode())
     assert (title, note) == ("The title", "")
     lost = [word for word in set(re.findall(r"[A-Z]+KEEP", API)) if word not in text]
     # Without a main part a note cannot be told from what is beside the page.
-    assert set(lost) <= ({"NOTEKEEP"} if around[1:4] in ("div", "for") and "role" not in around else set())
+    assert set(lost) <= (
+        {"NOTEKEEP"} if around[1:4] in ("div", "for") and "role" not in around else set()
+    )
     assert not re.search("[A-Z]+JUNK", text)
-    assert '```python\ndef frob(x: int,\n         *, deep: bool = False) -> str:\n    return "CODEKEEP"\n```' in text
+    assert (
+        '```python\ndef frob(x: int,\n         *, deep: bool = False) -> str:\n    return "CODEKEEP"\n```'
+        in text
+    )
     assert "| x | TABLEKEEP a \\| b |" in text
     assert "[LINKKEEP](https://docs.example/other?a=1&b=2#c), snake_case and 2*3*4." in text
     assert "## Signature\n" in text
 
 
 def test_a_thread_of_several_articles_is_one_page() -> None:
-    thread = "".join(f"<article><p>COMMENT{n}</p><pre>Traceback {n}</pre></article>" for n in range(6))
+    thread = "".join(
+        f"<article><p>COMMENT{n}</p><pre>Traceback {n}</pre></article>" for n in range(6)
+    )
     text = text_of(page(thread, "<div>{}</div>"))
     assert [text.count(f"COMMENT{n}") for n in range(6)] == [1] * 6
     assert text.count("Traceback") == 6
@@ -86,10 +104,19 @@ def test_what_is_never_shown_does_not_come_through() -> None:
 
 def test_addresses_that_are_no_pages_are_left_out() -> None:
     links = "".join(
-        f"<a href=\"{href}\">KEEP</a>"
-        for href in ("javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "JaVaScRiPt:x", "http://[::1", "vbscript:x")
+        f'<a href="{href}">KEEP</a>'
+        for href in (
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "JaVaScRiPt:x",
+            "http://[::1",
+            "vbscript:x",
+        )
     )
-    text = text_of(page(f"<p>{PROSE}{links}<img src='data:image/png;base64,AAAA' alt='picture'></p>"))
+    text = text_of(
+        page(f"<p>{PROSE}{links}<img src='data:image/png;base64,AAAA' alt='picture'></p>")
+    )
     assert text.count("KEEP") == 6
     assert not re.search("script:|data:|file:|AAAA", text)
     assert "[image: picture]" in text
@@ -97,7 +124,10 @@ def test_addresses_that_are_no_pages_are_left_out() -> None:
 
 @each(
     "tag, depth",
-    [*((tag, 300) for tag in ("div", "b", "ul><li", "table><tr><td", "blockquote")), ("div", 9_000)],
+    [
+        *((tag, 300) for tag in ("div", "b", "ul><li", "table><tr><td", "blockquote")),
+        ("div", 9_000),
+    ],
 )
 def test_elements_inside_each_other_keep_their_text(tag: str, depth: int) -> None:
     assert "DEEP" in text_of("<html><body>" + f"<{tag}>" * depth + "DEEP" + "</div>" * depth)
@@ -114,9 +144,13 @@ def test_one_long_line_and_many_elements() -> None:
 
 
 def test_entities_are_no_bomb() -> None:
-    bomb = "<!DOCTYPE x [<!ENTITY a 'HAHA'>" + "".join(f"<!ENTITY a{n} '&a{n - 1 or ''};&a{n - 1 or ''};'>" for n in range(1, 40))
+    bomb = "<!DOCTYPE x [<!ENTITY a 'HAHA'>" + "".join(
+        f"<!ENTITY a{n} '&a{n - 1 or ''};&a{n - 1 or ''};'>" for n in range(1, 40)
+    )
     for start in ("", '<?xml version="1.0" encoding="utf-8"?>'):
-        text = text_of(f"{start}{bomb} <!ENTITY f SYSTEM 'file:///etc/passwd'>]><html><body><p>KEEP &a39; &f;</p></body></html>")
+        text = text_of(
+            f"{start}{bomb} <!ENTITY f SYSTEM 'file:///etc/passwd'>]><html><body><p>KEEP &a39; &f;</p></body></html>"
+        )
         assert "KEEP" in text
         assert len(text) < 5_000
         assert "root:" not in text
@@ -133,12 +167,31 @@ def test_encodings_by_mark_server_page_and_guess() -> None:
         (html.encode("utf-16"), "utf-8"),
         (html.encode("utf-8-sig"), "latin-1"),
         (f"<meta charset='windows-1252'>{html}".encode("cp1252"), ""),
-        (f"<meta http-equiv=x content='text/html; charset=koi8-r'><p>größe</p>".replace("größe", "привет").encode("koi8-r"), ""),
+        (
+            "<meta http-equiv=x content='text/html; charset=koi8-r'><p>größe</p>".replace(
+                "größe", "привет"
+            ).encode("koi8-r"),
+            "",
+        ),
     ):
         text = decoded(data, charset, is_html=True)
         assert word in text or "привет" in text, (data, charset)
     # Lies, and names of what is no encoding of texts.
-    for charset in ("gzip", "zip", "hex", "rot13", "base64", "idna", "punycode", "unicode_escape", "undefined", "utf-7", "x" * 40, "\0", "../.."):
+    for charset in (
+        "gzip",
+        "zip",
+        "hex",
+        "rot13",
+        "base64",
+        "idna",
+        "punycode",
+        "unicode_escape",
+        "undefined",
+        "utf-7",
+        "x" * 40,
+        "\0",
+        "../..",
+    ):
         assert decoded(html.encode(), charset, is_html=False) == html
     assert decoded(b"\xff\xfe\xfa", "utf-8", is_html=False)
     assert "\ufffd" in decoded(b"a\xffb", "utf-8", is_html=True)
@@ -159,7 +212,10 @@ def pdf(pages: Sequence[bytes], extra: bytes = b"") -> bytes:
     ]
     for n, stream in enumerate(pages):
         font = b"<< /Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
-        objects.append(b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources %s /Contents %d 0 R >>" % (font, 4 + 2 * n))
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources %s /Contents %d 0 R >>"
+            % (font, 4 + 2 * n)
+        )
         objects.append(stream)
     out, places = b"%PDF-1.4\n", []
     for n, body in enumerate(objects, 1):
@@ -168,7 +224,11 @@ def pdf(pages: Sequence[bytes], extra: bytes = b"") -> bytes:
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
     start = len(out)
     out += b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table)
-    return out + b"trailer << /Size %d /Root 1 0 R %s >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, extra, start)
+    return out + b"trailer << /Size %d /Root 1 0 R %s >>\nstartxref\n%d\n%%%%EOF" % (
+        len(objects) + 1,
+        extra,
+        start,
+    )
 
 
 def shown(text: str, *, packed: bool = False) -> bytes:
@@ -179,7 +239,9 @@ def shown(text: str, *, packed: bool = False) -> bytes:
 
 
 def test_a_pdf_is_text() -> None:
-    title, text, note = pdf_text(pdf([shown("Hello reader"), shown("The end", packed=True)], b"/Info << /Title (A paper) >>"))
+    title, text, note = pdf_text(
+        pdf([shown("Hello reader"), shown("The end", packed=True)], b"/Info << /Title (A paper) >>")
+    )
     assert text == "[page 1]\nHello reader\n\n[page 2]\nThe end"
     assert note == "A PDF of 2 pages."
     assert title == "A paper"
@@ -187,9 +249,26 @@ def test_a_pdf_is_text() -> None:
 
 def test_pdfs_that_cannot_be_read_say_so() -> None:
     assert "without text" in pdf_text(pdf([shown("")]))[2]
-    assert "password" in pdf_text(pdf([shown("x")], b"/Encrypt << /Filter /Standard /V 1 /R 2 /O (" + b"a" * 32 + b") /U (" + b"b" * 32 + b") /P -4 >> /ID [(a) (b)]"))[2]
+    assert (
+        "password"
+        in pdf_text(
+            pdf(
+                [shown("x")],
+                b"/Encrypt << /Filter /Standard /V 1 /R 2 /O ("
+                + b"a" * 32
+                + b") /U ("
+                + b"b" * 32
+                + b") /P -4 >> /ID [(a) (b)]",
+            )
+        )[2]
+    )
     whole = pdf([shown(f"Page {n}") for n in range(5)])
-    for data in (b"%PDF-1.4\n", whole[: len(whole) // 2], b"%PDF-1.7" + b"\0" * 5_000, whole.replace(b"stream", b"strxxx")):
+    for data in (
+        b"%PDF-1.4\n",
+        whole[: len(whole) // 2],
+        b"%PDF-1.7" + b"\0" * 5_000,
+        whole.replace(b"stream", b"strxxx"),
+    ):
         assert pdf_text(data)[2]
     loop = whole.replace(b"/Kids [3 0 R", b"/Kids [2 0 R")
     assert pdf_text(loop)[2]
