@@ -58,6 +58,7 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.soul.session_title import propose_title
+from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
@@ -229,6 +230,7 @@ class KimiSoul:
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
         self.servers: McpServers | None = None
+        self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
@@ -832,6 +834,12 @@ class KimiSoul:
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
+
+    async def reload_skills(self) -> None:
+        """Tell the model of the skills as they are on the disk now, from its next call on."""
+        if self.skills is not None:
+            tool = await asyncio.to_thread(self.skills.tool)
+            self.change_tools([] if tool is None else [tool], ["Skill"])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""

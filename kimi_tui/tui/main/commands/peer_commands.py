@@ -69,7 +69,6 @@ ELSEWHERE: Mapping[str, str] = {
     "security-review": _OWN,
     "share": _SHARE,
     "shells": "/tasks lists the commands in the background.",
-    "skills": "The skills of Claude, kimi-cli and Codex are commands here: type / and the name.",
     "status": _HEADER,
     "statusline": "The header and the token gauge cannot be configured.",
     "subagents": _NO_AGENTS,

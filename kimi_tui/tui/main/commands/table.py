@@ -322,6 +322,15 @@ COMMANDS = CommandTable(
         opens=True,
     ),
     Command(
+        "skills",
+        "Show the skills",
+        "List the skills that the agent may use; allow shows those of this folder.",
+        rules.skills,
+        argument="[allow]",
+        values=_one_of("allow"),
+        opens=True,
+    ),
+    Command(
         "sandbox",
         "Show the sandbox",
         "Show where commands can write; reset empties their private caches.",
