@@ -91,6 +91,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
 
 log = logging.getLogger(__name__)
@@ -145,6 +146,7 @@ class KimiSoul:
         hooks: the hooks of the session; None without hooks.
         changes: what changed in the work folder, and messages of commits.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+        servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
 
     name = "kimi-tui"
@@ -232,6 +234,7 @@ class KimiSoul:
         self.changes = FileChanges(
             conversation, session.work_dir, environ, asks_for_keys, self._alone
         )
+        self.servers: McpServers | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
@@ -362,6 +365,11 @@ class KimiSoul:
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox of commands; None if there is none, or if it is not known yet (`sandbox_ready`)."""
+        return self._sandbox
 
     async def sandbox_state(self) -> SandboxState:
         """Return what holds for the next command in the sandbox.
@@ -714,6 +722,10 @@ class KimiSoul:
         """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
 
+    async def ask_user(self, question: str, options: Sequence[str], **more: str) -> str | None:
+        """Ask the user a question of the program, in every mode; see `Approval.pause`."""
+        return await self._approval.pause(question, options, **more)  # pyright: ignore[reportArgumentType]
+
     def revoke(self, words: str) -> None:
         """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
@@ -814,6 +826,14 @@ class KimiSoul:
         if provider is not None:
             await provider.prepare()
         return self._conversation.model.info()
+
+    async def window_size(self) -> int:
+        """Return the tokens of the model's window, as well as the first request would know them; 0 if unknown."""
+        provider = self._conversation.model.current
+        if provider is not None and provider.prepares_first:
+            await provider.prepare()
+        info = self._conversation.model.info()
+        return info.window if info is not None else 0
 
     async def enlarge_window(self) -> str:
         """Have the model's server make a similar model with a larger window; return its name, for `set_provider`.
@@ -978,6 +998,8 @@ class KimiSoul:
         await self._jobs.aclose()
         self._approval.close()
         await self._approval.stored()
+        if self.servers is not None:
+            await self.servers.aclose()
         if self._finding is not None:
             self._finding.cancel()
         await self._orphans.wait(_ORPHANS_S)
@@ -1006,11 +1028,19 @@ class KimiSoul:
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
-        end = await self._run_and_save(self._loop.run(text, images, older, piped))
+        end = await self._run_and_save(self._first_run(text, images, older, piped))
         # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
         while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)
+
+    async def _first_run(
+        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str
+    ) -> TurnOutcome:
+        # Tools that come with the second request would make the server of the model read the first one again.
+        if self.servers is not None:
+            await self.servers.settled()
+        return await self._loop.run(text, images, older, piped)
 
     def _publish_begin(self, begin: TurnBegin) -> None:
         self._beginning = title_from(begin, self._beginning)

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kimi_tui.app_paths import config_dir, data_dir, log_file, short
+from kimi_tui.app_paths import config_dir, data_dir, log_file, mcp_files, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
 from kimi_tui.config.model_choice import ModelChoice
@@ -219,6 +219,11 @@ async def open_session(
         raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
+    if not (launch.bare or stage.demo) and await asyncio.to_thread(_has_servers, session.work_dir):
+        await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
+        from kimi_tui.soul.mcp_host import start_servers
+
+        await start_servers(soul, is_attended=waits_for_sandbox)
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     return Opened(
@@ -238,6 +243,11 @@ async def open_session(
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
+
+
+def _has_servers(work_dir: Path) -> bool:
+    """Return whether a file may configure MCP servers. Their modules are loaded only then."""
+    return any(map(os.path.lexists, mcp_files(work_dir)))
 
 
 async def _is_to_be_forked(
