@@ -135,6 +135,8 @@ class FetchURL(TypedTool[FetchURLParams]):
             where=f"{again}The agent reads the page",
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
+            project_rule=f"host:{url.site}",
+            project_offer=f"Yes, and do not ask again for {url.site} in this project",
             sandboxed=sandbox is not None and sandbox.settings.network,
         )
 
