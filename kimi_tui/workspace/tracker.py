@@ -20,7 +20,13 @@ from pathlib import Path
 
 from kimi_tui.display_names import some_of
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.diff import Divergence, StoredTexts, find_divergence
+from kimi_tui.workspace.diff import (
+    Changes,
+    Divergence,
+    StoredTexts,
+    find_changes,
+    find_divergence,
+)
 from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
@@ -450,6 +456,36 @@ class Tracker:
         """
         self.take_snapshot("other", surely=True)
         return find_divergence(self._log, self.texts, self._scanner_manifest(), begins, newest)
+
+    def changes(
+        self,
+        start: tuple[str, str] | None,
+        end: tuple[str, str] | None = None,
+        by: By = "other",
+        paths: Collection[str] | None = None,
+    ) -> Changes:
+        """Compare the files at two checkpoints, or at one and now, after a fresh scan.
+
+        Args:
+            start: the uid of the earlier one, and its uid before a compaction (empty for none); None for the session's start.
+            end: those of the later one; None for now.
+            by: the author of the changes since the last scan.
+            paths: the only paths that the author can have changed; None if they are not known.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        self.take_snapshot(by, paths)
+        first = self._log.first if start is None else self._at(*start)
+        last = None if end is None else self._at(*end)
+        if end is not None and last is None:
+            return Changes(reason="There is no file snapshot of that time.")
+        if first is not None and last is not None and self._log.later(first, last) is first:
+            last = first
+        return find_changes(self._log, self.texts, self._scanner_manifest(), first, last)
+
+    def _at(self, uid: str, was: str) -> Snapshot | None:
+        return (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
 
     # -- restoring -------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.settings import THEMES
-from kimi_tui.tui.main.commands import mcp, rewind, rules, session, view, world_lines
+from kimi_tui.tui.main.commands import changes, mcp, rewind, rules, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -377,6 +377,33 @@ COMMANDS = CommandTable(
         values=_thinking,
         needs="session",
         aliases=("effort", "reasoning"),
+    ),
+    Command(
+        "diff",
+        "Show the changed files",
+        "Show what changed since the session began, since #A, or from #A to #B.",
+        changes.diff,
+        argument="[A[..B]]",
+        opens=True,
+        values=_checkpoints,
+        aliases=("changes",),
+    ),
+    Command(
+        "review",
+        "Review the changes",
+        "Have the agent review the changes of the session, the turn or since BRANCH.",
+        changes.review,
+        argument="[turn | BRANCH]",
+        opens=True,
+        values=_one_of("turn"),
+    ),
+    Command(
+        "commit",
+        "Commit with git",
+        "Show what would be committed, have the message drafted, and commit it.",
+        changes.commit,
+        argument="[MESSAGE]",
+        opens=True,
     ),
     Command(
         "init",
