@@ -318,9 +318,9 @@ async def sandbox(main: MainParts, argument: str) -> None:
 # --- turns and operations
 
 
-async def stop(main: MainParts, argument: str) -> None:
+def stop(main: MainParts, argument: str) -> None:
     """Stop the running turn or operation."""
-    await (await main.conversation.opened()).interrupt()
+    main.conversation.stop()
 
 
 async def resume(main: MainParts, argument: str) -> None:
