@@ -380,11 +380,13 @@ class AgentLoop:
                 # stops it.
                 self._conversation.wire.publish(StepInterrupted(failed=True))
                 raise
-            await self._conversation.context.sync()
-            if end in ("rejected", "interrupted"):
+            context = self._conversation.context
+            if end in ("rejected", "interrupted") or (end == "done" and not self._inbox.steers):
+                await context.sync()
                 return end
-            if end == "done" and not self._inbox.steers:
-                return "done"
+            # The next request does not wait for the disk: a power cut would lose the end of what was said, and nothing in its
+            # middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
+            context.sync_soon()
             n += 1
 
     @shielded
