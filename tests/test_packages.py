@@ -165,10 +165,10 @@ STARTS = {
     # These are the interpreter, and parts of this program.
     "config/keyring.py:_answer_of_process": "sys.executable",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
-    "tools/sandbox/sandbox.py:_trouble": "supervised: sys.executable",
-    "tools/process.py:__init__": "supervised: sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",
     "hooks/process.py:__init__": "supervised: sys.executable",
+    "tools/prepared.py:_opened": "preparing: sys.executable",
+    "tools/prepared.py:_started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.
     "tools/process.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.
