@@ -94,7 +94,11 @@ class Attachments:
         await self._store(images)
 
     async def user_message(
-        self, text: str, images: Sequence[Image] = (), piped: str = ""
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        piped: str = "",
+        piped_as: str = "standard input",
     ) -> Message:
         """Return the user message of a text and images, with the files and images attached that the text names.
 
@@ -102,6 +106,7 @@ class Attachments:
             text: the user's words.
             images: the pasted images.
             piped: the text of standard input, which becomes a part of its own and is not searched for names of files.
+            piped_as: what that text is, in words.
 
         Raises:
             StorageTrouble: the disk refused an image.
@@ -113,7 +118,7 @@ class Attachments:
         versions = FileVersions(self._conversation.memory.versions)
         attached = await self._named_in(text, versions, sees=self._conversation.model.sees)
         if piped:
-            attached.insert(0, await asyncio.to_thread(self._piped, piped))
+            attached.insert(0, await asyncio.to_thread(self._piped, piped, piped_as))
         if not (images or attached):
             return words
         named = [await self._kept(one) if isinstance(one, Image) else one for one in attached]
@@ -124,10 +129,10 @@ class Attachments:
         content += [part for part in named if isinstance(part, ImagePart)]
         return with_versions(words.model_copy(update={"content": content}), versions.noted)
 
-    def _piped(self, text: str) -> TextPart:
-        """Return the part of a message for the text of standard input."""
+    def _piped(self, text: str, name: str) -> TextPart:
+        """Return the part of a message for the text of standard input, or another text that came with the message."""
         n_lines = len(text.splitlines())
-        label = f"standard input, {n_lines:,} line{'s' if n_lines != 1 else ''}"
+        label = f"{name}, {n_lines:,} line{'s' if n_lines != 1 else ''}"
         if keys := find_keys(text):
             label = with_count(label, keys)
             if self._runtime.asks_for_keys:

@@ -24,12 +24,14 @@ from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
 from kimi_tui.llm.provider import ChatProvider, ModelInfo, Overdue
 from kimi_tui.projection.session_model import title_from, title_of
+from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.rotation import live_path
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
+from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
@@ -58,6 +60,7 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.soul.session_title import propose_title
+from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
@@ -142,6 +145,7 @@ class KimiSoul:
         search_sandbox: the sandbox of search programs; None if there is none.
         inbox: the user's messages that are not in the context yet.
         hooks: the hooks of the session; None without hooks.
+        changes: what changed in the work folder, and messages of commits.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
@@ -228,7 +232,11 @@ class KimiSoul:
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.changes = FileChanges(
+            conversation, session.work_dir, environ, asks_for_keys, self._alone
+        )
         self.servers: McpServers | None = None
+        self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
@@ -564,6 +572,21 @@ class KimiSoul:
             self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
         )
 
+    async def review(self, found: NamedChanges) -> TurnResult:
+        """Run a turn in which the agent reviews changes and can change nothing.
+
+        Returns and raises as `run`.
+        """
+        patch = await asyncio.to_thread(self.changes.patch, found.changes)
+        return await self._alone.run(self._review(found.what, patch), stoppable=True)
+
+    async def _review(self, what: str, patch: str) -> TurnResult:
+        text = prompt("review", WHAT=what)
+        with self._approval.reading_only():
+            self._publish_begin(TurnBegin(text))
+            end = await self._run_and_save(self._loop.run(text, piped=patch, piped_as="changes"))
+        return self._ended(end)
+
     async def resume(self) -> TurnResult:
         """Continue from the present context without a new message (after an error, a stop or a rewind).
 
@@ -832,6 +855,12 @@ class KimiSoul:
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
+
+    async def reload_skills(self) -> None:
+        """Tell the model of the skills as they are on the disk now, from its next call on."""
+        if self.skills is not None:
+            tool = await asyncio.to_thread(self.skills.tool)
+            self.change_tools([] if tool is None else [tool], ["Skill"])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""

@@ -17,6 +17,7 @@ import httpx2
 from kimi_tui.base_url import is_near
 
 MAX_URL_CHARS = 2_000
+_HOST_CHARS = 253
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 _LEAST_PORT = 1_024
@@ -61,10 +62,15 @@ class PageURL:
     target: str
 
     @property
+    def has_usual_port(self) -> bool:
+        """Whether the port is the usual one of the scheme, which is not written."""
+        return self.port == _PORTS[self.scheme]
+
+    @property
     def site(self) -> str:
         """The host, with the port unless it is the usual one of the scheme: what a permission covers."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.has_usual_port else f"{host}:{self.port}"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.site}{self.target}"
@@ -112,7 +118,7 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     if port != _PORTS[scheme] and not (port in _PORTS.values() or _LEAST_PORT <= port < 1 << 16):
         raise BadAddress(f"Port {port} is not one of web servers.", brief=f"port {port}")
     host = host.removesuffix(".")
-    if ":" not in host and not _HOST.fullmatch(host):
+    if ":" not in host and not (len(host) <= _HOST_CHARS and _HOST.fullmatch(host)):
         raise BadAddress(f"{host[:200]!r} is not a valid host.", brief="invalid URL")
     return PageURL(scheme, host, port, target)
 

@@ -28,7 +28,7 @@ from kimi_tui.tools.base import (
     TypedTool,
 )
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size
+from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size, without_our_tags
 from kimi_tui.tools.web.addresses import PageURL, is_allowed
 from kimi_tui.tools.web.fetching import MAX_BYTES, Fetched, PageFetcher
 from kimi_tui.tools.web.page_reader import PageKind, PageReader, PageText
@@ -47,8 +47,8 @@ _TEXTS = re.compile(
     r"|x-ndjson|jsonl|rtf|x-tex)|image/svg\+xml"
 )
 _HTML_START = re.compile(rb"\s{0,200}<(!doctype html|html|head|body)[\s>]", re.IGNORECASE)
+_MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,80}")
 _BARE_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:[0-9]{1,5})?([/?#].*)?", re.DOTALL)
-_OUR_TAGS = re.compile(r"<(/?system)", re.IGNORECASE)
 
 
 class FetchURLParams(BaseModel):
@@ -133,6 +133,8 @@ class FetchURL(TypedTool[FetchURLParams]):
             where=f"{again}The agent reads the page",
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
+            project_rule=f"host:{url.site}",
+            project_offer=f"Yes, and do not ask again for pages of {url.site} in this project",
             sandboxed=sandbox is not None and sandbox.settings.network,
         )
 
@@ -212,7 +214,7 @@ def _kind(fetched: Fetched) -> PageKind:
         return "pdf"
     is_wide = fetched.charset.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
     if not is_wide and (binary := binary_kind(start)):
-        said = f" ({named})" if named else ""
+        said = f" ({named})" if _MEDIA_TYPE.fullmatch(named) else ""
         raise ToolProblem(
             f"{fetched.url} is {binary} of {_size(fetched)}{said}, not a page. "
             "To save it as a file, use curl in the shell.",
@@ -279,11 +281,10 @@ def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
     part = text[offset : offset + limit]
     if title and not offset:
         part = f"Title: {title}\n\n{part}"
-    # Tags by which this program marks its own words mean nothing in a page.
-    part = _OUR_TAGS.sub(r"<\\\1", part)
+    part = without_our_tags(part)
     output = prompt(
         "web_page",
-        WHAT=_OUR_TAGS.sub(r"<\\\1", str(page.url)),
+        WHAT=without_our_tags(str(page.url)),
         MARK=secrets.token_hex(4),
         TEXT=part,
     )

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import httpcore2
 import httpx2
 
-from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.errors import LLMError, cannot_be_reached
 from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_certificates
 from kimi_tui.llm.transport import USER_AGENT, tls_error
@@ -179,9 +178,8 @@ class PageFetcher:
         except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
             raise _unreachable(url, error, proxy) from error
         except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
-            why = one_line(str(error))[:120]
             raise ToolProblem(
-                f"{url.host} does not answer in valid HTTP: {why}", brief="broken answer"
+                f"{url.host} does not answer in valid HTTP.", brief="broken answer"
             ) from error
         except (AssertionError, UnicodeError) as error:
             # The library asserts the form of a SOCKS proxy's answer, and encodes names without asking.
@@ -227,7 +225,8 @@ class PageFetcher:
         request = httpcore2.URL(
             scheme=url.scheme.encode(),
             host=url.host.encode(),
-            port=url.port,
+            # A proxy is given the URL as it is written.
+            port=None if url.has_usual_port else url.port,
             target=url.target.encode(),
         )
         headers = {
@@ -255,14 +254,20 @@ class PageFetcher:
         Raises:
             BadAddress: it may not.
         """
-        there = page_url(place, url)
+        try:
+            there = page_url(place, url)
+            if self._may_connect is is_public:
+                refuse_near(there)
+        except BadAddress as bad:
+            # The server's words do not belong into ours.
+            raise BadAddress(
+                f"{url.host} redirects to what is not fetched: {bad.brief}.", brief=bad.brief
+            ) from bad
         if url.scheme == "https" and there.scheme == "http":
             raise BadAddress(
-                f"{url.host} redirects to {there}, which is not encrypted. It was not followed.",
+                f"{url.host} redirects to {there.site} without encryption. It was not followed.",
                 brief="unencrypted redirect",
             )
-        if self._may_connect is is_public:
-            refuse_near(there)
         return there
 
 
@@ -364,7 +369,7 @@ async def _unpacked(
         return
     if len(named) > 1 or named[0] not in ("gzip", "x-gzip", "deflate"):
         raise ToolProblem(
-            f"The page is packed with {one_line(encoding)[:60]!r}, which was not asked for.",
+            "The page is packed in a format that was not asked for.",
             brief="unknown encoding",
         )
     unpacker: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
