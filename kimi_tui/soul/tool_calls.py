@@ -37,7 +37,14 @@ from kimi_tui.soul.tool_results import (
     rejection,
 )
 from kimi_tui.tool_cards import OWN_COMMAND, short_name
-from kimi_tui.tools.base import TO_GO_OUTSIDE, ApprovalQuestion, Asks, FileVersions, ToolEnv
+from kimi_tui.tools.base import (
+    RESULTS_NAME,
+    TO_GO_OUTSIDE,
+    ApprovalQuestion,
+    Asks,
+    FileVersions,
+    ToolEnv,
+)
 from kimi_tui.tools.credentials import (
     count_in_words,
     find_keys,
@@ -279,6 +286,7 @@ class _RunningCall:
             reads_only=mode == "plan",
             jobs=runtime.jobs,
             sees=conversation.model.sees,
+            results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
             renewed=self._renewed,
         )
