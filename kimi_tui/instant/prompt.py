@@ -16,7 +16,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import ModelChoice
@@ -94,9 +94,10 @@ class InstantPrompt:
         self._size = (0, 0)
         self._is_resized = False
         self._is_over = False
+        self._painting = Lock()
         self._has_terminal = False
         self._answered = ""
-        self._leave = _LEAVE
+        self._enter, self._leave = _ENTER, _LEAVE
         self._is_before = False
         """Whether input was there before raw mode began."""
         self._before: dict[int, Any] = {}
@@ -122,13 +123,15 @@ class InstantPrompt:
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._ended)
-        self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stopped)
         self._before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, self._resized)
         self._make_raw()
         self._is_before = bool(select.select([self._input], [], [], 0)[0])
         keys = "" if os.environ.get("TEXTUAL_DISABLE_KITTY_KEY") else _KITTY_KEYS
-        self._leave = _LEAVE if keys else _LEAVE.replace(_KITTY_POPPED, "")
-        first = _ENTER + keys + (_BACKGROUND_QUESTION if self._asks else "")
+        if not keys:
+            self._leave = _LEAVE.replace(_KITTY_POPPED, "")
+        self._enter = _ENTER + keys
+        first = self._enter + (_BACKGROUND_QUESTION if self._asks else "")
         # A terminal that accepts nothing must not hold up the imports: then the thread waits for it.
         if select.select([], [self._output], [], 0)[1]:
             self._write(first)
@@ -140,8 +143,10 @@ class InstantPrompt:
                 self._read(ANSWER_S)
             self._write(self._changes())
         sys.setswitchinterval(SWITCH_S)
-        self._thread = Thread(target=self._run, args=(first,), name="instant prompt", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._run, args=(first,), name="instant prompt", daemon=True)
+        thread.start()
+        # A signal that comes earlier could not wait for a thread that does not run yet.
+        self._thread = thread
 
     def _make_raw(self) -> None:
         attributes = termios.tcgetattr(self._input)
@@ -179,12 +184,15 @@ class InstantPrompt:
         if not self._has_terminal:
             return
         self._has_terminal = False
+        self._give_back()
+        for number, handler in self._before.items():
+            if signal.getsignal(number) in (self._ended, self._resized, self._stopped):
+                signal.signal(number, handler)
+
+    def _give_back(self) -> None:
         with suppress(OSError, termios.error):
             termios.tcsetattr(self._input, termios.TCSANOW, self.attributes)
         self._write(self._leave)
-        for number, handler in self._before.items():
-            if signal.getsignal(number) in (self._ended, self._resized, signal.SIG_IGN):
-                signal.signal(number, handler)
 
     @property
     def is_light(self) -> bool | None:
@@ -204,10 +212,11 @@ class InstantPrompt:
                     return
                 if self._input in readable and not self._read(0):
                     return  # the terminal is gone, as the app will find
-                if self._is_resized:
-                    self._is_resized = False
-                    self._painted = []
-                self._write(self._changes())
+                with self._painting:
+                    if self._is_resized:
+                        self._is_resized = False
+                        self._painted = []
+                    self._write(self._changes())
         except OSError:
             return
 
@@ -261,10 +270,10 @@ class InstantPrompt:
                 data = data[os.write(self._output, data) :]
 
     def _stop(self) -> None:
+        self._is_over = True
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._is_over = True
         self._call()
         thread.join(1.0)
         sys.setswitchinterval(self._switch_s)
@@ -282,6 +291,15 @@ class InstantPrompt:
 
     def _resized(self, number: int, frame: FrameType | None) -> None:
         self._is_resized = True
+        self._call()
+
+    def _stopped(self, number: int, frame: FrameType | None) -> None:
+        with self._painting:
+            self._give_back()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._make_raw()
+            self._is_resized = True
+            self._write(self._enter)
         self._call()
 
     def _ended(self, number: int, frame: FrameType | None) -> None:
