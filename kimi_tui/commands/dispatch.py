@@ -22,6 +22,7 @@ COMMANDS = {
     "dmail": "rewind a session with a D-Mail: a note to the agent's past self",
     "doctor": "check this machine and the configuration",
     "replay": "replay a session",
+    "mcp": "set up MCP servers, whose tools the agent uses",
     "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
@@ -66,6 +67,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import import_sessions
 
             return import_sessions.run(arguments)
+        case "mcp":
+            from kimi_tui.commands import mcp
+
+            return mcp.run(arguments)
         case "approvals":
             from kimi_tui.commands import approvals
 

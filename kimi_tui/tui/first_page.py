@@ -53,7 +53,8 @@ def first_hints(
     *,
     sandbox: bool = True,
 ) -> tuple[Hint, ...]:
-    """Return the hints in an empty chat; the first says what the agent may do without asking, and how to change that.
+    """Return the hints in an empty chat; the first says what the agent may do without asking, and how to change that, if it has
+    modes.
 
     Args:
         keys: the configured keys, by action.
@@ -64,8 +65,9 @@ def first_hints(
     timeline = key_of("timeline", keys) if "travel" in parts else ""
     key = key_of("mode", keys)
     change = "This key changes the mode." if key else "This command changes the mode."
+    has_modes = "session" in parts
     return known(
-        (key or "/mode", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
+        ((key or "/mode") if has_modes else "", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent and keeps what it has done"),
         (timeline, "goes back to any step. Nothing is lost"),

@@ -229,6 +229,11 @@ class SnapshotLog:
             position += 1
         return self._snapshots[position] if position >= 0 else None
 
+    @property
+    def first(self) -> Snapshot | None:
+        """The first snapshot: the files as the session found them; None if there is none yet."""
+        return self._snapshots[0] if self._snapshots else None
+
     def known_at(self, uid: str) -> float:
         """Return the time of the last snapshot before a checkpoint, in seconds since the epoch; 0 if there is none."""
         position = self._marks.get(uid, -1)

@@ -267,34 +267,6 @@ async def plan(main: MainParts, argument: str) -> None:
         await mode(main, "plan" if wanted else "ask")
 
 
-async def permissions(main: MainParts, argument: str) -> None:
-    """List the permissions given for the session; with a number, or `all`, revoke them."""
-    soul = await main.conversation.opened()
-    allowed = soul.allowed
-    gone = allowed if argument == "all" else ()
-    if argument.isdecimal() and 0 < int(argument[:9]) <= len(allowed):
-        gone = (allowed[int(argument) - 1],)
-    if argument and not gone:
-        text = "You have not allowed anything for this session."
-        if allowed:
-            text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
-        main.bench.tell(text, level="warning")
-        return
-    for words in gone:
-        soul.revoke(words)
-    left = soul.allowed
-    listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
-    now = f"Mode: {MODE_TITLES[soul.mode]}"
-    if gone:
-        now = f"Revoked: {', '.join(map(_granted, gone))}"
-    main.bench.tell(
-        f"{now}. Also allowed in this session: {listed}." if left else f"{now}.",
-        advice="/permissions N revokes permission N, /permissions all revokes all."
-        if left
-        else "There are no extra permissions for this session.",
-    )
-
-
 _BACKENDS = {
     "full": "namespaces and Landlock",
     "bwrap": "bubblewrap",
@@ -343,19 +315,12 @@ async def sandbox(main: MainParts, argument: str) -> None:
     )
 
 
-def _granted(words: str) -> str:
-    words = words.removeprefix("Yes, and ").removeprefix("allow ")
-    for ending in (" for this session", " in this session", " this session"):
-        words = words.replace(ending, "")
-    return words
-
-
 # --- turns and operations
 
 
-async def stop(main: MainParts, argument: str) -> None:
+def stop(main: MainParts, argument: str) -> None:
     """Stop the running turn or operation."""
-    await (await main.conversation.opened()).interrupt()
+    main.conversation.stop()
 
 
 async def resume(main: MainParts, argument: str) -> None:
