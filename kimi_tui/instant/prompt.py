@@ -14,7 +14,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import AUTO
 from kimi_tui.instant.inks import Inks, dimmed, has_own_colours
 from kimi_tui.instant.typed import Ahead, TypedAhead
+from kimi_tui.launch import NEWEST
 from kimi_tui.tui.first_page import FirstPage, first_page, page_rows, prompt_rows
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.palette import colours_of, guess_light, is_light, palettes_for
@@ -31,6 +32,7 @@ from kimi_tui.tui.rows import Line
 if TYPE_CHECKING:
     from types import FrameType
 
+    from kimi_tui.instant.stored_frame import Cells, StoredFrame
     from kimi_tui.launch import Launch
 
 SWITCH_S = 0.001
@@ -64,6 +66,7 @@ class InstantPrompt:
         page: the content of the page.
         glyphs: the set of signs in use.
         inks: returns how rows are painted, for a light (True), a dark (False) or a yet unknown terminal.
+        stored: the last frame of the session that is continued; None for none.
         asks: whether to ask the terminal for the colour of its background.
         own_colours: whether rows are painted in the terminal's own colours.
 
@@ -78,6 +81,7 @@ class InstantPrompt:
         glyphs: Glyphs,
         inks: Callable[[bool | None], Inks],
         *,
+        stored: StoredFrame | None = None,
         asks: bool,
         own_colours: bool,
     ) -> None:
@@ -87,6 +91,7 @@ class InstantPrompt:
         self._glyphs = glyphs
         self._inks_of = inks
         self._inks = inks(None)
+        self._stored = stored
         self._asks = asks
         self._own_colours = own_colours
         self._typed = TypedAhead()
@@ -199,6 +204,14 @@ class InstantPrompt:
         """Whether the terminal is light, as it has answered; None if it has not."""
         return is_light(self._typed.colour)
 
+    @property
+    def stored(self) -> StoredFrame | None:
+        """The last frame of the session, if it is shown: it has the size and the theme of the terminal."""
+        stored = self._stored
+        if stored is None or self._size != (stored.look.columns, stored.look.rows):
+            return None
+        return stored if self._inks.theme == stored.look.theme else None
+
     # --- in the thread
 
     def _run(self, first: str) -> None:
@@ -253,6 +266,11 @@ class InstantPrompt:
             prompt_rows(self._typed.text, width, self._glyphs),
         )
         painted = [self._inks.row(self._shown(row), width) for row in rows]
+        if (stored := self.stored) is not None:
+            # The header says that the session is being opened.
+            above = height - 1 - sum(row.fill == "raised" for row in rows)
+            kept = stored.rows[1:][1 - above :]
+            painted[above - len(kept) : above] = map(_painted_cells, kept)
         before, self._painted = self._painted, painted
         return "".join(
             f"\x1b[{y};1H{row}"
@@ -307,6 +325,10 @@ class InstantPrompt:
         os._exit(128 + number)
 
 
+def _painted_cells(row: Sequence[Cells]) -> str:
+    return "".join(f"\x1b[0{codes}m{text}" for text, codes in row) + "\x1b[0m"
+
+
 def _size_of(descriptor: int) -> tuple[int, int]:
     """Return columns and rows of the terminal, as Textual will find them."""
     given = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
@@ -353,10 +375,23 @@ def prompt_of(launch: Launch, environ: Mapping[str, str]) -> InstantPrompt | Non
             light = guess if light is None else light
             name = "" if light is None else "light" if light else "dark"
         # A theme of Textual's has colours that are not known yet.
-        palette = palettes.get(name)
-        return Inks(None if grey and name == "16" else palette, colours, grey=grey)
+        palette = None if grey and name == "16" else palettes.get(name)
+        return Inks(palette, colours, grey=grey, theme=name if palette is not None else "")
 
     glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
+    stored = None
+    if launch.resume == NEWEST and not (launch.fork or launch.demo):
+        from kimi_tui.instant.stored_frame import Look, newest_session, read_frame
+
+        size = _size_of(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
+        look = Look(*size, "" if theme == AUTO else theme, colours, grey, glyphs is ASCII)
+        if (session := newest_session(launch.work_dir)) is not None:
+            stored = read_frame(session, look)
     return InstantPrompt(
-        first_page(launch), glyphs, inks, asks=theme == AUTO, own_colours=theme == "16"
+        first_page(launch),
+        glyphs,
+        inks,
+        stored=stored,
+        asks=theme == AUTO,
+        own_colours=theme == "16",
     )

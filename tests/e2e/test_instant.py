@@ -251,3 +251,81 @@ def test_a_key_is_on_no_screen(configured: Program, tmp_path: Path) -> None:
     held.go_on()
     terminal.wait_for("127.0.0.1")
     assert b"sk-abcdef" not in terminal.raw
+
+
+def _left(program: Program, server: ChatServerThread, answer: str) -> Path:
+    """Have a turn in a session, with a light terminal, and leave it; return the folder of the session."""
+    server.script(say(answer))
+    (program.home / "config.toml").write_text('theme = "light"\n')
+    terminal = program.start(size=(100, 30))
+    terminal.wait_for("Timeline")
+    terminal.type("Say it")
+    terminal.key("enter")
+    terminal.wait_for(answer.split()[0])
+    terminal.wait_for("≡ at")
+    terminal.wait_quiet()
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    return program.session_dir()
+
+
+def test_the_last_frame_stands_until_the_session_is_read(
+    configured: Program, server: ChatServerThread
+) -> None:
+    session = _left(configured, server, "Seldom said.")
+    stored = session / "last_frame.json"
+    assert stored.stat().st_mode & 0o777 == 0o600
+    assert "sk-test" not in stored.read_text()
+    held = Held(configured, "--continue")
+    terminal = held.terminal
+    terminal.wait_for("Seldom said.")
+    text = terminal.wait_for("Opening the session")
+    assert "≡ at" in text
+    assert "Timeline" in text
+    terminal.type("and more")
+    terminal.wait_for("› and more")
+    held.go_on()
+    terminal.wait_for(lambda text: "Opening the session" not in text)
+    terminal.wait_quiet()
+    assert all("Seldom said." in text for text in frames(terminal, terminal.raw))
+    assert "› and more" in terminal.screen_text()
+    # It was for this once.
+    assert not stored.exists()
+    # The editor takes the prompt's growth at the top.
+    assert terminal.find("≡ at") is not None
+
+
+@pytest.mark.parametrize(
+    "change", ["context", "journal", "size", "theme", "mode", "escape", "other"]
+)
+def test_a_frame_of_something_else_is_not_shown(
+    configured: Program, server: ChatServerThread, change: str
+) -> None:
+    session = _left(configured, server, "Seldom said.")
+    stored, size = session / "last_frame.json", {"columns": 100, "rows": 30}
+    match change:
+        case "context":
+            os.utime(session / "context.jsonl")
+        case "journal":
+            with (session / "worldlines.jsonl").open("a") as file:
+                file.write("\n")
+        case "size":
+            size = {"columns": 99, "rows": 30}
+        case "theme":
+            (configured.home / "config.toml").write_text('theme = "dark"\n')
+        case "mode":
+            stored.chmod(0o644)
+        case "escape":
+            stored.write_text(stored.read_text().replace("Seldom", "\\u001b[2J"))
+        case _:
+            other = session.with_name("00000000-0000-0000-0000-000000000000")
+            other.mkdir()
+            (other / "context.jsonl").write_text("")
+    terminal = Held(configured, "--continue", **size).terminal
+    terminal.wait_for("Reading the session")
+    assert "Seldom" not in terminal.screen_text()
+
+
+def test_a_frame_with_a_key_is_not_stored(configured: Program, server: ChatServerThread) -> None:
+    session = _left(configured, server, f"Yes: sk-{'aB3dE5fG' * 5}")
+    assert not (session / "last_frame.json").exists()
