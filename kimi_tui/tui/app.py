@@ -298,7 +298,10 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         return WelcomeScreen(self.launch)
 
     def _main_screen(self) -> MainScreen:
-        screen = MainScreen(self.launch, self.size, self.images, self.window_status)
+        stored = self._instant.stored if self._instant is not None else None
+        if stored is not None and (stored.look.columns, stored.look.rows) != self.size:
+            stored = None
+        screen = MainScreen(self.launch, self.size, self.images, self.window_status, stored)
         self._open_screens.append(screen)
         return screen
 
