@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import httpx2
 import mcp_types
@@ -257,7 +257,8 @@ async def _opened(
 
     async def on_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
         roots = [
-            mcp_types.Root(uri=folder.as_uri(), name=folder.name) for folder in callbacks.roots
+            mcp_types.Root.model_validate({"uri": folder.as_uri(), "name": folder.name})
+            for folder in callbacks.roots
         ]
         return mcp_types.ListRootsResult(roots=roots)
 
@@ -346,8 +347,8 @@ async def _http(
 
 def innermost(error: BaseException) -> BaseException:
     """Return the first error inside nested groups of errors."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 

@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -401,7 +402,7 @@ class McpServers:
             auth = await self._login_of(config)
         errors = log_file().parent / "mcp" / f"{config.name}.log"
         callbacks: ServerCallbacks = found.ServerCallbacks(
-            lambda params: self._elicit(one, params), one.changed.set, [self._host.work_dir]
+            partial(self._elicit, one), one.changed.set, [self._host.work_dir]
         )
         try:
             async with found.connected(config, start, errors, callbacks, auth) as connection:
