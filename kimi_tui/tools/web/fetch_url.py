@@ -130,7 +130,7 @@ class FetchURL(TypedTool[FetchURLParams]):
             TO_RUN if is_open else TO_GO_OUTSIDE,
             f"Fetch a page from {url.site}?",
             str(url),
-            where=f"{again}The agent reads the page",
+            where=f"{again}The agent gets the text of the page",
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
             project_rule=f"host:{url.site}",

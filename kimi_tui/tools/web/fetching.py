@@ -115,8 +115,7 @@ class PageFetcher:
         """
         try:
             url = page_url(text)
-            if self._may_connect is is_public:
-                refuse_near(url)
+            refuse_near(url, self._may_connect)
         except BadAddress as bad:
             raise ToolProblem(str(bad), brief=bad.brief) from bad
         return url
@@ -256,8 +255,7 @@ class PageFetcher:
         """
         try:
             there = page_url(place, url)
-            if self._may_connect is is_public:
-                refuse_near(there)
+            refuse_near(there, self._may_connect)
         except BadAddress as bad:
             # The server's words do not belong into ours.
             raise BadAddress(

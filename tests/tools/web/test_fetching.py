@@ -127,7 +127,7 @@ async def test_redirects_to_private_addresses_are_not_followed() -> None:
             (302, "http://169.254.169.254/latest/meta-data"),
         ):
             web.pages["/"] = redirect(place, status)
-            with pytest.raises(ToolProblem, match="private network"):
+            with pytest.raises(ToolProblem, match="private address"):
                 await fetcher().fetch(page_url(web.url()), {}, _follow)
         # With the real rule no name is even resolved.
         real = PageFetcher()
