@@ -18,9 +18,9 @@ from typing import Any, cast
 from kimi_tui.app_paths import make_private, short
 from kimi_tui.base_url import is_url
 from kimi_tui.config.checks import STRIPPED
-from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
 from kimi_tui.config.model_choice import ModelChoice, provider_type
 from kimi_tui.config.settings import (
+    KEYRING_PREFIX,
     TABLES,
     Config,
     ConfigError,

@@ -27,6 +27,8 @@ from kimi_tui.config.checks import (
 
 LEAST_WINDOW = 1_024
 """Tokens. Not even the short system prompt and an answer would fit into a smaller window."""
+KEYRING_PREFIX = "keyring:"
+"""The beginning of an `api_key` that names a key in the system's keyring."""
 AUTO = "auto"
 """The theme that is dark or light as the terminal is."""
 THEMES = tuple(

@@ -30,8 +30,10 @@ from kimi_tui.hooks.payload import (
     arguments_from,
     claude_mode,
     claude_name,
+    inner_call,
     input_of,
     names_of,
+    outer_arguments,
     subject_of,
 )
 from kimi_tui.hooks.process import HookEnd, run_hook
@@ -229,11 +231,12 @@ class Hooks:
 
     # -- events that may be refused ----------------------------------------------------------------
 
-    async def before_tool(self, tool: str, arguments: str, key: str) -> BeforeTool:
+    async def before_tool(self, called: str, arguments: str, key: str) -> BeforeTool:
         """Run the hooks before a call.
 
         If one changes the input, those that did not are asked again with the changed one: a guard must see what will run.
         """
+        tool, arguments = inner_call(called, arguments)
         first = await self._before(tool, arguments, key, set())
         if first.by or first.arguments is None:
             return BeforeTool(*first[:5])
@@ -244,7 +247,7 @@ class Hooks:
             return BeforeTool("several hooks", "they change the input of the call in turn")
         context = "\n".join(dict.fromkeys(filter(None, (first.context, again.context))))
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
-        return BeforeTool("", reason, asks, first.arguments, context)
+        return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)
 
     async def _before(self, tool: str, arguments: str, key: str, but: set[str]) -> _Round:
         names, given = names_of(tool), input_of(tool, arguments)
@@ -278,6 +281,7 @@ class Hooks:
     ) -> HooksSaid:
         """Run the hooks after a call; a refusal is a reason for the model, as the call has run."""
         event: Event = "PostToolUseFailure" if is_error else "PostToolUse"
+        tool, arguments = inner_call(tool, arguments)
         names, given = names_of(tool), input_of(tool, arguments)
         subject = subject_of(tool, given)
         hooks = [one for one in self._active(event) if one.is_for(names, subject)]

@@ -23,6 +23,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import ServerConfig
+from kimi_tui.mcp.oauth import check_near
 from kimi_tui.mcp.process import ServerStart
 from kimi_tui.mcp.transport import StdioTransport, as_transport, repaired
 from kimi_tui.program import VERSION
@@ -308,6 +309,11 @@ async def _http(
     ended: asyncio.Event,
 ) -> object:
     """Return the transport of a server with an address. Redirects to other hosts are not followed by the package."""
+
+    async def guard(request: httpx2.Request) -> None:
+        await check_near(request, config)
+
+    hooks = {"request": [guard]}
     if config.transport == "sse":
 
         def client(
@@ -315,7 +321,9 @@ async def _http(
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth)
+            return httpx2.AsyncClient(
+                headers=headers, timeout=timeout, auth=auth, event_hooks=hooks
+            )
 
         made = sse_client(
             config.url,
@@ -328,7 +336,9 @@ async def _http(
         return repaired(made, ended.set)
     timeout = httpx2.Timeout(_HTTP_S, read=max(config.tool_timeout_s, 3600.0))
     http = await stack.enter_async_context(
-        httpx2.AsyncClient(headers=dict(config.headers), timeout=timeout, auth=auth)
+        httpx2.AsyncClient(
+            headers=dict(config.headers), timeout=timeout, auth=auth, event_hooks=hooks
+        )
     )
     made = streamable_http_client(config.url, http_client=http, max_sse_event_size=_LONGEST_EVENT)
     return repaired(made, ended.set)

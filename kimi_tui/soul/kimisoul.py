@@ -24,12 +24,14 @@ from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
 from kimi_tui.llm.provider import ChatProvider, ModelInfo, Overdue
 from kimi_tui.projection.session_model import title_from, title_of
+from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.rotation import live_path
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
+from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
@@ -143,6 +145,7 @@ class KimiSoul:
         search_sandbox: the sandbox of search programs; None if there is none.
         inbox: the user's messages that are not in the context yet.
         hooks: the hooks of the session; None without hooks.
+        changes: what changed in the work folder, and messages of commits.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
@@ -229,6 +232,9 @@ class KimiSoul:
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.changes = FileChanges(
+            conversation, session.work_dir, environ, asks_for_keys, self._alone
+        )
         self.servers: McpServers | None = None
         self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
@@ -361,6 +367,12 @@ class KimiSoul:
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
+
+    def use_servers(self, servers: McpServers) -> None:
+        """Use the MCP servers, which begin to start, until the session is closed."""
+        self.servers = servers
+        self._attachments.resource = servers.resource_text
+        servers.start()
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -560,6 +572,21 @@ class KimiSoul:
             self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
         )
 
+    async def review(self, found: NamedChanges) -> TurnResult:
+        """Run a turn in which the agent reviews changes and can change nothing.
+
+        Returns and raises as `run`.
+        """
+        patch = await asyncio.to_thread(self.changes.patch, found.changes)
+        return await self._alone.run(self._review(found.what, patch), stoppable=True)
+
+    async def _review(self, what: str, patch: str) -> TurnResult:
+        text = prompt("review", WHAT=what)
+        with self._approval.reading_only():
+            self._publish_begin(TurnBegin(text))
+            end = await self._run_and_save(self._loop.run(text, piped=patch, piped_as="changes"))
+        return self._ended(end)
+
     async def resume(self) -> TurnResult:
         """Continue from the present context without a new message (after an error, a stop or a rewind).
 
@@ -702,10 +729,6 @@ class KimiSoul:
     def allowed(self) -> tuple[str, ...]:
         """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
-
-    async def ask_user(self, question: str, options: Sequence[str], **more: str) -> str | None:
-        """Ask the user a question of the program, in every mode; see `Approval.pause`."""
-        return await self._approval.pause(question, options, **more)  # pyright: ignore[reportArgumentType]
 
     def revoke(self, words: str) -> None:
         """Revoke one of the permissions in `allowed`."""

@@ -262,17 +262,25 @@ class MainScreen(Screen[None]):
         header.heading = header.heading._replace(
             folder=short(opened.folder),
             branch=opened.branch,
-            sandbox=opened.soul.sandbox_gaps is not None,
+            sandbox=(soul := self.conversation.soul) is not None and soul.sandbox_gaps is not None,
         )
+        if soul is None:
+            # An agent without a session has no modes, and a model of its own choice.
+            from kimi_tui.foreign_text import one_line
+
+            name, model = map(one_line, (opened.soul.name, opened.soul.model_name))
+            header.heading = header.heading._replace(words=name, model=model)
         self.bench.offer(self.conversation.state.parts)
-        self.bench.update_first_hints(opened.soul.mode)
+        self.bench.update_first_hints(self.conversation.mode)
         self.transcript.work_dir = str(opened.folder)
-        self.completion.files.begin(opened.folder, opened.soul.search_sandbox)
+        self.completion.files.begin(
+            opened.folder, soul.search_sandbox if soul is not None else None
+        )
         # The prompt may name a file already, which can be offered now.
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[self.conversation.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),
@@ -569,6 +577,10 @@ class MainScreen(Screen[None]):
             self._learned.set()
             # Texts that were sent before count for the menu: the commands of files are known now, too.
             self._learn_uses(sent)
+        self._follow_prompt()
+        from kimi_tui.tui.main.commands import mcp
+
+        await mcp.learn(self.parts)
         self._follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:
