@@ -245,7 +245,7 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk]),
+            *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
             *hook_words,
             *session.remarks,
         ),

@@ -267,7 +267,7 @@ async def skills(main: MainParts, argument: str) -> None:
             "Skills",
             items,
             first=_skill_items(found),
-            empty="There are no skills. docs/web.md says where they are looked for.",
+            empty="There are no skills. docs/skills.md says where they are looked for.",
         )
     )
     if wants == _ALLOW:
