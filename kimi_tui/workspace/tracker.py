@@ -21,6 +21,14 @@ from pathlib import Path
 from kimi_tui.display_names import some_of
 from kimi_tui.workspace import restore
 from kimi_tui.workspace.diff import Divergence, StoredTexts, find_divergence
+from kimi_tui.workspace.manifest import (
+    Limits,
+    Manifest,
+    ManifestEntry,
+    ScanExtent,
+    extent,
+    was_looked_for,
+)
 from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
@@ -37,20 +45,7 @@ from kimi_tui.workspace.restore import (
     stands,
 )
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import (
-    FOREIGN,
-    By,
-    Limits,
-    Manifest,
-    ManifestEntry,
-    ScanExtent,
-    Snapshot,
-    SnapshotLog,
-    delta,
-    extent,
-    new_id,
-    was_looked_for,
-)
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobStore, disk_usage
 from kimi_tui.workspace.tree_watch import TreeWatch
 
