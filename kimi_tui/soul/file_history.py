@@ -30,6 +30,7 @@ from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import Changes, Divergence
+from kimi_tui.workspace.manifest import ScanExtent
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
     CHANGED_BESIDE_JOB_BEFORE,
@@ -39,7 +40,7 @@ from kimi_tui.workspace.restore import (
     Restored,
     RestorePlan,
 )
-from kimi_tui.workspace.snapshots import By, ScanExtent
+from kimi_tui.workspace.snapshots import By
 from kimi_tui.workspace.tracker import Tracker
 
 P = ParamSpec("P")
