@@ -162,6 +162,11 @@ def kimi_cli_config_file() -> Path:
     return kimi_cli_share_dir() / "config.toml"
 
 
+def mcp_files(work_dir: Path) -> tuple[Path, Path, Path]:
+    """Return the files in which MCP servers may be configured: the user's own, that of a project, and kimi-cli's."""
+    return (config_dir() / "mcp.json", work_dir / ".mcp.json", kimi_cli_share_dir() / "mcp.json")
+
+
 def own_places(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     """Return the folders of settings and sessions, kimi-cli's included, and the paths in them that may be links into a folder
     of dotfiles.

@@ -313,11 +313,16 @@ def _folders_of(manifest: Manifest) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A restore that is about to happen. `before` and `after` name the snapshots around it."""
+    """A restore that is about to happen. `before` and `after` name the snapshots around it.
+
+    `session` is the folder of the session whose journal names the restore, relative to that of the snapshots; empty if these
+    are its own.
+    """
 
     before: str
     after: str
     changes: tuple[FileChange, ...]
+    session: str = ""
     seal: str = ""
     """The proof that this program noted the intent, see `seal_of`; in an intent that was read, the seal found in the file."""
 
@@ -566,7 +571,8 @@ def seal_key(path: Path, *, create: bool) -> bytes:
 
 
 def _record(intent: Intent) -> dict[str, Any]:
-    return {
+    named = {"session": intent.session} if intent.session else {}
+    return named | {
         "before": intent.before,
         "after": intent.after,
         "changes": [
@@ -587,8 +593,8 @@ def read_intent(path: Path) -> Intent | None:
     try:
         record = cast("dict[str, Any]", json.loads(read_regular(path, _MAX_INTENT_BYTES)))
         changes = tuple(_change_in(row) for row in cast("list[list[Any]]", record["changes"]))
-        seal = str(record.get("seal", ""))
-        return Intent(str(record["before"]), str(record["after"]), changes, seal)
+        session, seal = str(record.get("session", "")), str(record.get("seal", ""))
+        return Intent(str(record["before"]), str(record["after"]), changes, session, seal)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # The intent is missing or incomplete, and nothing had been changed then, or it leads to another place.
         return None

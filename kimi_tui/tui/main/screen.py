@@ -21,17 +21,18 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
+from kimi_tui.tui.first_page import READING, first_hints
 from kimi_tui.tui.frame import Header
-from kimi_tui.tui.keyboard import SeenQuestion, key_of
+from kimi_tui.tui.key_names import key_of
+from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
-from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.prompt_modes import PromptModes, is_command, is_note
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
-from kimi_tui.tui.main.workbench import READING, Workbench
+from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
@@ -261,17 +262,25 @@ class MainScreen(Screen[None]):
         header.heading = header.heading._replace(
             folder=short(opened.folder),
             branch=opened.branch,
-            sandbox=opened.soul.sandbox_gaps is not None,
+            sandbox=(soul := self.conversation.soul) is not None and soul.sandbox_gaps is not None,
         )
+        if soul is None:
+            # An agent without a session has no modes, and a model of its own choice.
+            from kimi_tui.foreign_text import one_line
+
+            name, model = map(one_line, (opened.soul.name, opened.soul.model_name))
+            header.heading = header.heading._replace(words=name, model=model)
         self.bench.offer(self.conversation.state.parts)
-        self.bench.update_first_hints(opened.soul.mode)
+        self.bench.update_first_hints(self.conversation.mode)
         self.transcript.work_dir = str(opened.folder)
-        self.completion.files.begin(opened.folder, opened.soul.search_sandbox)
+        self.completion.files.begin(
+            opened.folder, soul.search_sandbox if soul is not None else None
+        )
         # The prompt may name a file already, which can be offered now.
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[self.conversation.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),
@@ -568,6 +577,10 @@ class MainScreen(Screen[None]):
             self._learned.set()
             # Texts that were sent before count for the menu: the commands of files are known now, too.
             self._learn_uses(sent)
+        self._follow_prompt()
+        from kimi_tui.tui.main.commands import mcp
+
+        await mcp.learn(self.parts)
         self._follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:
