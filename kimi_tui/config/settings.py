@@ -359,6 +359,15 @@ class NotifyConfig(NamedTuple):
     )
 
 
+class EditCheck(NamedTuple):
+    """A program to run after edits of the agent: its words, in which `{file}` stands for the file, and patterns of the names
+    of files that it is for (empty for all).
+    """
+
+    words: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+
 @table
 class PromptConfig(NamedTuple):
     """The editing of the prompt."""
@@ -391,7 +400,7 @@ class MouseConfig(NamedTuple):
 class Config(NamedTuple):
     """The contents of the file; the tables have their names there.
 
-    `notices` name the keys that were not understood; `source` is the file, if there was one.
+    `checks` run after edits. `notices` name the keys that were not understood; `source` is the file, if there was one.
     """
 
     default_model: str = setting(
@@ -480,6 +489,7 @@ class Config(NamedTuple):
     models: Mapping[str, ModelConfig] = MappingProxyType({})
     providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     keys: Mapping[str, str] = MappingProxyType({})
+    checks: tuple[EditCheck, ...] = ()
     source: Path | None = None
     notices: tuple[str, ...] = ()
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.config.permissions import ProjectPermissions
+from kimi_tui.config.settings import EditCheck
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.definitions import FoundHooks
@@ -35,6 +36,7 @@ from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
+from kimi_tui.soul.edit_checks import EditChecks
 from kimi_tui.soul.errors import (
     BudgetSpent,
     EmptySummary,
@@ -136,6 +138,7 @@ class KimiSoul:
         reads_notes: whether the agent is given the notes of the folders that it works in.
         permissions: the permissions for the work folder that hold in every session; None for none.
         hooks: the hooks that run; None for no hooks at all.
+        checks: the programs that run after edits.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -145,6 +148,7 @@ class KimiSoul:
         inbox: the user's messages that are not in the context yet.
         hooks: the hooks of the session; None without hooks.
         changes: what changed in the work folder, and messages of commits.
+        checks: the programs that run after edits.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
@@ -169,6 +173,7 @@ class KimiSoul:
         reads_notes: bool = True,
         permissions: ProjectPermissions | None = None,
         hooks: FoundHooks | None = None,
+        checks: Sequence[EditCheck] = (),
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -211,6 +216,9 @@ class KimiSoul:
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
         self.hooks = self._hooks_of(hooks, environ, permissions)
         self._tools.hooks = self._compactor.hooks = self.hooks
+        self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
+        if checks:
+            self._tools.checks = self.checks
         self._hearing: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[str] | None = None
         """The task of the hooks at the start of the session."""
@@ -239,6 +247,9 @@ class KimiSoul:
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _warn(self, text: str, advice: str) -> None:
+        self.wire.publish(Notice("warning", text, advice))
 
     def _hooks_of(
         self,

@@ -204,6 +204,7 @@ async def open_session(
             waits_for_sandbox=waits_for_sandbox,
             permissions=permissions,
             hooks=hooks,
+            checks=() if stage.demo else config.checks,
         )
         hook_words = await soul.begin_hooks("resume" if is_old else "startup")
     except SessionLocked as error:

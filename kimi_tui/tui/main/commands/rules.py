@@ -1,4 +1,4 @@
-"""Commands about what the agent may do, and what runs around it: permissions and hooks."""
+"""Commands about what the agent may do, and what runs around it: permissions, hooks and checks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kimi_tui.agent_parts import MODE_TITLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimi_tui.config.settings import EditCheck
     from kimi_tui.hooks.definitions import Hook
     from kimi_tui.hooks.runner import Hooks
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -228,3 +229,46 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
     main.bench.tell(
         "The hooks of this folder run from now on.", advice="/permissions revokes that."
     )
+
+
+async def checks(main: MainParts, argument: str) -> None:
+    """List the programs that run after edits, to turn them off and on in this session."""
+    soul = await main.conversation.opened()
+    from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+    await main.bench.ask(
+        ListScreen(
+            "Checks after edits",
+            partial(_check_items, soul),
+            first=await _check_items(soul),
+            empty='There are no checks. In your config.toml, [checks] after_edit = [["ruff", "check", "{file}"]] makes one.',
+        )
+    )
+
+
+async def _check_items(soul: KimiSoul) -> Sequence[ListedItem]:
+    import shlex
+
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    made = soul.checks
+
+    async def turn(check: EditCheck) -> str:
+        made.off ^= {check}
+        return f"The check is {'off' if check in made.off else 'on'} in this session."
+
+    return [
+        ListedItem(
+            Entry(
+                shlex.join(check.words),
+                ", ".join(check.files) or "all files",
+                holds=check not in made.off,
+            ),
+            "It runs in the sandbox after each edit of such a file. What it prints when it fails goes to the agent; "
+            "if it changes the file, the change is shown.",
+            "turn on" if check in made.off else "turn off",
+            partial(turn, check),
+        )
+        for check in made.checks
+    ]

@@ -305,6 +305,13 @@ COMMANDS = CommandTable(
         opens=True,
     ),
     Command(
+        "checks",
+        "Show the checks",
+        "List the programs that run after edits, and turn them on or off here.",
+        rules.checks,
+        opens=True,
+    ),
+    Command(
         "sandbox",
         "Show the sandbox",
         "Show where commands can write; reset empties their private caches.",
