@@ -197,6 +197,9 @@ def _facts(block: ToolBlock) -> list[CardFact]:
     elif has_diff and not failed:
         counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
         out.append(CardFact(tuple(Span(*one) for one in counts), 1))
+        # A check after the edit has failed, or has changed the file.
+        if checked := brief.partition(" · ")[2]:
+            out.append(CardFact((Span(checked, "error" if "failed" in checked else "quiet"),), 0))
     elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
         out.append(CardFact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
     elif failed:
@@ -241,6 +244,8 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
             yield row
     if is_empty:
         yield from _output_rows(block, room)
+    elif block.unfolded and block.card.shows == "diff":
+        yield from _output(block, 0, room)
     yield from _allowed_by(block, room)
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"
