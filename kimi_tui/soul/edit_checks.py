@@ -37,7 +37,7 @@ _NOT_FOUND = (126, 127)
 FILE = "{file}"
 
 
-class _Found(NamedTuple):
+class _CheckFound(NamedTuple):
     """What one check found. `text` is for the model, `brief` for the card; `edit` is its own change."""
 
     text: str = ""
@@ -101,7 +101,7 @@ class EditChecks:
 
     async def _check(
         self, check: EditCheck, path: str, sandbox: Sandbox, versions: FileVersions
-    ) -> _Found:
+    ) -> _CheckFound:
         named = f"./{path}" if path.startswith("-") else path
         words = [word.replace(FILE, named) for word in check.words]
         shown = one_line(shlex.join(words))[:_LINE_CHARS]
@@ -112,13 +112,13 @@ class EditChecks:
             self._say_once(
                 f"The check {shown} could not be started: {error}.", "/checks lists them."
             )
-            return _Found()
+            return _CheckFound()
         if end.exit_code in _NOT_FOUND:
             self._say_once(
                 f"The check {one_line(words[0])[:80]} cannot be run in the sandbox: {_first(end)}.",
                 "/checks turns it off.",
             )
-            return _Found()
+            return _CheckFound()
         after = await self._content(path)
         change = await asyncio.to_thread(_change_of, path, before, after)
         if change is not None and after is not None:
@@ -135,7 +135,7 @@ class EditChecks:
                 how = f"stopped after {LIMIT_S:.0f} s"
             parts.append(f"{shown} failed ({how}):\n{_shortened(end.output.text)}")
             brief = f"{name} failed"
-        return _Found("\n".join(parts), brief, change)
+        return _CheckFound("\n".join(parts), brief, change)
 
     async def _run(self, argv: list[str], sandbox: Sandbox) -> ProcessEnd:
         confined = await asyncio.to_thread(sandbox.confined, argv, self.work_dir)

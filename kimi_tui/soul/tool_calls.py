@@ -37,6 +37,7 @@ from kimi_tui.soul.tool_results import (
     rejection,
 )
 from kimi_tui.tool_cards import OWN_COMMAND, short_name
+from kimi_tui.tools.added_folders import AddedFolders
 from kimi_tui.tools.base import TO_GO_OUTSIDE, ApprovalQuestion, Asks, FileVersions, ToolEnv
 from kimi_tui.tools.credentials import (
     count_in_words,
@@ -97,6 +98,7 @@ class ToolRuntime:
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
     goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
     `reads_notes` the notes of folders are not read. `hooks` run before and after calls, `checks` after edits; None for none.
+    `added` are the folders that the user added beside the work folder.
     """
 
     conversation: Conversation
@@ -112,6 +114,7 @@ class ToolRuntime:
     ready: Callable[[], Coroutine[Any, Any, None]] = _at_once
     hooks: Hooks | None = None
     checks: EditChecks | None = None
+    added: AddedFolders | None = None
 
 
 class ToolBatch:
@@ -276,6 +279,7 @@ class _RunningCall:
             search_sandbox=runtime.search_sandbox,
             reads_only=mode == "plan",
             jobs=runtime.jobs,
+            added=() if runtime.added is None else runtime.added.paths,
             sees=conversation.model.sees,
             room_chars=self._room_chars,
             renewed=self._renewed,

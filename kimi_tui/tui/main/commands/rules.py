@@ -1,7 +1,8 @@
-"""Commands about what the agent may do, and what runs around it: permissions, hooks and checks."""
+"""Commands about what the agent may do, and what runs around it: permissions, hooks, checks, further folders."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -271,4 +272,53 @@ async def _check_items(soul: KimiSoul) -> Sequence[ListedItem]:
             partial(turn, check),
         )
         for check in made.checks
+    ]
+
+
+async def add_dir(main: MainParts, argument: str) -> None:
+    """Add a folder that the agent may use as the work folder; without one, list those that were added, to remove them."""
+    from kimi_tui.tools.added_folders import BadFolder
+
+    soul = await main.conversation.opened()
+    if not argument.strip():
+        from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+        await main.bench.ask(
+            ListScreen(
+                "Added folders",
+                partial(_folder_items, soul),
+                first=await _folder_items(soul),
+                empty="No folder was added. /add-dir DIR adds one for this run.",
+            )
+        )
+        return
+    try:
+        path = await asyncio.to_thread(soul.added.add, argument)
+    except BadFolder as bad:
+        main.bench.tell(str(bad), level="warning")
+        return
+    main.bench.tell(
+        f"The agent may use {soul.added.shown(path)} until kimi-tui ends: it reads there without asking, "
+        "and edits and runs commands as the mode allows.",
+        advice="No snapshot has its files: a rewind does not restore them.",
+    )
+
+
+async def _folder_items(soul: KimiSoul) -> Sequence[ListedItem]:
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    async def remove(path: str) -> str:
+        soul.added.remove(path)
+        return f"Removed: {soul.added.shown(path)}."
+
+    return [
+        ListedItem(
+            Entry(soul.added.shown(path)),
+            "The agent reads here without asking, and edits and runs commands as the mode allows. "
+            "A rewind does not restore these files.",
+            "remove",
+            partial(remove, path),
+        )
+        for path in await asyncio.to_thread(lambda: soul.added.paths)
     ]
