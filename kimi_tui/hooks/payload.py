@@ -78,7 +78,7 @@ def outer_arguments(tool: str, inner: str, arguments: str) -> str:
     """Return the arguments of the call itself, from those of the tool that it calls."""
     if tool == inner:
         return arguments
-    return f'{{"tool": {json.dumps(inner)}, "arguments": {arguments}}}'
+    return f'{{"tool": {json.dumps(inner, ensure_ascii=False)}, "arguments": {arguments}}}'
 
 
 def claude_name(tool: str) -> str:

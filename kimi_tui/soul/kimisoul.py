@@ -62,6 +62,7 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.soul.session_title import propose_title
+from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
@@ -247,6 +248,7 @@ class KimiSoul:
             conversation, session.work_dir, environ, asks_for_keys, self._alone
         )
         self.servers: McpServers | None = None
+        self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
@@ -383,6 +385,12 @@ class KimiSoul:
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
+
+    def use_servers(self, servers: McpServers) -> None:
+        """Use the MCP servers, which begin to start, until the session is closed."""
+        self.servers = servers
+        self._attachments.resource = servers.resource_text
+        servers.start()
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -740,10 +748,6 @@ class KimiSoul:
         """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
 
-    async def ask_user(self, question: str, options: Sequence[str], **more: str) -> str | None:
-        """Ask the user a question of the program, in every mode; see `Approval.pause`."""
-        return await self._approval.pause(question, options, **more)  # pyright: ignore[reportArgumentType]
-
     def revoke(self, words: str) -> None:
         """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
@@ -869,6 +873,12 @@ class KimiSoul:
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
+
+    async def reload_skills(self) -> None:
+        """Tell the model of the skills as they are on the disk now, from its next call on."""
+        if self.skills is not None:
+            tool = await asyncio.to_thread(self.skills.tool)
+            self.change_tools([] if tool is None else [tool], ["Skill"])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""

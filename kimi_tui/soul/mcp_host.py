@@ -68,11 +68,12 @@ async def start_servers(soul: KimiSoul, *, is_attended: bool) -> None:
     found = await asyncio.to_thread(configured, soul.session.work_dir)
     if not found.servers and not found.problems:
         return
-    soul.servers = McpServers(
-        found,
-        _Session(soul),
-        dict(os.environ),
-        Permissions(soul.session.work_dir),
-        is_attended=is_attended,
+    soul.use_servers(
+        McpServers(
+            found,
+            _Session(soul),
+            dict(os.environ),
+            Permissions(soul.session.work_dir),
+            is_attended=is_attended,
+        )
     )
-    soul.servers.start()

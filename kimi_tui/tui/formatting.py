@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -12,6 +11,8 @@ from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kimi_tui.soul.token_meter import WindowPart
     from kimi_tui.soul.usage import Cost, Statistics
 
@@ -198,6 +199,8 @@ def time_of(iso: str) -> datetime | None:
 
     None also at the ends of the calendar, where there is no such time in the zone of this machine.
     """
+    from datetime import UTC, datetime
+
     try:
         then = datetime.fromisoformat(iso)
         then = then if then.tzinfo else then.replace(tzinfo=UTC)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import resource
 from collections import defaultdict
 from collections.abc import Generator
-from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -68,8 +67,6 @@ class CpuTime:
         if len(self._used_s) < 2:
             return
         total_s = sum(self._used_s.values())
-        cache: Any = self._config.cache
-        cache.set("kimi-tui/cpu_s", self._used_s)
         told = f"{total_s:.0f} s of processor time in {len(self._used_s)} tests"
         if not self._config.getoption("cpu"):
             terminalreporter.write_line(told)

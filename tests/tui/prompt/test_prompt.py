@@ -126,6 +126,7 @@ async def edited(text: str, *keys: str) -> str:
         (["alt+x", "alt+q", "ctrl+g"], "one two three|"),
     ],
 )
+@pytest.mark.sample(3)
 async def test_words_are_gone_by_and_cut_as_readline_does(keys: list[str], left: str) -> None:
     assert await edited("one two three", *keys) == left
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_NO_MCP = "kimi-tui does not use MCP servers."
 _NO_AGENTS = "kimi-tui has one agent and no subagents."
 _MODES = "/mode sets what runs without asking (Shift+Tab goes through the modes)."
 _NOTES = "The agent reads AGENTS.md. A message that begins with # is added to the file, /init writes it, /context shows its size."
@@ -49,7 +48,6 @@ ELSEWHERE: Mapping[str, str] = {
     "keybindings": _KEY_BINDINGS,
     "keymap": _KEY_BINDINGS,
     "logout": _KEYS,
-    "mcp": _NO_MCP,
     "memory": _NOTES,
     "mention": _FILES,
     "output-style": _NO_STYLES,
@@ -64,7 +62,6 @@ ELSEWHERE: Mapping[str, str] = {
     "security-review": _OWN,
     "share": _SHARE,
     "shells": "/tasks lists the commands in the background.",
-    "skills": "The skills of Claude, kimi-cli and Codex are commands here: type / and the name.",
     "status": _HEADER,
     "statusline": "The header and the token gauge cannot be configured.",
     "subagents": _NO_AGENTS,

@@ -1,4 +1,4 @@
-"""Commands about what the agent may do, and what runs around it: permissions, hooks, checks, further folders."""
+"""Commands about what the agent may do, what runs around it, and what it is told: permissions, hooks, checks, folders, skills."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kimi_tui.hooks.definitions import Hook
     from kimi_tui.hooks.runner import Hooks
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.skills import SessionSkill, SessionSkills, SkillState
     from kimi_tui.tui.dialogs.list_screen import ListedItem
     from kimi_tui.tui.main.commands import MainParts
 
@@ -322,3 +323,94 @@ async def _folder_items(soul: KimiSoul) -> Sequence[ListedItem]:
         )
         for path in await asyncio.to_thread(lambda: soul.added.paths)
     ]
+
+
+_SKILL_WORDS: dict[SkillState, str] = {
+    "told": "The agent knows its name and description, and loads the text when it needs it.",
+    "not allowed": "It comes with this folder. The agent does not know it before you allow it.",
+    "not described": "It has no description, so the agent does not know when to use it. You can use it as a command.",
+    "for you": "It is a command for you alone, as its file says.",
+}
+
+
+async def skills(main: MainParts, argument: str) -> None:
+    """List the skills, and allow those of the folder."""
+    soul = await main.conversation.opened()
+    if soul.skills is None:
+        main.bench.tell("This session runs without skills.")
+        return
+    found = await asyncio.to_thread(soul.skills.found)
+    if argument == "allow":
+        await _allow_skills(main, soul, soul.skills, found)
+        return
+    if argument:
+        main.bench.tell(
+            f'"{argument[:20]}" is not an argument of /skills.',
+            advice="/skills lists the skills; /skills allow shows those of this folder and asks whether the agent may use them.",
+            level="warning",
+        )
+        return
+    from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+    async def items() -> Sequence[ListedItem]:
+        return _skill_items(found)
+
+    wants = await main.bench.ask(
+        ListScreen(
+            "Skills",
+            items,
+            first=_skill_items(found),
+            empty="There are no skills. docs/skills.md says where they are looked for.",
+        )
+    )
+    if wants == _ALLOW:
+        await _allow_skills(main, soul, soul.skills, found)
+
+
+def _skill_items(found: Sequence[SessionSkill]) -> Sequence[ListedItem]:
+    from kimi_tui.app_paths import short
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    return [
+        ListedItem(
+            Entry(
+                one.name,
+                one.description or one.help,
+                holds=state == "told",
+                group="Yours" if one.origin == "user" else "This folder",
+            ),
+            f"{short(one.path)}\n{_SKILL_WORDS[state]}\n{one.description}".rstrip(),
+            "allow the skills of this folder" if state == "not allowed" else "",
+            None,
+            result=_ALLOW if state == "not allowed" else "",
+        )
+        for one, state in sorted(found, key=lambda skill: skill.command.origin != "user")
+    ]
+
+
+async def _allow_skills(
+    main: MainParts, soul: KimiSoul, skills: SessionSkills, found: Sequence[SessionSkill]
+) -> None:
+    """Show the folder's skills that are not allowed yet, and allow them after a yes to the whole text."""
+    from kimi_tui.tui.main.commands.custom import CustomCommandScreen
+
+    new = [one.command for one in found if one.state == "not allowed"]
+    if not new:
+        main.bench.tell("This folder has no skills that wait for your yes.")
+        return
+    texts = [f"{one.name} ({one.path}): {one.description}\n\n{one.text}" for one in new]
+    question = CustomCommandScreen(
+        "skills",
+        main.bench.transcript.work_dir,
+        "\n\n\n".join(texts),
+        intro="This folder brings skills: instructions that the agent may follow. A yes is for exactly this text:",
+        yes="y let the agent use them",
+    )
+    if not await main.bench.ask(question):
+        main.bench.tell("The agent is not told of the skills of this folder.")
+        return
+    await asyncio.to_thread(skills.allow, new)
+    await soul.reload_skills()
+    count = "1 skill" if len(new) == 1 else f"{len(new)} skills"
+    main.bench.tell(f"The agent may use {count} of this folder.")
