@@ -29,8 +29,8 @@ def _used_s() -> float:
 class CpuTime:
     """A plugin of pytest that measures the processor time of each test and sums it up at the end.
 
-    The figure of a test includes the fixtures that it was the first to need, and not the programs in a terminal, which are forked
-    from another process. The sum includes them, and the collection of the tests.
+    The figure of a test includes the fixtures that it was the first to need. Programs in a terminal, about a second each, are not
+    counted: they are forked by a process that no test waits for. The sum includes the collection of the tests.
 
     Args:
         config: the configuration of pytest.
@@ -67,7 +67,7 @@ class CpuTime:
         """Print the sum, and with `--cpu` also the sums of the folders and the tests that took most."""
         if len(self._used_s) < 2:
             return
-        # All processes have ended and were waited for, also those that the programs of tests were forked from.
+        # The workers have ended.
         total_s = _used_s()
         told = f"{total_s:.0f} s of processor time in {len(self._used_s)} tests"
         if total_s > BUDGET_S and self._config.getoption("markexpr") == "not exhaustive":
