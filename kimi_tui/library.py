@@ -78,7 +78,7 @@ async def open_session(
         mode: what the agent may do without a question; None for the configured mode.
         answer: answers the requests of the agent; without it they are refused, and the agent is told so.
         sandbox: whether commands run in the sandbox, where there is one.
-        bare: whether notes of the project and of the user are left out.
+        bare: whether notes of the project and of the user, and hooks, are left out.
         ephemeral: whether the session is removed at the end.
         max_tokens: the most tokens of all calls, input and output; 0 for any number.
         max_cost: the most money, by the configured prices; 0 for any amount.

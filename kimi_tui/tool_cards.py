@@ -194,6 +194,8 @@ KNOWN: Mapping[str, Card] = {
     "StrReplaceFile": Card("Edit", ("path",), "path", shows="diff"),
     "Glob": Card("Glob", ("pattern",)),
     "Grep": Card("Grep", ("pattern",), form='"{}"'),
+    "FetchURL": Card("Fetch", ("url",)),
+    "SearchWeb": Card("Search", ("query",), form='"{}"'),
     "SetTodoList": Card("Todo", ("todos",), "progress", shows="list"),
     "SendDMail": Card("D-Mail", ("checkpoint_id",), "number", "to #{}", "letter", "message"),
     "AskUserQuestion": Card("Ask", shows="answers"),

@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
+from kimi_tui.base_url import is_url
 from kimi_tui.config.checks import STRIPPED
-from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
 from kimi_tui.config.model_choice import ModelChoice, provider_type
 from kimi_tui.config.settings import (
+    KEYRING_PREFIX,
     TABLES,
     Config,
     ConfigError,
     ModelConfig,
     ModelPrices,
     ProviderConfig,
+    SearchConfig,
     Setting,
     declared,
 )
@@ -82,9 +84,10 @@ def read_config(path: Path) -> Config:
 
 
 def _holds_key(config: Config) -> bool:
+    search = config.search
     return any(
         one.headers or (one.api_key and not one.api_key.startswith(KEYRING_PREFIX))
-        for one in config.providers.values()
+        for one in (*config.providers.values(), *([search] if search is not None else []))
     )
 
 
@@ -138,9 +141,12 @@ class _Reader:
             self._say("default_model", f"names [models.{default}], which is missing or wrong")
             default = ""
         for name, kind in TABLES.items():
-            values[name] = kind(**self._values(self._table(table, name), name, declared(kind)))
+            also = ("search",) if name == "web" else ()
+            entry = self._table(table, name)
+            values[name] = kind(**self._values(entry, name, declared(kind), also=also))
         return Config(
             default_model=default or (next(iter(models)) if len(models) == 1 else ""),
+            search=self._search(table),
             models=models,
             providers=providers,
             keys=self._keys(self._table(table, "keys")),
@@ -148,6 +154,48 @@ class _Reader:
             notices=tuple(self._notices),
             **values,
         )
+
+    def _search(self, table: TomlTable) -> SearchConfig | None:
+        """Return the search service: that of `[web.search]`, else kimi-cli's own if it has a key."""
+        entry = self._table(self._table(table, "web"), "search", "web.search")
+        if not entry:
+            return self._kimi_search(table)
+        place = "web.search"
+        values = self._values(entry, place, declared(SearchConfig), also=("headers",))
+        provider = values.get("provider")
+        if provider is None:
+            if "provider" not in entry:
+                self._say(f"{place}.provider", "is missing")
+            return None
+        needed = "base_url" if provider == "searxng" else "api_key"
+        if not values.get(needed):
+            if needed not in entry or needed in values:
+                self._say(f"{place}.{needed}", f"is missing, and {provider} needs it")
+            return None
+        return SearchConfig(headers=self._headers(entry, place), **values)
+
+    def _kimi_search(self, table: TomlTable) -> SearchConfig | None:
+        services = table.get("services")
+        entry = (
+            cast(TomlTable, services).get("moonshot_search")
+            if isinstance(services, Mapping)
+            else None
+        )
+        if not isinstance(entry, Mapping):
+            return None
+        found = cast(TomlTable, entry)
+        key, url = found.get("api_key"), found.get("base_url")
+        if (
+            not isinstance(key, str)
+            or not key.strip()
+            or not isinstance(url, str)
+            or not is_url(url.strip())
+        ):
+            return None  # kimi-cli's login has no key of its own
+        headers = self._headers(
+            {"headers": found.get("custom_headers", {})}, "services.moonshot_search"
+        )
+        return SearchConfig("kimi", url.strip(), key.strip(), headers)
 
     def _provider(self, name: str, table: TomlTable) -> ProviderConfig | None:
         place = f"providers.{name}"

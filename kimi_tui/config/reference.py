@@ -147,6 +147,11 @@ input = 0.6
 cached_input = 0.15
 output = 2.5
 currency = "$"
+
+[web.search]                   # without it the agent has no tool for searching the web
+provider = "brave"             # or searxng, tavily, exa, kimi
+api_key = "..."                # or "keyring:NAME"
+# base_url = "http://localhost:8888"  # where SearXNG runs; for the others only if it is not the usual one
 """
 
 

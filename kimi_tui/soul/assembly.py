@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import ModelPrices
+from kimi_tui.hooks.definitions import FoundHooks
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.session.context import Context
@@ -60,6 +62,8 @@ async def open_soul(
     agent: str = "",
     reads_notes: bool = True,
     waits_for_sandbox: bool = True,
+    permissions: ProjectPermissions | None = None,
+    hooks: FoundHooks | None = None,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -84,6 +88,8 @@ async def open_soul(
         agent: the name of such an agent; empty for one that works alone.
         reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
         waits_for_sandbox: whether to wait until the sandbox was tried; otherwise the first call of a tool does.
+        permissions: the permissions for the work folder that hold in every session; None for none.
+        hooks: the hooks that run; None for no hooks at all.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -172,6 +178,8 @@ async def open_soul(
             seeing=seeing,
             inbox=inbox,
             reads_notes=reads_notes,
+            permissions=permissions,
+            hooks=hooks,
         )
         if not waits_for_sandbox:
             soul.use_sandbox_of(confining)

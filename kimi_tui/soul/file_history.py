@@ -29,7 +29,7 @@ from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.diff import Divergence
+from kimi_tui.workspace.diff import Changes, Divergence
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
     CHANGED_BESIDE_JOB_BEFORE,
@@ -43,7 +43,7 @@ from kimi_tui.workspace.snapshots import By, ScanExtent
 from kimi_tui.workspace.tracker import Tracker
 
 P = ParamSpec("P")
-Found = TypeVar("Found", RestorePlan, Divergence)
+Found = TypeVar("Found", RestorePlan, Divergence, Changes)
 
 log = logging.getLogger(__name__)
 
@@ -385,6 +385,20 @@ class FileHistory:
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
         """Return the files that two world lines changed since their fork; see `workspace.divergence`."""
         return await self._found_by(Divergence, self._tracker.divergence, begins, newest)
+
+    async def changes(self, start: Checkpoint | None, end: Checkpoint | None = None) -> Changes:
+        """Return the files that differ between two checkpoints of the live world line.
+
+        Args:
+            start: the earlier one; None for the start of the session.
+            end: the later one; None for now.
+        """
+        by: By = "agent" if self.folder.under_way else self.folder.others
+        begins = None if start is None else (start.uid, start.was or "")
+        ends = None if end is None else (end.uid, end.was or "")
+        return await self._found_by(
+            Changes, self._tracker.changes, begins, ends, by, self.folder.touched
+        )
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""

@@ -36,6 +36,12 @@ _MOST_NEIGHBOURS = 3
 # These are the seconds for which the end waits for a running scan, and again after it was told to stop: a scan of a dead
 # network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
 _END_PATIENCE_S = 2.0
+# The files are checked after this many seconds without a tool, but not more often than this, in slices of this length. Pauses
+# of three slices leave three quarters of a core to everything else.
+_REST_S = 5.0
+_CHECKED_EVERY_S = 180.0
+_SLICE_S = 0.004
+_PAUSE_S = 0.012
 _HAS_ENDED = "The session of these snapshots has ended."
 _NOT_READY = "The first file snapshot is not finished; a notice tells you when it is."
 
@@ -106,6 +112,9 @@ class FolderSnapshots:
         # These are the running tools, and ended ones that no scan has covered yet.
         self._unseen: list[ChangingTool] = []
         self._n_jobs: dict[str, int] = {}
+        self._resting: asyncio.TimerHandle | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._last_check = 0.0
 
     @property
     def refusal(self) -> str:
@@ -201,6 +210,8 @@ class FolderSnapshots:
         """Note that a tool runs."""
         self.under_way.append(change)
         self._unseen.append(change)
+        if self._resting is not None:
+            self._resting.cancel()
 
     def end(self, change: ChangingTool) -> None:
         """Note that it has ended; its changes are known when a scan has covered it."""
@@ -209,6 +220,36 @@ class FolderSnapshots:
     def covered(self, change: ChangingTool) -> None:
         """Note that a scan has seen the changes of an ended tool, or that none will."""
         self._unseen.remove(change)
+        if self._unseen or not self.is_ready or not self._is_open:
+            return
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = asyncio.get_running_loop().call_later(_REST_S, self._check)
+
+    def _check(self) -> None:
+        """Begin a check of the files, unless there was one lately."""
+        loop = asyncio.get_running_loop()
+        is_early = self._last_check and loop.time() - self._last_check < _CHECKED_EVERY_S
+        if is_early or not self.is_on or self._checking is not None:
+            return
+        self._last_check = loop.time()
+        self._checking = loop.create_task(self._checked(), name="files check")
+
+    async def _checked(self) -> None:
+        """Compare the folder with what is known of it, in slices while no tool runs, and take what no event had told."""
+        try:
+            await self.run(self.tracker.begin_check)
+            while await self.run(self.tracker.check, _SLICE_S):
+                await asyncio.sleep(_PAUSE_S)
+                if self._unseen:
+                    # A tool runs by now. What was not checked yet is checked next time.
+                    return
+            if self.tracker.has_suspects:
+                await self.take(self.others)
+        except OSError as error:
+            log.warning("the files could not be checked", exc_info=error)
+        finally:
+            self._checking = None
 
     def follow_jobs(self, agent: str, running: int) -> bool:
         """Set the number of commands that an agent runs in the background; return whether one has ended."""
@@ -266,9 +307,12 @@ class FolderSnapshots:
         self._is_open = False
         if not self.is_ready:
             self._cancelled.set()
-        for task in list(self._tasks):
+        if self._resting is not None:
+            self._resting.cancel()
+        tasks = [*self._tasks, *([self._checking] if self._checking else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         end = asyncio.get_running_loop().run_in_executor(self._pool, _nothing)
         for _ in range(2):
             # The time limit must not cancel this task: it is the last in the queue, and its end shows that all earlier work
@@ -278,6 +322,7 @@ class FolderSnapshots:
         if not end.done():
             log.warning("the files are still being looked at; the end does not wait for that")
             end.cancel()
+        self._pool.submit(self.tracker.close)
         self._pool.shutdown(wait=False)
 
 

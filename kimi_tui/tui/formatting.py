@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tool_cards import short_name
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kimi_tui.soul.token_meter import WindowPart
     from kimi_tui.soul.usage import Cost, Statistics
 
@@ -199,6 +199,8 @@ def time_of(iso: str) -> datetime | None:
 
     None also at the ends of the calendar, where there is no such time in the zone of this machine.
     """
+    from datetime import UTC, datetime
+
     try:
         then = datetime.fromisoformat(iso)
         then = then if then.tzinfo else then.replace(tzinfo=UTC)
@@ -296,6 +298,8 @@ def path(text: str, width: int, mark: str = "…") -> str:
 
 def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     """Return statistics as rows of a name and a sentence, without rows for what never happened."""
+    from kimi_tui.tool_cards import short_name
+
     pairs: list[tuple[str, str]] = []
     if figures.turns or figures.steps:
         pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'model call')}"))

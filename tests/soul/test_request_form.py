@@ -24,7 +24,7 @@ from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 
 DAY = date(2026, 11, 28)
-MOST_TOKENS = 4_200
+MOST_TOKENS = 4_800
 """The largest number of estimated tokens of the system prompt and the tools in an ordinary folder."""
 MOST_LEAN_TOKENS = 1_300
 """The largest number of estimated tokens of the lean prompt and its tools."""
@@ -136,6 +136,16 @@ TOLD = {
     ),
     "TaskOutput": ("last looked", "still runs", "told when", "shortened", "to a file"),
     "TaskStop": ("everything it started", "session ends"),
+    "FetchURL": (
+        "Markdown",
+        "PDF",
+        "images",
+        "30,000",
+        "15 minutes",
+        "each host",
+        "private",
+        "data",
+    ),
     "SetTodoList": ("replaces", "three or more", "one is `in_progress`", "Leave out `todos`"),
     "AskUserQuestion": ("own words", "leave it to you", "good practice", "semicolons", "first"),
     "ExitPlanMode": ("plan mode only", "you will not do", "how you will check", "AskUserQuestion"),

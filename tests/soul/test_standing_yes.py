@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.chat_server import call, say
 from support.soul import stage
 
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.wire import events as ev
 
@@ -38,3 +40,69 @@ async def test_a_yes_for_the_session_covers_commands_like_it(tmp_path: Path) -> 
         assert [words.split()[3] for words in on.soul.allowed] == ["ls", "wc"]
         results = [result.output for result in on.ear.of(ev.ToolResult)]
         assert (results[1], results[4]) == ("notes\n", "1 notes\n")
+
+
+async def test_a_yes_for_the_project_holds_in_the_next_session_until_it_is_revoked(
+    tmp_path: Path,
+) -> None:
+    if find_shfmt(os.environ, tmp_path) is None:
+        pytest.skip("there is no shfmt")
+    own = tmp_path / "own" / "permissions.json"
+    commands = [
+        *("ls -a", "ls", "ls; id", "LS=1 ls", "ls\nid", "'ls' -a", "ls /", "env ls"),
+        *('ls "$(id)"', "ls --color=auto", "lsof"),
+    ]
+    asked = ["ls -a", "ls; id", "LS=1 ls", "ls\nid", "ls /", "env ls", 'ls "$(id)"', "lsof"]
+    seen = await _asked_about(tmp_path, own, commands, "project")
+    # The first yes is offered and covers what is the same simple command; a rule widens nothing that a session's yes would not.
+    assert [detail for detail, _ in seen] == asked
+    assert [offer for _, offer in seen] == [
+        "Yes, and do not ask again for ls in this project",
+        *[""] * (len(asked) - 1),
+    ]
+    seen = await _asked_about(tmp_path, own, commands, "project")
+    assert [detail for detail, _ in seen] == asked[1:]
+    ProjectPermissions(own, tmp_path / "work").remove("ls")
+    seen = await _asked_about(tmp_path, own, ["ls"], "once")
+    assert [detail for detail, _ in seen] == ["ls"]
+
+
+async def test_a_permission_that_cannot_be_stored_holds_for_the_session(tmp_path: Path) -> None:
+    if find_shfmt(os.environ, tmp_path) is None:
+        pytest.skip("there is no shfmt")
+    own = tmp_path / "own" / "permissions.json"
+    own.parent.mkdir()
+    own.write_text("{damaged")
+    seen = await _asked_about(tmp_path, own, ["ls -a", "ls"], "project")
+    assert [detail for detail, _ in seen] == ["ls -a"]
+    assert own.read_text() == "{damaged"
+
+
+async def test_a_configuration_inside_the_folder_offers_nothing_for_the_project(
+    tmp_path: Path,
+) -> None:
+    if find_shfmt(os.environ, tmp_path) is None:
+        pytest.skip("there is no shfmt")
+    own = tmp_path / "work" / "app" / "permissions.json"
+    seen = await _asked_about(tmp_path, own, ["ls"], "project")
+    assert [offer for _, offer in seen] == [""]
+    assert not own.exists()
+
+
+async def _asked_about(
+    folder: Path, own: Path, commands: Sequence[str], answer: ev.ApprovalAnswer
+) -> list[tuple[str, str]]:
+    """Have a new session run commands; return those that it asks about, with what a yes for the project would cover."""
+    permissions = ProjectPermissions(own, folder / "work")
+    seen: list[tuple[str, str]] = []
+    async with stage(folder, mode="ask", permissions=permissions) as on:
+        on.server.script(*(call("Shell", {"command": one}) for one in commands), say("Done."))
+        turn = asyncio.create_task(on.soul.run("Go"))
+        async for record in on.soul.wire.subscribe():
+            if isinstance(record.event, ev.ApprovalRequest):
+                seen.append((record.event.detail, record.event.project_offer))
+                on.soul.answer(record.event.id, answer if record.event.project_offer else "once")
+            if isinstance(record.event, ev.TurnEnd):
+                break
+        await turn
+    return seen

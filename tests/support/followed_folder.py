@@ -137,6 +137,7 @@ class CoarseClock:
             st_size=status.st_size,
             st_ino=status.st_ino,
             st_dev=status.st_dev,
+            st_nlink=status.st_nlink,
             st_mode=status.st_mode,
         )
 

@@ -20,7 +20,7 @@ from textual.theme import BUILTIN_THEMES
 from kimi_tui.config.settings import AUTO, THEMES, Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.desktop import FEW, MANY, TRUE_COLOUR, colours_of
+from kimi_tui.tui.palette import FEW, MANY, TRUE_COLOUR, colours_of
 from kimi_tui.tui.theme import (
     DARK,
     LIGHT,

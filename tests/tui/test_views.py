@@ -9,7 +9,7 @@ import pytest
 from support.chat_server import ChatServer
 from support.screens import desk
 
-from kimi_tui.tui.frame import timeline_width
+from kimi_tui.tui.frame_rows import timeline_width
 from kimi_tui.wire.events import CheckpointCreated, EventRecord, TextPart, TurnBegin, TurnEnd
 
 

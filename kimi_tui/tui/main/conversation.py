@@ -21,7 +21,7 @@ from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
-from kimi_tui.tui.frame import model_name
+from kimi_tui.tui.frame_rows import model_name
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.feed import HISTORY_SLICE_S, Feed
 from kimi_tui.tui.main.workbench import Workbench

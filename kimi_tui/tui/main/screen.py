@@ -21,17 +21,18 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
+from kimi_tui.tui.first_page import READING, first_hints
 from kimi_tui.tui.frame import Header
-from kimi_tui.tui.keyboard import SeenQuestion, key_of
+from kimi_tui.tui.key_names import key_of
+from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
-from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.prompt_modes import PromptModes, is_command, is_note
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
-from kimi_tui.tui.main.workbench import READING, Workbench
+from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
@@ -576,6 +577,10 @@ class MainScreen(Screen[None]):
             self._learned.set()
             # Texts that were sent before count for the menu: the commands of files are known now, too.
             self._learn_uses(sent)
+        self._follow_prompt()
+        from kimi_tui.tui.main.commands import mcp
+
+        await mcp.learn(self.parts)
         self._follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:

@@ -24,10 +24,13 @@ from kimi_tui.agent_parts import PARTS
 from kimi_tui.app_paths import data_dir
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
-from kimi_tui.tui.frame import Footer, SessionFrame, heading_of
+from kimi_tui.tui.first_page import first_hints
+from kimi_tui.tui.frame import Footer, SessionFrame
+from kimi_tui.tui.frame_rows import heading_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TypeAhead, key_of
-from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, first_hints, hints, keys_with
+from kimi_tui.tui.key_names import key_of
+from kimi_tui.tui.keyboard import TypeAhead
+from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, hints, keys_with
 from kimi_tui.tui.notices import NoticeDetails, ShownNotice
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text

@@ -13,7 +13,7 @@ from kimi_tui.projection.comparison import Comparison
 from kimi_tui.soul.world_line_reader import WorldLineComparison
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
-from kimi_tui.tui.frame import HeaderText
+from kimi_tui.tui.frame_rows import HeaderText
 from kimi_tui.wire.events import EventRecord, TextPart
 from kimi_tui.workspace.diff import Divergence
 

@@ -22,7 +22,7 @@ from kimi_tui.tui.dialogs.help import PLACES, HelpScreen, sections
 from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.glyphs import ASCII, UNICODE
-from kimi_tui.tui.keyboard import key_name
+from kimi_tui.tui.key_names import key_name
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.hints import HELP_TITLES, hints
 from kimi_tui.tui.main.screen import MainScreen

@@ -15,7 +15,7 @@ from textual import events
 
 from kimi_tui.app_paths import hints_file
 from kimi_tui.tui.dialogs.settings import SettingsScreen
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.first_time_hints import WORDS, keep_seen, read_seen
 from kimi_tui.wire import events as ev
 

@@ -10,9 +10,9 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
 from kimi_tui.projection.session_state import SessionState
-from kimi_tui.tui.frame import fit_hints
+from kimi_tui.tui.frame_rows import fit_hints
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.demo_player import demo_end
 from kimi_tui.tui.main.hints import hints
 

@@ -13,7 +13,7 @@ from support.screens import desk
 
 from kimi_tui.config.settings import Config
 from kimi_tui.filesystem import Storage
-from kimi_tui.tui.frame import HeaderText, fit_heading
+from kimi_tui.tui.frame_rows import HeaderText, fit_heading
 
 
 class Disk:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.approval.panel import AWAY, ApprovalPanel
 from kimi_tui.tui.dialogs.help import HelpScreen
+from kimi_tui.tui.dialogs.list_screen import ListScreen
 from kimi_tui.tui.formatting import percent
+from kimi_tui.tui.main.commands.custom import CustomCommandScreen
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.prompt.menu import PaletteScreen
@@ -535,7 +538,8 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
             server.script(call("WriteFile", {"path": name, "content": name}), say(f"Wrote {name}."))
         await one.ready()
         await one.say("/permissions")
-        await one.sees("Mode: ask.")
+        await one.sees("There are no extra permissions.")
+        await one.pilot.press("escape")
         await one.say("a")
         await one.sees("allow edits in this folder this session")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
@@ -545,12 +549,18 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.sees("Wrote a.")
         await one.say("b")
         await one.sees("Wrote b.")
-        await one.say("/permissions")
-        await one.sees("Also allowed in this session: (1) edits")
         await one.say("/permissions 2")
         await one.sees('"2" is not the number of a permission.')
-        await one.say("/permissions 1")
+        await one.say("/permissions")
+        await one.sees("This session")
+        await one.sees("Enter revoke")
+        shown = one.app.screen
+        assert isinstance(shown, ListScreen)
+        await one.until(lambda: shown.seen.accepts(time.monotonic()))
+        await one.pilot.press("delete")
         await one.sees("Revoked: edits in this folder")
+        await one.sees("There are no extra permissions.")
+        await one.pilot.press("escape")
         await one.say("c")
         await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
         assert not (home / "app" / "c").exists()
@@ -791,3 +801,41 @@ async def test_everything_stands_where_it_should(home: Path, size: tuple[int, in
             await one.pilot.press("escape")
             await one.pilot.pause()
             assert not pane.display
+
+
+async def test_hooks_of_a_folder_are_shown_and_run_after_a_yes(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    work = tmp_path_factory.mktemp("work")
+    (work / ".kimi-tui").mkdir()
+    (work / ".kimi-tui" / "hooks.toml").write_text(
+        "[[hooks]]\nevent = 'PreToolUse'\nmatcher = 'Write'\ncommand = 'exit 2'\n"
+    )
+    (home / "config.toml").write_text("[[hooks]]\nevent = 'rewind'\ncommand = 'note it'\n")
+    async with ChatServer() as server, desk(home, server.base_url, work=work) as one:
+        await one.ready()
+        await one.sees("This folder has a hook, which does not run before you allow it.")
+        await one.say("/hooks")
+        await one.sees("(not allowed)")
+        shown = one.app.screen
+        assert isinstance(shown, ListScreen)
+        await one.until(lambda: shown.seen.accepts(time.monotonic()))
+        # A hook of the person's own is turned off and on.
+        await one.pilot.press("enter")
+        await one.sees("The hook is off.")
+        await one.pilot.press("enter")
+        await one.sees("The hook is on.")
+        await one.pilot.press("down", "enter")
+        await one.until(lambda: isinstance(one.app.screen, CustomCommandScreen))
+        await one.sees("PreToolUse (Write), at most 30 s:")
+        question = one.app.screen
+        assert isinstance(question, CustomCommandScreen)
+        await one.until(lambda: question.seen.accepts(time.monotonic()))
+        await one.pilot.press("y")
+        await one.sees("The hooks of this folder run from now on.")
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        assert soul.hooks is not None
+        assert await soul.hooks.folder_state() == "allowed"
+        await one.say("/hooks x")
+        await one.sees('"x" is not an argument of /hooks.')

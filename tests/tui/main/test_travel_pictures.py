@@ -34,7 +34,7 @@ from kimi_tui.soul.world_line_reader import WorldLineComparison
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
-from kimi_tui.tui.frame import HeaderText
+from kimi_tui.tui.frame_rows import HeaderText
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.theme import KIMI_LIGHT

@@ -83,7 +83,7 @@ async def test_enter_or_a_click_runs_what_is_highlighted(
         assert server.requests == []
         await one.pilot.press("ctrl+u")
         # A click leaves the focus in the prompt.
-        await click_on(one, "/h", "/help")
+        await click_on(one, "/he", "/help")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
@@ -267,7 +267,7 @@ async def test_an_unknown_command_is_sent_by_a_second_enter_alone(home: Path) ->
         area = one.screen.prompt.area
         for typed, words in (
             ("/tmp is full, clean it", '"/tmp" is not a command. Ctrl+P lists all commands.'),
-            ("/mcp", '"/mcp" is not a command. kimi-tui does not use MCP servers.'),
+            ("/agents", '"/agents" is not a command. kimi-tui has one agent and no subagents.'),
             ("/hel me", '"/hel" is not a command. Did you mean /help?'),
         ):
             await one.say(typed)

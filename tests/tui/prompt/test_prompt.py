@@ -17,8 +17,9 @@ from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.foreign_text import clean_source
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.session.prompt_history import append_history, history_file, read_history
+from kimi_tui.tui.first_page import IDLE_WORDS
 from kimi_tui.tui.prompt.area import HELD_S, LONGEST, PromptArea
-from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
+from kimi_tui.tui.prompt.bar import RESUME_WORDS, STEER_WORDS, PromptBar
 from kimi_tui.tui.prompt.history import PromptHistory
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.settings import THEMES
-from kimi_tui.tui.main.commands import rewind, session, view, world_lines
+from kimi_tui.tui.main.commands import changes, mcp, rewind, rules, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -295,11 +295,40 @@ COMMANDS = CommandTable(
     Command(
         "permissions",
         "Show the permissions",
-        "List what you allowed for this session; N or all revokes it.",
-        session.permissions,
+        "List and revoke what you allowed for this session and this project.",
+        rules.permissions,
         argument="[N | all]",
+        opens=True,
         needs="session",
         aliases=("allowed-tools",),
+    ),
+    Command(
+        "hooks",
+        "Show the hooks",
+        "List the hooks, turn them on or off; allow shows those of this folder.",
+        rules.hooks,
+        argument="[allow]",
+        values=_one_of("allow"),
+        opens=True,
+        needs="session",
+    ),
+    Command(
+        "mcp",
+        "Show the MCP servers",
+        "List the MCP servers and their tools; allow, restart or switch them off.",
+        mcp.mcp,
+        argument="[allow | restart | on | off NAME]",
+        values=_one_of("allow", "restart", "on", "off"),
+        opens=True,
+    ),
+    Command(
+        "skills",
+        "Show the skills",
+        "List the skills that the agent may use; allow shows those of this folder.",
+        rules.skills,
+        argument="[allow]",
+        values=_one_of("allow"),
+        opens=True,
     ),
     Command(
         "sandbox",
@@ -348,6 +377,33 @@ COMMANDS = CommandTable(
         values=_thinking,
         needs="session",
         aliases=("effort", "reasoning"),
+    ),
+    Command(
+        "diff",
+        "Show the changed files",
+        "Show what changed since the session began, since #A, or from #A to #B.",
+        changes.diff,
+        argument="[A[..B]]",
+        opens=True,
+        values=_checkpoints,
+        aliases=("changes",),
+    ),
+    Command(
+        "review",
+        "Review the changes",
+        "Have the agent review the changes of the session, the turn or since BRANCH.",
+        changes.review,
+        argument="[turn | BRANCH]",
+        opens=True,
+        values=_one_of("turn"),
+    ),
+    Command(
+        "commit",
+        "Commit with git",
+        "Show what would be committed, have the message drafted, and commit it.",
+        changes.commit,
+        argument="[MESSAGE]",
+        opens=True,
     ),
     Command(
         "init",
@@ -404,9 +460,10 @@ COMMANDS = CommandTable(
     Command(
         "export",
         "Export the conversation",
-        "Write the conversation to a new Markdown file, by default in this folder.",
+        "Write the conversation to a new file in this folder: Markdown, html or cast.",
         session.export,
-        argument="[FILE]",
+        argument="[html | cast | FILE]",
+        values=_one_of("html", "cast"),
         needs="lines",
     ),
     Command(
