@@ -11,8 +11,9 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,8 +31,11 @@ from kimi_tui.tools.base import (
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
 from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size, without_our_tags
 from kimi_tui.tools.web.addresses import PageURL, is_allowed
-from kimi_tui.tools.web.fetching import MAX_BYTES, Fetched, PageFetcher
-from kimi_tui.tools.web.page_reader import PageKind, PageReader, PageText
+
+if TYPE_CHECKING:
+    # What fetches and reads pages is imported with the first page.
+    from kimi_tui.tools.web.fetching import Fetched, PageFetcher
+    from kimi_tui.tools.web.page_reader import PageKind, PageReader
 
 MAX_CHARS = 30_000
 """The largest number of characters of a page in one result."""
@@ -49,6 +53,15 @@ _TEXTS = re.compile(
 _HTML_START = re.compile(rb"\s{0,200}<(!doctype html|html|head|body)[\s>]", re.IGNORECASE)
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,80}")
 _BARE_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:[0-9]{1,5})?([/?#].*)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """The text of a page, clean: title (one line, empty for none), text, and a note about how it was read."""
+
+    title: str
+    text: str
+    note: str
 
 
 class FetchURLParams(BaseModel):
@@ -99,6 +112,8 @@ class FetchURL(TypedTool[FetchURLParams]):
     @property
     def _fetcher(self) -> PageFetcher:
         if self._made_fetcher is None:
+            from kimi_tui.tools.web.fetching import PageFetcher
+
             self._made_fetcher = PageFetcher()
         return self._made_fetcher
 
@@ -130,7 +145,7 @@ class FetchURL(TypedTool[FetchURLParams]):
             TO_RUN if is_open else TO_GO_OUTSIDE,
             f"Fetch a page from {url.site}?",
             str(url),
-            where=f"{again}The agent reads the page",
+            where=f"{again}The agent gets the text of the page",
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
             project_rule=f"host:{url.site}",
@@ -163,11 +178,12 @@ class FetchURL(TypedTool[FetchURLParams]):
         kind = _kind(fetched)
         if kind == "pdf" and fetched.is_cut:
             raise _too_large(fetched)
-        self._reader = self._reader or PageReader()
+        if self._reader is None:
+            self._reader = await asyncio.to_thread(_reader)
         text = await self._reader.read(body, kind, fetched.charset, str(url), env.environ)
         if fetched.is_cut:
-            note = f"{text.note} Only the first {format_size(MAX_BYTES)} were read."
-            text = text._replace(note=note.strip())
+            note = f"{text.note} Only the first {format_size(n_bytes)} were read."
+            text = replace(text, note=note.strip())
         return _Page(url, fetched.status, n_bytes, text)
 
     def _from_kept(self, url: PageURL) -> _Page | None:
@@ -191,6 +207,12 @@ class FetchURL(TypedTool[FetchURLParams]):
                 break
             newest.append((key, entry))
         self._kept = {**dict(reversed(newest)), str(url): (now, page)}
+
+
+def _reader() -> PageReader:
+    from kimi_tui.tools.web.page_reader import PageReader
+
+    return PageReader()
 
 
 def _weight(page: _Page) -> int:
@@ -243,7 +265,7 @@ async def _image(fetched: Fetched, env: ToolEnv) -> Image:
 
 def _too_large(fetched: Fetched) -> ToolProblem:
     return ToolProblem(
-        f"{fetched.url} is larger than {format_size(MAX_BYTES)}. To save it as a file, use curl in the shell.",
+        f"{fetched.url} is larger than {format_size(len(fetched.body))}. To save it as a file, use curl in the shell.",
         brief="too large",
     )
 
@@ -263,7 +285,7 @@ def _image_outcome(page: _Page, image: Image) -> ToolOutcome:
 
 
 def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
-    title, text, note = page.text
+    title, text, note = page.text.title, page.text.text, page.text.note
     is_error = page.status >= HTTPStatus.BAD_REQUEST
     said = _status_words(page.status)
     if is_error and not text:

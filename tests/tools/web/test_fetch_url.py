@@ -132,8 +132,8 @@ async def test_a_page_is_kept_for_a_while_and_not_asked_for_again(
     web_bench: Bench, clock: Clock
 ) -> None:
     async with PageServer() as web:
-        text = "".join(f"<p>Line {n} of the page.</p>" for n in range(2_000))
-        web.pages |= {"/": redirect("/long"), "/long": answer(text)}
+        text = "".join(f"Line {n} of the page.\n\n" for n in range(2_000))
+        web.pages |= {"/": redirect("/long"), "/long": answer(text, "text/plain")}
         first = await fetch(web_bench, web.url())
         assert "Continue with offset=30000." in first.message
         second = await fetch(web_bench, web.url(), offset=30_000)
@@ -144,7 +144,7 @@ async def test_a_page_is_kept_for_a_while_and_not_asked_for_again(
         assert past.is_error
         assert "past its end" in past.message
         clock.now += KEPT_S + 1
-        web.pages["/long"] = answer("<p>new</p>")
+        web.pages["/long"] = answer("new", "text/plain")
         assert material(await fetch(web_bench, web.url())) == "new"
         # Errors are not kept.
         for words, status in (("<p>broken now</p>", 503), ("<p>works again</p>", 200)):
