@@ -116,7 +116,8 @@ def _read(n: int) -> dict[str, Any]:
 async def _answer(body: dict[str, Any], asked_at: float, writer: asyncio.StreamWriter) -> None:
     order = _order(body)
     n_tokens = int(order["n"]) if order is not None else 10
-    if order is not None and order["call"]:
+    # A request without tools is about something else, such as the title of the session.
+    if order is not None and order["call"] and body.get("tools"):
         await _step(order, body, asked_at, writer)
         return
     finish = "stop"

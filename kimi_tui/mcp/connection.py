@@ -62,7 +62,7 @@ class Listed(NamedTuple):
     resources: tuple[mcp_types.Resource, ...] = ()
 
 
-class Callbacks(NamedTuple):
+class ServerCallbacks(NamedTuple):
     """The functions with which a server reaches the person and the program.
 
     `elicit` answers a question of the server, `changed` is called when it says that its lists have changed, `roots` are the
@@ -203,7 +203,7 @@ async def connected(
     config: ServerConfig,
     start: ServerStart | None,
     errors: Path,
-    callbacks: Callbacks,
+    callbacks: ServerCallbacks,
     auth: httpx2.Auth | None = None,
 ) -> AsyncGenerator[Connection]:
     """Open a connection. Enter and leave it in the same task, and do not cancel the task while it is open.
@@ -241,7 +241,7 @@ async def _opened(
     config: ServerConfig,
     start: ServerStart | None,
     errors: Path,
-    callbacks: Callbacks,
+    callbacks: ServerCallbacks,
     auth: httpx2.Auth | None,
     mode: ConnectMode,
 ) -> AsyncGenerator[Connection]:

@@ -41,7 +41,7 @@ from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from kimi_tui.mcp.connection import Callbacks, Connection, Listed
+    from kimi_tui.mcp.connection import Connection, Listed, ServerCallbacks
 
 log = logging.getLogger(__name__)
 
@@ -400,7 +400,7 @@ class McpServers:
             one.place = f"at {_host_of(config.url)}"
             auth = await self._login_of(config)
         errors = log_file().parent / "mcp" / f"{config.name}.log"
-        callbacks: Callbacks = found.Callbacks(
+        callbacks: ServerCallbacks = found.ServerCallbacks(
             lambda params: self._elicit(one, params), one.changed.set, [self._host.work_dir]
         )
         try:

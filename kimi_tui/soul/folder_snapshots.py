@@ -220,7 +220,7 @@ class FolderSnapshots:
     def covered(self, change: ChangingTool) -> None:
         """Note that a scan has seen the changes of an ended tool, or that none will."""
         self._unseen.remove(change)
-        if self._unseen or not self.is_ready:
+        if self._unseen or not self.is_ready or not self._is_open:
             return
         if self._resting is not None:
             self._resting.cancel()

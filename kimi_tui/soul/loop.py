@@ -386,13 +386,19 @@ class AgentLoop:
                 # stops it.
                 self._conversation.wire.publish(StepInterrupted(failed=True))
                 raise
-            await self._conversation.context.sync()
+            context = self._conversation.context
             if end in ("rejected", "interrupted"):
+                await context.sync()
                 return end
             if end == "done" and not self._inbox.steers:
+                await context.sync()
                 if not await self._is_kept_on(n_stops):
                     return "done"
                 n_stops += 1
+            else:
+                # The next request does not wait for the disk: a power cut would lose the end of what was said, and nothing in
+                # its middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
+                context.sync_soon()
             n += 1
 
     async def _check_prompt(self, text: str) -> str:

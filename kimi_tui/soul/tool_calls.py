@@ -1,6 +1,7 @@
 """Runs the tool calls of one step: reading calls in parallel, changing calls one after another.
 
-Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. Every call
+Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. No call
+changes anything before it is on the disk itself, so that no change is without its cause after a power cut. Every call
 always gets a result. The output of a running tool goes to the wire, cleaned and at a bounded rate. A command that the user
 runs (`!make test`) is run here too.
 """
@@ -142,6 +143,9 @@ class ToolBatch:
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)
             is_alone = tool is not None and tool.changes != "nothing"
+            if is_alone:
+                # The disk is waited for just before the change, and by then it may be done.
+                self._conversation.context.sync_soon()
             await self._wait(0 if is_alone else _SIDE_BY_SIDE - 1)
             if self._failures:
                 break
@@ -283,6 +287,9 @@ class _RunningCall:
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
         if self._tool is not None and self._tool.changes != "nothing":
             timer.cancel()
+        if self._tool is not None and self._tool.changes == "order":
+            # All other tools that change something ask before (`ask`).
+            await conversation.context.sync()
         rejected, feedback, ends_turn = False, "", False
         refusal: ToolOutcome | None = None
         try:
@@ -339,8 +346,9 @@ class _RunningCall:
         hooks, call = self._runtime.hooks, self._call
         if hooks is None or not hooks.has("PreToolUse"):
             return None
-        # A call that is stopped meanwhile has not begun.
+        # A call that is stopped meanwhile has not begun. A hook is a program of the user, which may change anything.
         self._asking = True
+        await self._conversation.context.sync()
         asked_at = time.monotonic()
         said = await hooks.before_tool(call.name, call.arguments, call.key)
         if said.asks and not said.by:
@@ -487,6 +495,7 @@ class _RunningCall:
         if self._tool is not None and self._tool.changes != "nothing":
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             paths = None if self._tool.changes == "anything" else inside
+            await conversation.context.sync()
             self._changes.append(await conversation.files.before_change(paths))
             while approval.mode != mode:
                 # The command was replaced meanwhile, and the earlier permission may not cover the new one.
@@ -639,6 +648,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         environ=runtime.environ,
         key=key,
     )
+    await conversation.context.sync()
     change = await conversation.files.before_change(None)
     conversation.wire.publish(ToolStarted(key, OWN_COMMAND, json.dumps({"command": command})))
     began = time.monotonic()

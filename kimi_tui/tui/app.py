@@ -94,7 +94,7 @@ from kimi_tui.tui.terminal_input import (
     InputResumed,
     TerminalGone,
     TerminalInput,
-    TypedAhead,
+    TextTypedAhead,
 )
 from kimi_tui.tui.textual_patches.app import PatchedApp, bindings_of, driver_of, parse_source
 from kimi_tui.tui.textual_patches.compositor import draw_all
@@ -731,8 +731,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self._instant.ready.set()
             self.set_timer(LONGEST_HOLD_S, self._draw_first)
 
-    @on(TypedAhead)
-    def _typed_ahead(self, event: TypedAhead) -> None:
+    @on(TextTypedAhead)
+    def _typed_ahead(self, event: TextTypedAhead) -> None:
         """Put text into the prompt that was typed before the app read the terminal. No key has come yet."""
         for screen in self._open_screens:
             screen.bench.last_key_at = event.at

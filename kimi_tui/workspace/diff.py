@@ -29,7 +29,8 @@ from kimi_tui.workspace.store import BlobDamaged, BlobStore
 CONTEXT_LINES = 2
 MAX_COMPARED_LINES = 5_000
 _PROBE_BYTES = 8_192
-_MOST_COMPARED_BYTES = 2 << 20
+MOST_COMPARED_BYTES = 2 << 20
+"""The largest file, in bytes, whose lines are compared."""
 _UNKNOWN = "There is no file snapshot of the checkpoint where the two branches part."
 _MOST_FILES_COMPARED = 300
 _MOST_ROWS = 20_000
@@ -148,7 +149,7 @@ class StoredTexts:
         """Return the text of a file's state, empty if there is no file; None if it is not text or too large to show."""
         if entry is None:
             return ""
-        if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
+        if not entry.kept or entry.size > MOST_COMPARED_BYTES:
             return None
         try:
             content = self._store.get(entry.blob)

@@ -8,6 +8,7 @@ snapshot allow. No link is followed, and no other program is run. Everything blo
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import heapq
 import os
@@ -15,7 +16,7 @@ import stat
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -899,6 +900,56 @@ class Scanner:
         folder.entries[name] = entry
         if (entry.kept or entry.kind == "over") and now.trusts(stamp.mtime_ns, stamp.ctime_ns):
             folder.stamps[name] = stamp
+
+
+def try_watch(root: str, own: Iterable[str], seconds: float) -> tuple[int, str]:
+    """Try to watch all folders that a scan would cover; return their number, and why that is not possible (empty if it is).
+
+    Args:
+        root: the work folder.
+        own: folders of the program itself.
+        seconds: after this time the rest is taken for possible.
+
+    Raises:
+        OSError: the system has no inotify, or the work folder cannot be read.
+    """
+    watch = TreeWatch()
+    ends = time.monotonic() + seconds
+    own_ids = frozenset(_ids(own))
+    top = os.open(root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    count = 0
+    try:
+        waiting = [("", outer_rules(root))]
+        while waiting and time.monotonic() < ends:
+            path, above = waiting.pop()
+            with contextlib.suppress(OSError), _closing(_opened(path, top)) as folder:
+                status = os.fstat(folder)
+                if (status.st_dev, status.st_ino) in own_ids:
+                    continue
+                if not watch.add(path, folder, status.st_dev):
+                    break
+                count += 1
+                inside = above.entered(path, read_rules(RULES_NAME, folder, above.room))
+                prefix = f"{path}/" if path else ""
+                with os.scandir(folder) as listing:
+                    waiting += [
+                        (prefix + item.name, inside)
+                        for item in listing
+                        if item.is_dir(follow_symlinks=False)
+                        and not inside.ignores(prefix + item.name, is_folder=True)
+                    ]
+        return count, watch.trouble
+    finally:
+        os.close(top)
+        watch.close()
+
+
+@contextlib.contextmanager
+def _closing(handle: int) -> Generator[int]:
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _opened(path: str, top: int) -> int:

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -190,6 +190,11 @@ class SnapshotLog:
         """The newest snapshot."""
         return self._snapshots[-1] if self._snapshots else None
 
+    @property
+    def snapshots(self) -> Sequence[Snapshot]:
+        """All snapshots, oldest first."""
+        return self._snapshots
+
     def get(self, snapshot_id: str) -> Snapshot | None:
         """Return the snapshot with this id."""
         index = self._position.get(snapshot_id)
@@ -263,6 +268,17 @@ class SnapshotLog:
             if by not in FOREIGN:
                 position = place
         return self._snapshots[position] if position >= 0 else None
+
+    def checkpoint_before(self, position: int) -> str:
+        """Return the uid of the checkpoint that was made last before the snapshot at a place of the log; empty if there is none.
+
+        A change of the agent belongs to the step that this checkpoint began.
+        """
+        found = ""
+        for uid, after in self._marks.items():
+            if after < position:
+                found = uid
+        return found
 
     def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
         """Return the later one of two snapshots."""

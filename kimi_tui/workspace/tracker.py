@@ -648,6 +648,11 @@ class Tracker:
         return note
 
 
+def stored_snapshots(folder: Path) -> tuple[SnapshotLog, StoredTexts]:
+    """Return the snapshots in a session's folder of snapshots and their texts, only to be read; another program may write them."""
+    return SnapshotLog(folder / _LOG_NAME), StoredTexts(BlobStore(folder / STORE_NAME, 0))
+
+
 def _is_protected(path: str) -> bool:
     parts = path.split("/")
     return bool(runs_later().rule_in(parts) or secrets().rule_in(parts))

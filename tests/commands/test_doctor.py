@@ -14,6 +14,7 @@ from support.program import Program
 from kimi_tui.commands import doctor
 from kimi_tui.session.prompt_history import append_history, history_file, read_history
 from kimi_tui.tui.main.first_time_hints import keep_seen, read_seen
+from kimi_tui.workspace import tree_watch
 
 
 def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:
@@ -37,6 +38,7 @@ def test_each_thing_in_a_line_and_the_exit_code(
         "images",
         "model",
         "folders",
+        "file changes",
         "locks",
         "sandbox",
         "rg",
@@ -164,3 +166,16 @@ def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) ->
             assert "model" not in found
             # The lines after it are reported, too.
             assert {"folders", "rg", "git"} <= found.keys()
+
+
+def test_where_no_changes_are_told_it_says_so_with_a_count(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = reported(place, "--offline")["file changes"]
+    assert told["state"] == "ok"
+    monkeypatch.setattr(tree_watch, "most_watches", lambda: 4)
+    for name in "abc":
+        (Path.cwd() / name).mkdir()
+    told = reported(place, "--offline")["file changes"]
+    assert told["state"] == "warn"
+    assert "2 folders watched" in told["seen"]

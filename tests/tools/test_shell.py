@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.tool_env import Bench
-from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
+from support.watching import alive, loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
 from kimi_tui.tool_cards import ShellBlock
 from kimi_tui.tools import process, shell
@@ -22,14 +22,6 @@ from kimi_tui.tools.base import TO_RUN
 from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.tools.outcome import ToolRejected
 from kimi_tui.tools.shell import command_that_ran
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def zombies() -> list[str]:

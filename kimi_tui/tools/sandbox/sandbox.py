@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
+from kimi_tui.tools.prepared import SupervisedCommand, start_supervisor
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
@@ -36,7 +37,7 @@ from kimi_tui.tools.sandbox.policy import (
     folders_between,
     policy_for,
 )
-from kimi_tui.tools.supervisor import MARK_NAME, supervised, told
+from kimi_tui.tools.supervisor import MARK_NAME
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
 _TRIAL_S = 10.0
@@ -572,6 +573,7 @@ def trouble_with(sandbox: Sandbox) -> str:
 
 
 _TRIAL = """
+exec 2> /dev/null
 ( echo 1 > inside ) 2>/dev/null || { echo the test could not write in the work folder; exit; }
 ( echo 1 > "$TMPDIR/inside" ) 2>/dev/null || { echo the test had no temporary folder; exit; }
 ( read line < ../secret/key ) 2>/dev/null && { echo the test could read secrets; exit; }
@@ -583,43 +585,33 @@ echo held
 
 def _trouble(confined: Confined, work: Path) -> str:
     """Run the trial script under a supervisor; return what went wrong, or an empty text."""
-    words = told(confined.words)
-    orders, end = os.pipe()
-    heard, reports = os.pipe()
     environ = {**confined.environ, "TRIED": str(os.getpid()), MARK_NAME: ""}
     deadline = time.monotonic() + _TRIAL_S
+    output, write_end = os.pipe()
     try:
-        with subprocess.Popen(
-            supervised(orders, reports, "", words, [*confined.argv]),
-            cwd=work,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=(orders, reports, *([words] if words >= 0 else [])),
-        ) as process:
-            os.close(orders)
-            os.close(reports)
-            orders = reports = -1
-            try:
-                assert process.stdout is not None
-                said = _read_pipe(process.stdout.fileno(), deadline).strip()
-                os.write(end, b"KQ")
-                report = _read_pipe(heard, deadline)
-                process.wait(max(deadline - time.monotonic(), 0))
-            except (TimeoutError, subprocess.TimeoutExpired):
-                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                    # The command's processes are killed first: a killed supervisor would leave them running.
-                    os.write(end, b"KQ")
-                    process.wait(_END_S)
-                process.kill()
-                return "the test did not end"
+        try:
+            command = SupervisedCommand(confined.argv, str(work), environ, confined.words)
+            started = start_supervisor(command, write_end)
+        finally:
+            os.close(write_end)
+        process = started.process
+        try:
+            said = _read_pipe(output, deadline).strip()
+            os.write(started.orders, b"KQ")
+            report = _read_pipe(started.reports, deadline)
+            process.wait(max(deadline - time.monotonic(), 0))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                # The command's processes are killed first: a killed supervisor would leave them running.
+                os.write(started.orders, b"KQ")
+                process.wait(_END_S)
+            process.kill()
+            return "the test did not end"
+        finally:
+            os.close(started.orders)
+            os.close(started.reports)
     finally:
-        for descriptor in (orders, reports, end, heard, words):
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
+        os.close(output)
     if said == _SAID:
         return ""
     kind, _, number_and_why = report.partition("\n")[0].partition(" ")

@@ -12,8 +12,6 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import httpx2
-
 from kimi_tui.base_url import is_near
 
 MAX_URL_CHARS = 2_000
@@ -86,6 +84,9 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     Raises:
         BadAddress: the URL cannot be fetched.
     """
+    # The library is loaded by every command that only knows the tools otherwise.
+    import httpx2
+
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise BadAddress(

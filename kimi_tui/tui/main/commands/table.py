@@ -460,9 +460,10 @@ COMMANDS = CommandTable(
     Command(
         "export",
         "Export the conversation",
-        "Write the conversation to a new Markdown file, by default in this folder.",
+        "Write the conversation to a new file in this folder: Markdown, html or cast.",
         session.export,
-        argument="[FILE]",
+        argument="[html | cast | FILE]",
+        values=_one_of("html", "cast"),
         needs="lines",
     ),
     Command(
