@@ -264,7 +264,7 @@ class MainScreen(Screen[None]):
 
         None if something stands there that does not belong to the session's end, or if it could show a key.
         """
-        soul, state, app = self.conversation.soul, self.conversation.state, self.app
+        soul, state, app = self.conversation.soul, self.conversation.state, app_of(self)
         notices = self.bench.chat_pane.notices
         is_plain = self.is_current and self.bench.sees_end and self.bench.question is None
         is_plain &= not (
