@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import httpx2
 import mcp_types
@@ -62,7 +62,7 @@ class Listed(NamedTuple):
     resources: tuple[mcp_types.Resource, ...] = ()
 
 
-class Callbacks(NamedTuple):
+class ServerCallbacks(NamedTuple):
     """The functions with which a server reaches the person and the program.
 
     `elicit` answers a question of the server, `changed` is called when it says that its lists have changed, `roots` are the
@@ -203,7 +203,7 @@ async def connected(
     config: ServerConfig,
     start: ServerStart | None,
     errors: Path,
-    callbacks: Callbacks,
+    callbacks: ServerCallbacks,
     auth: httpx2.Auth | None = None,
 ) -> AsyncGenerator[Connection]:
     """Open a connection. Enter and leave it in the same task, and do not cancel the task while it is open.
@@ -241,7 +241,7 @@ async def _opened(
     config: ServerConfig,
     start: ServerStart | None,
     errors: Path,
-    callbacks: Callbacks,
+    callbacks: ServerCallbacks,
     auth: httpx2.Auth | None,
     mode: ConnectMode,
 ) -> AsyncGenerator[Connection]:
@@ -257,7 +257,8 @@ async def _opened(
 
     async def on_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
         roots = [
-            mcp_types.Root(uri=folder.as_uri(), name=folder.name) for folder in callbacks.roots
+            mcp_types.Root.model_validate({"uri": folder.as_uri(), "name": folder.name})
+            for folder in callbacks.roots
         ]
         return mcp_types.ListRootsResult(roots=roots)
 
@@ -346,8 +347,8 @@ async def _http(
 
 def innermost(error: BaseException) -> BaseException:
     """Return the first error inside nested groups of errors."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 

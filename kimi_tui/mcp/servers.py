@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -41,7 +42,7 @@ from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from kimi_tui.mcp.connection import Callbacks, Connection, Listed
+    from kimi_tui.mcp.connection import Connection, Listed, ServerCallbacks
 
 log = logging.getLogger(__name__)
 
@@ -400,8 +401,8 @@ class McpServers:
             one.place = f"at {_host_of(config.url)}"
             auth = await self._login_of(config)
         errors = log_file().parent / "mcp" / f"{config.name}.log"
-        callbacks: Callbacks = found.Callbacks(
-            lambda params: self._elicit(one, params), one.changed.set, [self._host.work_dir]
+        callbacks: ServerCallbacks = found.ServerCallbacks(
+            partial(self._elicit, one), one.changed.set, [self._host.work_dir]
         )
         try:
             async with found.connected(config, start, errors, callbacks, auth) as connection:

@@ -30,6 +30,7 @@ from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import Changes, Divergence
+from kimi_tui.workspace.manifest import ScanExtent
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
     CHANGED_BESIDE_JOB_BEFORE,
@@ -39,7 +40,7 @@ from kimi_tui.workspace.restore import (
     Restored,
     RestorePlan,
 )
-from kimi_tui.workspace.snapshots import By, ScanExtent
+from kimi_tui.workspace.snapshots import By
 from kimi_tui.workspace.tracker import Tracker
 
 P = ParamSpec("P")
@@ -61,6 +62,7 @@ _BY_OTHERS = {
     CHANGED_BESIDE_JOB_BEFORE: _BY_A_JOB,
 }
 _WRITTEN_SINCE = "written since then"
+_ADDED = "added folder, never restored"
 _NO_TEXT_SHOWN = "(not shown)\n"
 
 
@@ -76,6 +78,7 @@ class FileHistory:
     Attributes:
         work_dir: the work folder.
         folder: the snapshots.
+        added: returns the folders that the user added beside the work folder, as the user reads them; no snapshot has them.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class FileHistory:
         self._context = session.context
         self._journal = session.context.journal
         self._tracker = folder.tracker
+        self.added: Callable[[], Sequence[str]] = tuple
         self._marks: set[asyncio.Future[None]] = set()
         self._wire = wire
         self._events = _FileEvents(wire)
@@ -225,7 +229,8 @@ class FileHistory:
                     is_folder=one.then is not None and one.then.kind == "folder",
                 )
             )
-        return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
+        beside = tuple((f"{path}/", _ADDED) for path in self.added())
+        return FilesPreview(tuple(files), (*beside, *plan.not_covered), plan.remarks)
 
     async def changed_since(self, point: Checkpoint) -> dict[str, str]:
         """Return the files that differ from their state at a checkpoint, each with the person or program that changed it if

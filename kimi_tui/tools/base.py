@@ -174,6 +174,7 @@ class ToolEnv:
         search_sandbox: the sandbox of search programs, in every mode; None if there is none.
         reads_only: whether changes are forbidden (plan mode).
         jobs: the background commands; None if there cannot be any.
+        added: the real paths of the folders that the user added beside the work folder.
         sees: whether the model accepts images.
         room_chars: the largest number of characters of a result if the model's window is small; None for the tool's own limit.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
@@ -191,6 +192,7 @@ class ToolEnv:
     search_sandbox: Sandbox | None = None
     reads_only: bool = False
     jobs: Jobs | None = None
+    added: tuple[str, ...] = ()
     sees: bool = False
     room_chars: int | None = None
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env

@@ -77,7 +77,7 @@ class ExtendedKeysTold(Message):
     """The terminal has reported, or shown, that it sends Shift+Enter as a key of its own."""
 
 
-class TypedAhead(Message):
+class TextTypedAhead(Message):
     """The user typed this text before the app read the terminal. It comes before all keys; `at` is a monotonic time."""
 
     def __init__(self, text: str, at: float) -> None:
@@ -784,7 +784,7 @@ class TerminalInput(PatchedDriver):
             parser.splits_alt = self.splits_alt
             now = time.monotonic()
             if ahead.text:
-                self.process_message(TypedAhead(ahead.text, now))
+                self.process_message(TextTypedAhead(ahead.text, now))
             before = now
             for at, data in ahead.rest:
                 if at - before > BURST_S:

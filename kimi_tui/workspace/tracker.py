@@ -27,6 +27,14 @@ from kimi_tui.workspace.diff import (
     find_changes,
     find_divergence,
 )
+from kimi_tui.workspace.manifest import (
+    Limits,
+    Manifest,
+    ManifestEntry,
+    ScanExtent,
+    extent,
+    was_looked_for,
+)
 from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
@@ -43,20 +51,7 @@ from kimi_tui.workspace.restore import (
     stands,
 )
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import (
-    FOREIGN,
-    By,
-    Limits,
-    Manifest,
-    ManifestEntry,
-    ScanExtent,
-    Snapshot,
-    SnapshotLog,
-    delta,
-    extent,
-    new_id,
-    was_looked_for,
-)
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobStore, disk_usage
 from kimi_tui.workspace.tree_watch import TreeWatch
 

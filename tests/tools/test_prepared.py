@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.covered import whole_sandbox
+from support.covered import search_sandbox, whole_sandbox
+from support.tool_env import Bench
 from support.watching import alive, until
 
 from kimi_tui.tools import prepared
@@ -166,6 +167,24 @@ async def test_where_none_can_be_started_commands_run_without(
     for n in range(4):
         assert (await ended(f"echo {n}", tmp_path)).output.text == f"{n}\n"
     assert len(tried) == prepared._MOST_FAILURES
+
+
+async def test_a_search_is_started_from_it_and_again_where_it_was_killed(
+    own: prepared.PreparedProcess, bench: Bench
+) -> None:
+    bench.search_sandbox = search_sandbox("landlock")
+    bench.write("one.txt", "parent:needle\n")
+    for _ in range(2):
+        outcome = await bench.run("Grep", pattern="parent:needle")
+        assert outcome.output == "one.txt"
+        assert own.pid is not None
+        os.kill(own.pid, signal.SIGKILL)
+        await until_dead(own.pid)
+    both = await asyncio.gather(
+        *(bench.run("Grep", pattern=f"needle|{n}") for n in range(10)),
+        ended("exit 3", bench.work_dir),
+    )
+    assert [getattr(one, "output", None) for one in both[:-1]] == ["one.txt"] * 10
 
 
 async def test_many_commands_at_once(own: prepared.PreparedProcess, tmp_path: Path) -> None:

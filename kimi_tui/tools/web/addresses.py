@@ -84,7 +84,8 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     Raises:
         BadAddress: the URL cannot be fetched.
     """
-    import httpx2  # sessions with a model have it; the demo needs none
+    # The library is loaded by every command that only knows the tools otherwise.
+    import httpx2
 
     text = text.strip()
     if len(text) > MAX_URL_CHARS:

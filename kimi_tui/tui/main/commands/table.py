@@ -331,6 +331,22 @@ COMMANDS = CommandTable(
         opens=True,
     ),
     Command(
+        "add-dir",
+        "Add a folder",
+        "Let the agent use another folder until kimi-tui ends; without one, list them.",
+        rules.add_dir,
+        argument="[DIR]",
+        opens=True,
+        aliases=("directory",),
+    ),
+    Command(
+        "checks",
+        "Show the checks",
+        "List the programs that run after edits, and turn them on or off here.",
+        rules.checks,
+        opens=True,
+    ),
+    Command(
         "sandbox",
         "Show the sandbox",
         "Show where commands can write; reset empties their private caches.",
