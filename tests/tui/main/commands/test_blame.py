@@ -44,4 +44,4 @@ async def test_lines_lead_to_the_checkpoint_that_wrote_them(
         await one.pilot.press("down", "enter")
         await one.sees("TWO")
         assert one.screen.is_current
-        assert one.screen.transcript.has_focus
+        await one.until(lambda: one.screen.transcript.has_focus)
