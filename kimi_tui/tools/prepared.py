@@ -143,11 +143,6 @@ def start_supervisor(command: SupervisedCommand, output: int) -> Started:
     return _started_alone(command, output)
 
 
-def warm_up() -> None:
-    """Start the prepared process, if there is none; the first command then waits for no interpreter."""
-    _current().warm_up()
-
-
 def _started_alone(command: SupervisedCommand, output: int) -> Started:
     """Start a supervisor as an interpreter of its own."""
     orders, order = os.pipe()
@@ -284,11 +279,6 @@ class PreparedProcess:
     def pid(self) -> int | None:
         """The id of the process; None if none runs."""
         return None if self._process is None else self._process.pid
-
-    def warm_up(self) -> None:
-        """Start the process, if there is none and there can be one."""
-        with self._lock, contextlib.suppress(OSError):
-            self._opened()
 
     def start(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have a supervisor forked that starts a command; return None if that is not possible."""

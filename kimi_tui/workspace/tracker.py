@@ -20,6 +20,7 @@ from pathlib import Path
 
 from kimi_tui.display_names import some_of
 from kimi_tui.workspace import restore
+from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.diff import (
     Changes,
     Divergence,
@@ -200,6 +201,7 @@ class Tracker:
         self._cancelled = cancelled
         self._backups = PreScanBackups()
         self._owed: set[str] = set()
+        self._blames: dict[str, FileBlame] = {}
         self._note = ""
         self._scanner: Scanner | None = None
         self._watch: TreeWatch | None = None
@@ -451,6 +453,14 @@ class Tracker:
         """
         self.take_snapshot("other", surely=True)
         return find_divergence(self._log, self.texts, self._scanner_manifest(), begins, newest)
+
+    def blame(self, path: str) -> tuple[SnapshotLog, FileBlame]:
+        """Return the snapshots and the lines of a file as they became; asked again, the latter is continued.
+
+        Args:
+            path: the file, relative to the work folder.
+        """
+        return self._log, self._blames.setdefault(path, FileBlame(self._log, self.texts, path))
 
     def changes(
         self,

@@ -288,7 +288,7 @@ def test_it_ends_with_the_program_and_so_does_all_of_a_command(how: str, tmp_pat
 
 
 def test_a_forked_copy_of_the_program_has_one_of_its_own(own: prepared.PreparedProcess) -> None:
-    prepared.warm_up()
+    own._opened()
     assert own.pid is not None
     child = os.fork()
     if child == 0:

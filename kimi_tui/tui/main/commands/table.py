@@ -405,6 +405,14 @@ COMMANDS = CommandTable(
         aliases=("changes",),
     ),
     Command(
+        "blame",
+        "Show who wrote each line",
+        "Show the checkpoint that wrote each line of a file; Enter goes there.",
+        changes.blame,
+        argument="FILE[:LINES]",
+        opens=True,
+    ),
+    Command(
         "review",
         "Review the changes",
         "Have the agent review the changes of the session, the turn or since BRANCH.",
