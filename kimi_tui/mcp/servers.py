@@ -308,7 +308,7 @@ class McpServers:
         else:
             advice = "Start kimi-tui in this folder and use /mcp allow NAME."
         self._host.tell(
-            "info" if self._is_attended else "warning",
+            "warning",
             f"This project's MCP {are} not started before you allow it: {shown}.",
             advice,
             "",

@@ -180,7 +180,9 @@ def _about(row: ServerRow) -> str:
     lines = [row.config.target]
     if row.place:
         lines.append(f"It runs {row.place}." if row.config.command else f"It is {row.place}.")
-    if row.why:
+    if row.state == "ready":
+        lines.append(f"Connected to {row.why}.")
+    elif row.why:
         why = f"{row.why[:1].upper()}{row.why[1:].rstrip('.')}."
         lines.append(why)
     if more:
