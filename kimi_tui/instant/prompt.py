@@ -381,10 +381,10 @@ def prompt_of(launch: Launch, environ: Mapping[str, str]) -> InstantPrompt | Non
     glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
     stored = None
     if launch.resume == NEWEST and not (launch.fork or launch.demo):
-        from kimi_tui.instant.stored_frame import Look, newest_session, read_frame
+        from kimi_tui.instant.stored_frame import FrameLook, newest_session, read_frame
 
         size = _size_of(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
-        look = Look(*size, "" if theme == AUTO else theme, colours, grey, glyphs is ASCII)
+        look = FrameLook(*size, "" if theme == AUTO else theme, colours, grey, glyphs is ASCII)
         if (session := newest_session(launch.work_dir)) is not None:
             stored = read_frame(session, look)
     return InstantPrompt(

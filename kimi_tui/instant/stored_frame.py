@@ -32,7 +32,7 @@ Cells = tuple[str, str]
 """A run of text, and the numbers of its colours and attributes in an SGR sequence, each after a semicolon."""
 
 
-class Look(NamedTuple):
+class FrameLook(NamedTuple):
     """What decides how the same session looks: the size of the terminal in cells, the theme, and what it is drawn with."""
 
     columns: int
@@ -46,7 +46,7 @@ class Look(NamedTuple):
 class StoredFrame(NamedTuple):
     """The rows of a frame above the prompt: the header, the panes, and the gauge as the last one; all as wide as the terminal."""
 
-    look: Look
+    look: FrameLook
     rows: tuple[tuple[Cells, ...], ...]
 
 
@@ -120,7 +120,7 @@ def newest_session(work_dir: Path) -> Path | None:
     return times[0][1] if is_clear else None
 
 
-def read_frame(session: Path, look: Look) -> StoredFrame | None:
+def read_frame(session: Path, look: FrameLook) -> StoredFrame | None:
     """Return the frame of a session if it can be shown on a terminal; else None. The theme of `look` may be empty for any."""
     import json
 
@@ -134,7 +134,7 @@ def read_frame(session: Path, look: Look) -> StoredFrame | None:
         told = cast("Mapping[str, Any]", table)
         if told["version"] != VERSION or told["files"] != identity_of(session):
             return None
-        stored = Look(**told["look"])
+        stored = FrameLook(**told["look"])
         rows = tuple(tuple((str(text), str(codes)) for text, codes in row) for row in told["rows"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

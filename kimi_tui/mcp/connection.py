@@ -20,6 +20,7 @@ from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
+from pydantic import ValidationError
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import ServerConfig
@@ -365,5 +366,7 @@ def words_of(error: BaseException) -> str:
         return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:
         return f"it could not be started: {error.strerror}"
+    if isinstance(error, ValidationError):
+        return "its answer has another form than the protocol says"
     text = one_line(str(error))[:_LONGEST_WORDS] or type(error).__name__
     return f'it says "{text.rstrip(".")}"' if isinstance(error, MCPError) else text.rstrip(".")

@@ -308,7 +308,7 @@ class McpServers:
         else:
             advice = "Start kimi-tui in this folder and use /mcp allow NAME."
         self._host.tell(
-            "info" if self._is_attended else "warning",
+            "warning",
             f"This project's MCP {are} not started before you allow it: {shown}.",
             advice,
             "",
@@ -369,6 +369,8 @@ class McpServers:
         name = one.config.name
         if one.state == "login":
             advice = f"kimi-tui mcp login {name} in a shell does it."
+            if self._is_attended:
+                advice = f"/mcp login {name} does it."
             self._host.tell(
                 "warning", f"The MCP server {name} needs a login.", advice, "", solved=False
             )
@@ -758,6 +760,49 @@ class McpServers:
             self._begin(one, yes)
             await one.settled.wait()
         self._sync()
+
+    async def login(
+        self,
+        name: str,
+        shown: Callable[[str], Awaitable[None]],
+        pasted: Callable[[], Awaitable[str | None]],
+    ) -> str:
+        """Log in at the address of a server, and start it again.
+
+        Args:
+            name: the name of the server.
+            shown: shows the address of the login to the person.
+            pasted: returns the address at which the browser ended, as the person pastes it; None if they gave up.
+
+        Returns:
+            why it failed, as a clause; empty if it did not.
+
+        Raises:
+            KeyError: there is no such server.
+        """
+        config, unset = self._servers[name].config.replaced(self._environ)
+        if not config.url:
+            return "it has no address to log in at"
+        if unset:
+            return f"the variable {some_of(list(unset), 3)} is not set"
+        try:
+            await asyncio.to_thread(package.check)
+            oauth = await asyncio.to_thread(import_module, "kimi_tui.mcp.oauth")
+        except package.NoPackage as no:
+            return str(no)
+
+        async def typed() -> str:
+            text = await pasted()
+            if text is None:
+                raise oauth.LoginFailed("you cancelled it")
+            return text
+
+        try:
+            await oauth.login(config, shown, typed)
+        except oauth.LoginFailed as failed:
+            return str(failed)
+        await self.restart(name)
+        return ""
 
     async def switch(self, name: str, tool: str, *, on: bool) -> None:
         """Switch a tool of a server on or off, or (an empty name) the whole server.

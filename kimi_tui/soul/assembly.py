@@ -38,7 +38,7 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
 from kimi_tui.wire.events import DISK_TOPIC, Notice
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.snapshots import Limits
+from kimi_tui.workspace.manifest import Limits
 
 
 async def open_soul(

@@ -15,21 +15,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.display_names import some_of
+from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
+from kimi_tui.soul.blame import Authors, BlamedLine, NoBlame, blame_lines
 from kimi_tui.soul.folder_snapshots import ChangingTool, FirstScan, FolderSnapshots
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
-from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
+from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import Changes, Divergence
+from kimi_tui.workspace.manifest import ScanExtent
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
     CHANGED_BESIDE_JOB_BEFORE,
@@ -39,7 +42,7 @@ from kimi_tui.workspace.restore import (
     Restored,
     RestorePlan,
 )
-from kimi_tui.workspace.snapshots import By, ScanExtent
+from kimi_tui.workspace.snapshots import By
 from kimi_tui.workspace.tracker import Tracker
 
 P = ParamSpec("P")
@@ -403,6 +406,31 @@ class FileHistory:
         return await self._found_by(
             Changes, self._tracker.changes, begins, ends, by, self.folder.touched
         )
+
+    async def blame(
+        self, path: str, history: Iterable[EventRecord], timeline: TimelineModel
+    ) -> list[BlamedLine]:
+        """Return the lines of a file as it is now, each with its author.
+
+        Args:
+            path: the file, relative to the work folder.
+            history: the events of the session.
+            timeline: the timeline that they make.
+
+        Raises:
+            NoBlame: there are no snapshots, or none of that file.
+        """
+        if self.reason:
+            raise NoBlame(self.reason)
+        by: By = "agent" if self.folder.under_way else self.folder.others
+        touched, root = self.folder.touched, self.folder.work_dir
+
+        def blamed() -> list[BlamedLine]:
+            self._tracker.take_snapshot(by, touched)
+            log, lines = self._tracker.blame(path)
+            return blame_lines(path, log, lines, Authors(log, history, timeline), root=root)
+
+        return await self.folder.run(blamed)
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""

@@ -39,7 +39,14 @@ from kimi_tui.soul.tool_results import (
 )
 from kimi_tui.tool_cards import OWN_COMMAND, short_name
 from kimi_tui.tools.added_folders import AddedFolders
-from kimi_tui.tools.base import TO_GO_OUTSIDE, ApprovalQuestion, Asks, FileVersions, ToolEnv
+from kimi_tui.tools.base import (
+    RESULTS_NAME,
+    TO_GO_OUTSIDE,
+    ApprovalQuestion,
+    Asks,
+    FileVersions,
+    ToolEnv,
+)
 from kimi_tui.tools.credentials import (
     count_in_words,
     find_keys,
@@ -285,6 +292,7 @@ class _RunningCall:
             jobs=runtime.jobs,
             added=() if runtime.added is None else runtime.added.paths,
             sees=conversation.model.sees,
+            results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
             renewed=self._renewed,
         )

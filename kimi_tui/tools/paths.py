@@ -404,6 +404,11 @@ class SearchRequest:
     reach: str
 
 
+def _is_result(target: ResolvedPath, env: ToolEnv) -> bool:
+    """Return whether this program wrote a file for the agent, because a result was too long."""
+    return env.results is not None and target.real.parent == Path(os.path.realpath(env.results))
+
+
 async def ask_to_read(
     target: ResolvedPath, env: ToolEnv, *, search: SearchRequest | None = None, n_links: int = 1
 ) -> None:
@@ -420,6 +425,8 @@ async def ask_to_read(
     Raises:
         ToolRejected: the user said no.
     """
+    if search is None and not target.inside and await asyncio.to_thread(_is_result, target, env):
+        return
     secret = await asyncio.to_thread(
         holds_secrets, target, env.environ, is_folder=search is not None
     )

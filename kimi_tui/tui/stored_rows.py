@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
@@ -56,7 +56,7 @@ def _style(style: str | Style) -> Style:
     return Style.parse(style) if isinstance(style, str) else style
 
 
-def rows_above(screen: Screen[object], height: int, console: Console) -> list[list[Cells]]:
+def rows_above(screen: Screen[Any], height: int, console: Console) -> list[list[Cells]]:
     """Return the first rows of a screen as they were drawn.
 
     Args:

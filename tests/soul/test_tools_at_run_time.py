@@ -34,6 +34,7 @@ def tools(on: Stage, number: int) -> list[dict[str, Any]]:
     return on.server.requests[number].body.get("tools", [])
 
 
+@pytest.mark.exhaustive
 async def test_the_tools_of_requests_change_only_with_the_event(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(*(say("yes") for _ in range(5)))
@@ -149,6 +150,7 @@ async def test_one_that_says_nothing_else_is_asked_about_with_all_its_arguments(
         assert [one.rejected for one in on.ear.of(ev.ToolResult)] == [False, True]
 
 
+@pytest.mark.exhaustive
 async def test_a_yes_for_the_session_does_not_cover_another_tool_of_the_same_name(
     tmp_path: Path,
 ) -> None:

@@ -104,32 +104,21 @@ class FetchURL(TypedTool[FetchURLParams]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._allow = tuple(allow)
-        self._made_fetcher = fetcher
+        self._fetcher = fetcher
         self._clock = clock
         self._reader: PageReader | None = None
         self._kept: dict[str, tuple[float, _Page]] = {}
 
-    @property
-    def _fetcher(self) -> PageFetcher:
-        if self._made_fetcher is None:
-            from kimi_tui.tools.web.fetching import PageFetcher
-
-            self._made_fetcher = PageFetcher()
-        return self._made_fetcher
-
-    def question(self, params: FetchURLParams, env: ToolEnv) -> ApprovalQuestion | None:
-        """Ask whether pages of the host may be fetched; a page that is kept is not fetched again."""
-        url = self._fetcher.check(_with_scheme(params.url))
-        if self._from_kept(url) is not None:
-            return None
-        return self._question(url, env)
-
     async def run(self, params: FetchURLParams, env: ToolEnv) -> ToolOutcome:
-        """Fetch the page, or take the kept one; return a part of it."""
+        """Take the kept page, or ask whether pages of the host may be fetched, and fetch it; return a part of it."""
+        if self._fetcher is None:
+            self._fetcher = await asyncio.to_thread(_fetcher)
         url = self._fetcher.check(_with_scheme(params.url))
         page = self._from_kept(url)
         if page is None:
-            page = await self._fetched(url, env)
+            if (ask := self._question(url, env)) is not None:
+                await env.approver.ask(ask)
+            page = await self._fetched(url, self._fetcher, env)
         if page.image is not None:
             return _image_outcome(page, page.image)
         return _text_outcome(page, params.offset, env)
@@ -153,12 +142,12 @@ class FetchURL(TypedTool[FetchURLParams]):
             sandboxed=sandbox is not None and sandbox.settings.network,
         )
 
-    async def _fetched(self, url: PageURL, env: ToolEnv) -> _Page:
+    async def _fetched(self, url: PageURL, fetcher: PageFetcher, env: ToolEnv) -> _Page:
         async def may_follow(there: PageURL) -> None:
             if (ask := self._question(there, env, url.site)) is not None:
                 await env.approver.ask(ask)
 
-        fetched = await self._fetcher.fetch(url, env.environ, may_follow)
+        fetched = await fetcher.fetch(url, env.environ, may_follow)
         page = await self._read(fetched, env)
         if fetched.status < HTTPStatus.BAD_REQUEST:
             self._keep(url, page)
@@ -207,6 +196,12 @@ class FetchURL(TypedTool[FetchURLParams]):
                 break
             newest.append((key, entry))
         self._kept = {**dict(reversed(newest)), str(url): (now, page)}
+
+
+def _fetcher() -> PageFetcher:
+    from kimi_tui.tools.web.fetching import PageFetcher
+
+    return PageFetcher()
 
 
 def _reader() -> PageReader:

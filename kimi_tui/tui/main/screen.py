@@ -264,7 +264,7 @@ class MainScreen(Screen[None]):
 
         None if something stands there that does not belong to the session's end, or if it could show a key.
         """
-        soul, state, app = self.conversation.soul, self.conversation.state, self.app
+        soul, state, app = self.conversation.soul, self.conversation.state, app_of(self)
         notices = self.bench.chat_pane.notices
         is_plain = self.is_current and self.bench.sees_end and self.bench.question is None
         is_plain &= not (
@@ -273,13 +273,13 @@ class MainScreen(Screen[None]):
         is_plain &= not (self.transcript.reading or self._launch.demo or state.running)
         if soul is None or not (is_plain and state.has_messages):
             return None
-        from kimi_tui.instant.stored_frame import Look, StoredFrame, identity_of, write_frame
+        from kimi_tui.instant.stored_frame import FrameLook, StoredFrame, identity_of, write_frame
         from kimi_tui.tui.palette import colours_of
         from kimi_tui.tui.stored_rows import rows_above
 
         size, theme = app.size, app.theme.removeprefix("kimi-")
         is_ascii = self._launch.config.glyphs == "ascii"
-        look = Look(*size, theme, colours_of(os.environ), app.no_color, is_ascii)
+        look = FrameLook(*size, theme, colours_of(os.environ), app.no_color, is_ascii)
         rows = rows_above(self, self.prompt.region.y, app.console)
         text = "\n".join("".join(part for part, _ in row) for row in rows)
         folder, storage = soul.session.dir, soul.session.storage

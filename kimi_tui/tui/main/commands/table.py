@@ -317,8 +317,8 @@ COMMANDS = CommandTable(
         "Show the MCP servers",
         "List the MCP servers and their tools; allow, restart or switch them off.",
         mcp.mcp,
-        argument="[allow | restart | on | off NAME]",
-        values=_one_of("allow", "restart", "on", "off"),
+        argument="[allow | restart | login | on | off NAME]",
+        values=_one_of("allow", "restart", "login", "on", "off"),
         opens=True,
     ),
     Command(
@@ -403,6 +403,14 @@ COMMANDS = CommandTable(
         opens=True,
         values=_checkpoints,
         aliases=("changes",),
+    ),
+    Command(
+        "blame",
+        "Show who wrote each line",
+        "Show the checkpoint that wrote each line of a file; Enter goes there.",
+        changes.blame,
+        argument="FILE[:LINES]",
+        opens=True,
     ),
     Command(
         "review",
