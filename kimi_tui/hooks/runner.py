@@ -182,21 +182,25 @@ class Hooks:
             return "allowed"
         return "changed" if self._is_folder_on else "not allowed"
 
-    async def allow_folder(self) -> None:
-        """Allow the hooks of the work folder as they are now.
+    async def folder_digest(self) -> str:
+        """Return the digest of the hooks of the work folder, with the scripts that they name, as they are now."""
+        return await asyncio.to_thread(digest_of, self.found.folder, self._facts.work_dir)
+
+    async def allow_folder(self, digest: str) -> None:
+        """Allow the hooks of the work folder as they were when they had this digest.
 
         Raises:
             OSError, ValueError: the permission could not be stored.
         """
         if self._permissions is None:
             raise ValueError("this session has no permissions")
-        permissions, work_dir, hooks = self._permissions, self._facts.work_dir, self.found.folder
+        permissions = self._permissions
 
         def store() -> None:
             for rule in permissions.rules:
                 if rule.startswith("hooks:"):
                     permissions.remove(rule)
-            permissions.add(f"hooks:#{digest_of(hooks, work_dir)}")
+            permissions.add(f"hooks:#{digest}")
 
         await asyncio.to_thread(store)
         self._is_folder_on = True

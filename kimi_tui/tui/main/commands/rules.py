@@ -88,8 +88,8 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
     of_project = [
         ListedItem(
             Entry(shown_rule(rule), group="This project"),
-            f"{mode} This permission is stored for this folder in your own configuration. "
-            "A command needs it only outside the sandbox.",
+            f"{mode} This permission is stored for this folder in your own configuration."
+            f"{'' if ':' in rule else ' A command needs it only outside the sandbox.'}",
             "revoke",
             partial(revoke_project, rule),
         )
@@ -207,6 +207,8 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
             "The hooks of this folder are allowed.", advice="/permissions revokes that."
         )
         return
+    # The yes is for what is there now: a script that changes while the question is shown needs another one.
+    digest = await found.folder_digest()
     texts = [
         f"{one.event}{f' ({one.matcher})' if one.matcher else ''}, at most {one.timeout_s:g} s:\n{one.command}"
         for one in hooks
@@ -223,7 +225,7 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
         main.bench.tell("The hooks of this folder do not run.")
         return
     try:
-        await found.allow_folder()
+        await found.allow_folder(digest)
     except (OSError, ValueError) as error:
         why = error.strerror or error if isinstance(error, OSError) else error
         main.bench.tell(f"The permission could not be stored: {why}.", level="warning")
