@@ -168,10 +168,8 @@ STARTS = {
     "tui/main/commands/session.py:_export_page": "sys.executable -P",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",
-    "hooks/process.py:__init__": "supervised: sys.executable",
-    "mcp/process.py:__init__": "supervised: sys.executable",
     "tools/prepared.py:_opened": "preparing: sys.executable",
-    "tools/prepared.py:_started_alone": "supervised: sys.executable",
+    "tools/prepared.py:started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.
     "tools/process.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.
