@@ -480,6 +480,21 @@ class Storage:
                 self.fsync(fd)
             return identity_of(self.fstat(fd))
 
+    def write_new(self, path: Path, data: bytes) -> None:
+        """Write a whole new file, or leave nothing behind.
+
+        Raises:
+            FileExistsError: the file exists; it is not touched.
+            OSError: the disk refused.
+        """
+        try:
+            self.write_file(path, data, new=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
     def copy_file(self, source: Path, target: Path, *, sync: bool = True) -> os.stat_result:
         """Copy a whole file to a new name; return the status of the source."""
         with self.opened(source) as fd:

@@ -572,13 +572,7 @@ def _write_new(path: Path, name: str, text: str) -> Path:
         numbers = itertools.chain(("",), (f"-{n}" for n in itertools.count(2)))
         files = (path / f"{name}{number}.md" for number in numbers)
         path = next(one for one in files if not os.path.lexists(one))
-    try:
-        Storage().write_file(path, clean_source(text).encode("utf-8", "replace"), new=True)
-    except FileExistsError:
-        raise
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
+    Storage().write_new(path, clean_source(text).encode("utf-8", "replace"))
     return path
 
 
