@@ -208,7 +208,7 @@ def _digest_of_file(work_dir: Path, word: str) -> str:
             data = file.read(_MOST_SCRIPT_BYTES + 1)
     except OSError:
         return ""
-    # What is too long to be compared is never the same.
+    # A script that is too long to be compared is never the same.
     return (
         hashlib.sha256(data).hexdigest() if len(data) <= _MOST_SCRIPT_BYTES else os.urandom(8).hex()
     )

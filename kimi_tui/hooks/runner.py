@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -255,7 +255,7 @@ class Hooks:
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
         return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)
 
-    async def _before(self, tool: str, arguments: str, key: str, but: set[str]) -> _Round:
+    async def _before(self, tool: str, arguments: str, key: str, but: Collection[str]) -> _Round:
         names, given = names_of(tool), input_of(tool, arguments)
         subject = subject_of(tool, given)
         hooks = [
@@ -280,7 +280,7 @@ class Hooks:
                 changed = {**answer.changed}
             contexts += [answer.context] if answer.context else []
         new = arguments_from(tool, given, changed) if changers else None
-        return _Round("", reason, asks, new, "\n".join(contexts), changers)
+        return _Round("", reason, asks, new, "\n".join(contexts), frozenset(changers))
 
     async def after_tool(
         self, tool: str, arguments: str, key: str, output: str, message: str, *, is_error: bool
@@ -418,7 +418,7 @@ class Hooks:
             except (NoSandbox, OSError) as error:
                 return Answer("failed", f"the sandbox cannot be set up: {error}")
             argv, environ, words = confined.argv, confined.environ, confined.words
-            # What it does to git's levers is undone, as for commands of the agent.
+            # Its changes to git's levers are undone, as those of the agent's commands are.
             watched = WatchedCommand(confined.policy.watch, stop.set)
             around = sandbox.git_watch.around(watched)
         given = json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace")
@@ -480,7 +480,7 @@ class _Round(NamedTuple):
     asks: str = ""
     arguments: str | None = None
     context: str = ""
-    changers: set[str] = set()  # noqa: RUF012 - nothing adds to it
+    changers: frozenset[str] = frozenset()
 
 
 def _joined(answers: Sequence[tuple[Hook, Answer]]) -> HooksSaid:

@@ -33,7 +33,7 @@ from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size, 
 from kimi_tui.tools.web.addresses import PageURL, is_allowed
 
 if TYPE_CHECKING:
-    # What fetches and reads pages is imported with the first page.
+    # The modules that fetch and read pages are imported with the first page.
     from kimi_tui.tools.web.fetching import Fetched, PageFetcher
     from kimi_tui.tools.web.page_reader import PageKind, PageReader
 
@@ -128,7 +128,7 @@ class FetchURL(TypedTool[FetchURLParams]):
         if is_allowed(url, self._allow):
             return None
         sandbox = env.sandbox
-        # Where commands have the network without a question, so has this.
+        # A page is as open as the network of commands: no question goes beyond theirs.
         is_open = sandbox is None or sandbox.settings.network
         again = f"{from_site} redirects there. " if from_site else ""
         return ApprovalQuestion(
