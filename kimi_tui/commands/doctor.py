@@ -175,7 +175,9 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     colours = colours_of(environ)
     words = {FEW: "16", MANY: "256"}.get(colours, "all")
     advice = (
-        "" if colours > MANY else "If the terminal supports all colours, set COLORTERM=truecolor."
+        ""
+        if colours > MANY
+        else "If the terminal supports 24-bit colours, set COLORTERM=truecolor."
     )
     yield CheckResult("colours", "warn" if colours == FEW else "ok", words, advice)
     option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
@@ -195,7 +197,11 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     )
     yield CheckResult("images", "ok", way_in, advice)
     way = notification_method(config.notify.how, environ)
-    progress = "; progress is shown in the terminal" if draws_progress(environ) else ""
+    progress = (
+        "; the terminal shows a progress bar while the agent works"
+        if draws_progress(environ)
+        else ""
+    )
     yield CheckResult("notifications", "ok", f"sent with {way}{progress}")
 
 
@@ -223,7 +229,7 @@ def _answered(answer: bytes) -> Iterator[CheckResult]:
     yield CheckResult(
         "graphics",
         "ok",
-        graphics or "the terminal shows no pictures; they are drawn with characters",
+        graphics or "the terminal has no image protocol, so pictures are drawn with characters",
     )
     focus = re.search(rb"\x1b\[\?1004;([0-9])\$y", answer)
     if focus is None or focus[1] in (b"0", b"4"):
