@@ -2,7 +2,9 @@
 
 It prints its base URL. The last user message says what it answers: `burst 2000` sends so many tokens as fast as the
 socket takes them, `pace 200 5000` sends 5,000 at 200 a second. One token is one event. `read 40` asks for the notes
-forty times, a step each, and then answers with forty tokens.
+forty times, a step each, and then answers with forty tokens. `steps shell 30` asks for thirty steps with one call each, of
+a kind in `_CALLS`, and ends with a word; `GET /steps` has the milliseconds between each of these answers and the
+request after it.
 """
 
 from __future__ import annotations
@@ -10,12 +12,60 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 from bench.answers import tokens
 from bench.long_session import NOTES
 
-_ORDER = re.compile(r"(?:burst|pace (?P<pace>\d+)|(?P<read>read)) (?P<n>\d+)")
+VALUE = "value.txt"
+"""The file that `steps replace` edits; it holds "value 0"."""
+
+DONE = "All steps are done."
+"""What the answer after the last step says."""
+_ORDER = re.compile(r"(?:burst|pace (?P<pace>\d+)|(?P<read>read)|steps (?P<call>\w+)) (?P<n>\d+)")
+_WRITTEN = "a line that the agent writes\n" * 40
+_CALLS: dict[str, dict[str, Callable[[int], dict[str, Any]]]] = {
+    "shell": dict.fromkeys(("Shell", "bash"), lambda n: {"command": f"true {n}"}),
+    "read": {
+        "ReadFile": lambda n: {"path": NOTES, "line_offset": n % 7 + 1},
+        "read": lambda n: {"path": NOTES, "offset": n % 7 + 1},
+    },
+    "write": dict.fromkeys(
+        ("WriteFile", "write"), lambda n: {"path": "new.txt", "content": f"{n}\n{_WRITTEN}"}
+    ),
+    "replace": {
+        "StrReplaceFile": lambda n: {
+            "path": VALUE,
+            "edit": [{"old": _value(n), "new": _value(n + 1)}],
+        },
+        "edit": lambda n: {
+            "path": VALUE,
+            "edits": [{"oldText": _value(n), "newText": _value(n + 1)}],
+        },
+    },
+    "grep": dict.fromkeys(("Grep", "grep"), lambda n: {"pattern": f"line of notes|{n}{n}{n}{n}"}),
+    "glob": {"Glob": lambda n: {"pattern": f"{{notes,{n}}}.txt"}},
+    "two": {
+        "Shell": lambda n: {
+            "command": f"echo {n} >> part000/file0.py; echo {n} > part001/file100.py"
+        },
+        "bash": lambda n: {
+            "command": f"echo {n} >> part000/file0.py; echo {n} > part001/file100.py"
+        },
+    },
+}
+"""The arguments of each kind of call by the name of the tool, from the number of the step."""
+
+
+def _value(n: int) -> str:
+    return f"value {n % 2}\n"
+
+
+_steps: list[float] = []
+"""The milliseconds of the steps of the newest order."""
+_answered_at = [0.0]
 
 
 def _event(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -65,9 +115,13 @@ def _read(n: int) -> dict[str, Any]:
     return {"tool_calls": [{"index": 0, "id": f"c{n}", "type": "function", "function": function}]}
 
 
-async def _answer(body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+async def _answer(body: dict[str, Any], asked_at: float, writer: asyncio.StreamWriter) -> None:
     order = _order(body)
     n_tokens = int(order["n"]) if order is not None else 10
+    # A request without tools is about something else, such as the title of the session.
+    if order is not None and order["call"] and body.get("tools"):
+        await _step(order, body, asked_at, writer)
+        return
     finish = "stop"
     if order is not None and order["read"] and (done := _results(body)) < n_tokens:
         events, finish = [_event(_read(done))], "tool_calls"
@@ -94,22 +148,52 @@ async def _answer(body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
     await writer.drain()
 
 
+async def _step(
+    order: re.Match[str], body: dict[str, Any], asked_at: float, writer: asyncio.StreamWriter
+) -> None:
+    """Answer with the next call of the order, or with a word after the last, and note when."""
+    done, n_steps = _results(body), int(order["n"])
+    if done == 0:
+        _steps.clear()
+    else:
+        _steps.append((asked_at - _answered_at[0]) * 1000)
+    events, finish = [_event({"content": DONE})], "stop"
+    offered = {tool["function"]["name"] for tool in body.get("tools", ())}
+    for name, arguments in _CALLS[order["call"]].items():
+        if name in offered and done < n_steps:
+            function = {"name": name, "arguments": json.dumps(arguments(done))}
+            call = {"index": 0, "id": f"c{done}", "type": "function", "function": function}
+            events, finish = [_event({"tool_calls": [call]})], "tool_calls"
+    n_in = len(json.dumps(body)) // 4
+    events += [_event({}, finish) + _usage(n_in, 10) + b"data: [DONE]\n\n"]
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + _chunked(b"".join(events))
+        + b"0\r\n\r\n"
+    )
+    await writer.drain()
+    _answered_at[0] = time.perf_counter()
+
+
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
+            asked_at = time.perf_counter()
             first, *lines = head.decode("latin-1").split("\r\n")
             headers = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
             raw = await reader.readexactly(int(headers.get("content-length", "0")))
             if first.startswith("GET"):
                 found = b'{"object":"list","data":[{"id":"bench","object":"model"}]}'
+                if first.split()[1].endswith("/steps"):
+                    found = json.dumps(_steps).encode()
                 writer.write(
                     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                     % (len(found), found)
                 )
                 await writer.drain()
             else:
-                await _answer(json.loads(raw), writer)
+                await _answer(json.loads(raw), asked_at, writer)
     except (asyncio.IncompleteReadError, ConnectionError, OSError):
         writer.close()
 

@@ -33,10 +33,12 @@ class Program:
     Attributes:
         name: head of the column.
         launch: (base URL, folder) to command and environment; may write configuration into the folder.
+        calls: the kinds of tool calls that it can be asked for (`bench.steps`).
     """
 
     name: str
     launch: Callable[[str, Path], tuple[list[str], dict[str, str]]]
+    calls: tuple[str, ...] = ()
 
     @contextmanager
     def running(
@@ -84,13 +86,14 @@ def _pi(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     }
     (home / "models.json").write_text(json.dumps({"providers": {"bench": provider}}))
     arguments = ["--offline", "--provider", "bench", "--model", "bench"]
+    arguments += ["--tools", "read,bash,edit,write,grep"]
     return ["pi", *arguments], {"PI_CODING_AGENT_DIR": str(home), "HOME": str(folder)}
 
 
-OURS = Program("kimi-tui", _ours)
+OURS = Program("kimi-tui", _ours, ("shell", "read", "write", "replace", "grep", "glob"))
 BARE = Program("bare Textual", _module("bare_textual"))
 SKETCH = Program("sketch", _module("sketch"))
-PEERS = (Program("pi", _pi),)
+PEERS = (Program("pi", _pi, ("shell", "read", "write", "replace", "grep")),)
 
 
 def programs(*, floors: bool = True) -> list[Program]:

@@ -194,6 +194,8 @@ KNOWN: Mapping[str, Card] = {
     "StrReplaceFile": Card("Edit", ("path",), "path", shows="diff"),
     "Glob": Card("Glob", ("pattern",)),
     "Grep": Card("Grep", ("pattern",), form='"{}"'),
+    "FetchURL": Card("Fetch", ("url",)),
+    "SearchWeb": Card("Search", ("query",), form='"{}"'),
     "SetTodoList": Card("Todo", ("todos",), "progress", shows="list"),
     "SendDMail": Card("D-Mail", ("checkpoint_id",), "number", "to #{}", "letter", "message"),
     "AskUserQuestion": Card("Ask", shows="answers"),
@@ -228,6 +230,16 @@ def short_name(tool: str, card: Card | None = None) -> str:
     if short and short not in _SHORT:
         return short
     return one_line(tool.removeprefix("mcp__").replace("__", "/", 1)) or "tool"
+
+
+CALL_TOOL = "CallTool"
+"""The tool that calls the one that its argument `tool` names, for servers whose tools are looked up."""
+
+
+def server_of(tool: str) -> str:
+    """Return the MCP server in the full name of a tool, `mcp__SERVER__TOOL`; empty if the name has none."""
+    server = tool.removeprefix("mcp__").partition("__")[0] if tool.startswith("mcp__") else ""
+    return one_line(server[:_MAX_SHORT])
 
 
 def card_record(card: Card) -> dict[str, object]:

@@ -28,18 +28,16 @@ from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.program import DONE, FAILED
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tui.desktop import (
-    FEW,
-    MANY,
     asks_tmux,
     clipboard_advice,
     clipboard_command,
-    colours_of,
     draws_progress,
     image_reader,
     notification_method,
     tmux_option,
 )
 from kimi_tui.tui.formatting import counted
+from kimi_tui.tui.palette import FEW, MANY, colours_of
 
 State = Literal["ok", "warn", "bad"]
 
@@ -48,6 +46,7 @@ ANSWER_S = 0.5
 """Seconds in which the terminal must answer about its features."""
 _INDENT = 21
 """Cells before the text of a check."""
+_WATCH_S = 5.0
 _LEAST_FREE = 100 << 20
 _LITTLE_FREE = 1 << 30
 # These ask for the kitty keyboard protocol, kitty pictures and focus reports, and last for the attributes that every terminal
@@ -390,8 +389,30 @@ def _folders(work: Path) -> Iterator[CheckResult]:
         )
     else:
         yield CheckResult("work folder", "ok", short(work))
+        yield _file_changes(data, work)
     yield from _small_files(data, work)
     yield _locks(data)
+
+
+def _file_changes(data: Path, work: Path) -> CheckResult:
+    """Check whether the kernel can tell which files of the work folder change."""
+    from kimi_tui.workspace.scan import try_watch
+    from kimi_tui.workspace.tracker import refusal_reason
+
+    if reason := refusal_reason(work, [os.environ.get("HOME", "")]):
+        return CheckResult("file changes", "ok", reason)
+    try:
+        count, trouble = try_watch(str(work), [str(data)], _WATCH_S)
+    except OSError as error:
+        count, trouble = 0, error.strerror or str(error)
+    if not trouble:
+        seen = f"the system tells them; {counted(count, 'folder')} watched"
+        return CheckResult("file changes", "ok", seen)
+    advice = "Rewinds work all the same; in a large folder each step takes longer."
+    if count:
+        advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
+    seen = f"each step looks at every file: {trouble} ({counted(count, 'folder')} watched)"
+    return CheckResult("file changes", "warn" if sys.platform == "linux" else "ok", seen, advice)
 
 
 def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:

@@ -13,6 +13,7 @@ _ANSWERS: dict[str, ApprovalAnswer] = {
     "yes": "once",
     "once": "once",
     "session": "session",
+    "project": "project",
     "no": "no",
 }
 _SHOWN = 80
@@ -95,7 +96,7 @@ def _answer(facts: dict[str, Any]) -> InputLine:
     request_id, answer = facts.get("id"), facts.get("answer")
     if not isinstance(request_id, str) or not isinstance(answer, str) or answer not in _ANSWERS:
         raise BadMessage(
-            'An answer needs the "id" of an ApprovalRequest and an "answer": once, session or no.'
+            'An answer needs the "id" of an ApprovalRequest and an "answer": once, session, project or no.'
         )
     feedback = facts.get("feedback", "")
     if not isinstance(feedback, str):

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +26,11 @@ from pathlib import Path
 from kimi_tui.filesystem import COPY_CHUNK_BYTES, Identity, Storage, identity_of
 from kimi_tui.session.context_file import ContextFile
 from kimi_tui.session.context_index import ContextIndex
-from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.errors import SessionLocked, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
+from kimi_tui.session.lock import SessionLock
+
+log = logging.getLogger(__name__)
 
 LIVE_NAME = "context.jsonl"
 STORED_NAME = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl")
@@ -116,6 +120,27 @@ def recover(
     entries = journal.entries
     if entries and not entries[-1].done:
         _close_last(storage, folder, journal, entries[-1], keep_stored=was_missing)
+
+
+def repaired_entries(folder: Path) -> Sequence[JournalEntry]:
+    """Return the operations of a session that is not open here, its interrupted one finished or reverted as when it is opened.
+
+    It blocks. A session that is gone has none. If another process has it open, that one has repaired it.
+    """
+    if not folder.is_dir():
+        return ()
+    journal, lock = Journal(folder), SessionLock(folder)
+    with contextlib.suppress(SessionLocked, StorageTrouble):
+        lock.acquire()
+    try:
+        journal.load()
+        if lock.held:
+            recover(Storage(), folder, journal, log.warning)
+    finally:
+        with contextlib.suppress(OSError):
+            journal.file.close()
+        lock.release()
+    return journal.entries
 
 
 def _restore_missing_live(storage: Storage, folder: Path, remark: Callable[[str], None]) -> None:

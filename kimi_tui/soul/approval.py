@@ -9,13 +9,15 @@ that answer covers it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 from uuid import uuid4
 
 from kimi_tui.agent_parts import MODE_TITLES
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.tool_results import change_more_than, diffs_of
@@ -28,6 +30,7 @@ from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
     ModeChanged,
+    Notice,
     PauseTopic,
 )
 from kimi_tui.wire.queue import Wire
@@ -74,10 +77,16 @@ class Approval:
     Args:
         wire: where requests are published.
         mode: the first mode.
+        project: the permissions for the work folder, which hold in every session; None for none.
     """
 
-    def __init__(self, wire: Wire, mode: Mode = "ask") -> None:
+    def __init__(
+        self, wire: Wire, mode: Mode = "ask", project: ProjectPermissions | None = None
+    ) -> None:
         self._wire = wire
+        self._project = project
+        self._storing: asyncio.Task[None] | None = None
+        """The task that stores the newest permission for the project."""
         self._mode: Mode = mode
         self._before_plan: Mode = "ask"
         self._allowed: dict[str, str] = {}
@@ -109,6 +118,21 @@ class Approval:
         if mode != self._mode:
             self._mode = mode
             self._wire.publish(ModeChanged(mode))
+
+    @contextlib.contextmanager
+    def reading_only(self) -> Generator[None]:
+        """Let nothing be changed meanwhile, as in plan mode; the mode and the permissions of before come back at the end.
+
+        A mode that the user chooses meanwhile stays.
+        """
+        before, allowed = self._mode, dict(self._allowed)
+        self.set_mode("plan")
+        try:
+            yield
+        finally:
+            if self._mode == "plan" != before:
+                self.set_mode(before)
+                self._allowed = allowed
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -149,7 +173,7 @@ class Approval:
         """
         if self._mode == "plan" and ask.asks.is_change:
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
-        if not self._needs_approval(ask):
+        if not self._needs_approval(ask) or await self._is_allowed_in_project(ask):
             return ""
         async with self._turns:
             decision = await self._put(_PendingQuestion(ask, key, tool))
@@ -215,11 +239,15 @@ class Approval:
         is_offered = feedback in shown.ask.options or (feedback and shown.ask.words_offer)
         if shown.ask.asks.kind == "pause" and answer != "no" and not is_offered:
             feedback = shown.ask.options[0]
-        if answer == "session":
-            if shown.ask.session_key and not shown.ask.protected:
-                self._allowed[shown.ask.session_key] = shown.ask.session_offer
-            else:
+        if answer in ("session", "project"):
+            if not shown.ask.session_key or shown.ask.protected:
                 answer = "once"
+            elif answer == "project" and self._offers_project(shown.ask):
+                before, self._storing = self._storing, None
+                self._storing = asyncio.create_task(self._store(shown.ask, before), name="store")
+            else:
+                answer = "session"
+                self._allowed[shown.ask.session_key] = shown.ask.session_offer
         if shown.ask.asks.kind == "plan" and answer != "no":
             # The mode that the user was offered with the plan holds from the yes on, before the agent goes on.
             agreed = feedback
@@ -229,6 +257,29 @@ class Approval:
         shown.decision.set_result(_Decision(answer, feedback))
         self._wire.publish(ApprovalResolved(shown.id, answer, feedback))
         return True
+
+    async def project_rules(self) -> tuple[str, ...]:
+        """Return the permissions for the work folder that hold in every session."""
+        if self._project is None:
+            return ()
+        await self.stored()
+        return await asyncio.to_thread(lambda: self._project.rules if self._project else ())
+
+    async def revoke_for_project(self, rule: str) -> None:
+        """Revoke one of `project_rules`.
+
+        Raises:
+            OSError: the disk refused; it still holds.
+            ValueError: the file of permissions is damaged.
+        """
+        await self.stored()
+        if self._project is not None:
+            await asyncio.to_thread(self._project.remove, rule)
+
+    async def stored(self) -> None:
+        """Wait until the permissions that were given for the project are on the disk."""
+        if self._storing is not None:
+            await asyncio.shield(self._storing)
 
     def close(self) -> None:
         """Publish no further request, and cancel the calls that wait."""
@@ -246,6 +297,40 @@ class Approval:
             return False
         return self._mode not in ask.asks.unasked
 
+    def _offers_project(self, ask: ApprovalQuestion) -> bool:
+        """Return whether a yes for the project is offered: where one for the session is, and the folder can have permissions."""
+        return bool(
+            self._project is not None
+            and ask.session_key
+            and ask.project_rule
+            and ask.project_offer
+            and not ask.protected
+        )
+
+    async def _is_allowed_in_project(self, ask: ApprovalQuestion) -> bool:
+        """Return whether a permission for the project covers an action. The file is read each time: it may have been revoked
+        in another process.
+        """
+        return self._offers_project(ask) and ask.project_rule in await self.project_rules()
+
+    async def _store(self, ask: ApprovalQuestion, before: asyncio.Task[None] | None) -> None:
+        """Store a permission for the project, after the one before; if that fails, it holds for the session."""
+        if before is not None:
+            await before
+        assert self._project is not None
+        try:
+            await asyncio.to_thread(self._project.add, ask.project_rule)
+        except (OSError, ValueError) as error:
+            self._allowed[ask.session_key] = ask.session_offer
+            why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            self._wire.publish(
+                Notice(
+                    "warning",
+                    f"The permission could not be stored: {why}.",
+                    "It is valid for this session only.",
+                )
+            )
+
     def _changed_first(self, ask: ApprovalQuestion) -> str:
         """Return the answer that a yes to a plan which the user changed stands for.
 
@@ -261,6 +346,9 @@ class Approval:
         ask, where = waiting.ask, waiting.ask.where
         try:
             display: tuple[DisplayBlock, ...] = ()
+            if await self._is_allowed_in_project(ask):
+                # The question before this one gave the permission.
+                return _Decision("project")
             if self._needs_approval(ask):
                 if await change_more_than(ask.edits, MOST_LINES):
                     raise ToolProblem(_TOO_LONG, brief="too long")
@@ -269,6 +357,9 @@ class Approval:
                 return _Decision("session")
             if self._closed:
                 raise asyncio.CancelledError
+            offers_project = self._offers_project(ask) and await asyncio.to_thread(
+                lambda: self._project is not None and self._project.is_usable
+            )
             self._shown = waiting
             if ask.asks.kind == "plan":
                 # A change of mode while the question is shown does not change what the question offers.
@@ -284,6 +375,7 @@ class Approval:
                     where=where,
                     display=display,
                     session_offer=ask.session_offer if ask.session_key else "",
+                    project_offer=ask.project_offer if offers_project else "",
                     kind=ask.asks.kind,
                     options=ask.options,
                     multi_select=ask.multi_select,

@@ -26,6 +26,7 @@ from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol, cast
 
+from kimi_tui.hooks.runner import Hooks
 from kimi_tui.llm.completion import Collector, RetryNotice
 from kimi_tui.llm.errors import ContextOverflowError, LLMError
 from kimi_tui.llm.message import ContentPart, Message, TextPart
@@ -59,7 +60,13 @@ from kimi_tui.session.schema import (
 from kimi_tui.soul.bookmarks import Pin, UserMarks, root_of, whole_groups
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import conversation_text
-from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
+from kimi_tui.soul.errors import (
+    CompactionFailed,
+    NothingToCompact,
+    RefusedByHook,
+    SoulError,
+    UnknownCompaction,
+)
 from kimi_tui.soul.messages import (
     answered_words,
     checkpoint_created,
@@ -419,6 +426,9 @@ class Compactor:
         conversation: the live conversation.
         marks: the pins, whose messages always stay.
         compaction: the strategy.
+
+    Attributes:
+        hooks: the hooks that are told before; None for none.
     """
 
     def __init__(
@@ -430,6 +440,7 @@ class Compactor:
         self._conversation = conversation
         self._marks = marks
         self._compaction = compaction
+        self.hooks: Hooks | None = None
         self._applied = False
         # This is the estimated size of the last request in tokens.
         self._asked = 0
@@ -459,8 +470,16 @@ class Compactor:
         Raises:
             NothingToCompact: no older part is there.
             CompactionFailed: there is no summary; the context is unchanged.
+            RefusedByHook: a hook does not want one that the user asked for.
             asyncio.CancelledError: stopped; the context is unchanged.
         """
+        if self.hooks is not None and self.hooks.has("PreCompact"):
+            said = await self.hooks.before_compaction(
+                "auto" if automatic else "manual", instructions
+            )
+            if said.by and not automatic:
+                raise RefusedByHook("the compaction", said.by, said.reason)
+            instructions = "\n".join(filter(None, (instructions, said.context)))
         # This reads the whole context, so it runs in a thread.
         messages = await asyncio.to_thread(list, self._conversation.context.messages)
         try:

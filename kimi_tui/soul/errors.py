@@ -48,6 +48,21 @@ class BudgetSpent(SoulError):
     """A turn was stopped before its next step, because this run of the program had used up its tokens or its money."""
 
 
+class RefusedByHook(SoulError):
+    """A hook refused what the user asked for; nothing changed.
+
+    Args:
+        what: what was refused, as the object of a sentence.
+        hook: the name of the hook.
+        reason: its reason, clean.
+    """
+
+    def __init__(self, what: str, hook: str, reason: str) -> None:
+        super().__init__(
+            f"A hook refused {what}: {reason}", advice=f"It is the hook {hook}; /hooks lists hooks."
+        )
+
+
 class NothingToCompact(SoulError):
     """There is no older part that a summary could replace."""
 

@@ -6,7 +6,8 @@ Changes, restores and errors are published on the agent's wire.
 An operation on the conversation restores files in three steps: preview, journal entry, carrying it out. The order makes it
 safe: first the rescue snapshot and the intent are written to the disk, then the journal names both snapshots together with
 the change of the conversation, then the files are changed. After a kill before the journal entry no file was changed; after a
-later kill the next start finishes the restore (`FileHistory.start`).
+later kill the next start finishes the restore (`FileHistory.start`). That of another agent is named in the journal of that
+agent's session, and is finished when the session that has the snapshots is opened.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.display_names import some_of
+from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
+from kimi_tui.soul.blame import Authors, BlamedLine, NoBlame, blame_lines
 from kimi_tui.soul.folder_snapshots import ChangingTool, FirstScan, FolderSnapshots
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
-from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
+from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.diff import Divergence
+from kimi_tui.workspace.diff import Changes, Divergence
+from kimi_tui.workspace.manifest import ScanExtent
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
     CHANGED_BESIDE_JOB_BEFORE,
@@ -38,11 +42,11 @@ from kimi_tui.workspace.restore import (
     Restored,
     RestorePlan,
 )
-from kimi_tui.workspace.snapshots import By, ScanExtent
+from kimi_tui.workspace.snapshots import By
 from kimi_tui.workspace.tracker import Tracker
 
 P = ParamSpec("P")
-Found = TypeVar("Found", RestorePlan, Divergence)
+Found = TypeVar("Found", RestorePlan, Divergence, Changes)
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +64,7 @@ _BY_OTHERS = {
     CHANGED_BESIDE_JOB_BEFORE: _BY_A_JOB,
 }
 _WRITTEN_SINCE = "written since then"
+_ADDED = "added folder, never restored"
 _NO_TEXT_SHOWN = "(not shown)\n"
 
 
@@ -75,6 +80,7 @@ class FileHistory:
     Attributes:
         work_dir: the work folder.
         folder: the snapshots.
+        added: returns the folders that the user added beside the work folder, as the user reads them; no snapshot has them.
     """
 
     def __init__(
@@ -83,9 +89,11 @@ class FileHistory:
         self.folder = folder
         self.work_dir = folder.work_dir
         self._agent = agent
+        self._journal_place = folder.place_of(session)
         self._context = session.context
         self._journal = session.context.journal
         self._tracker = folder.tracker
+        self.added: Callable[[], Sequence[str]] = tuple
         self._marks: set[asyncio.Future[None]] = set()
         self._wire = wire
         self._events = _FileEvents(wire)
@@ -223,7 +231,8 @@ class FileHistory:
                     is_folder=one.then is not None and one.then.kind == "folder",
                 )
             )
-        return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
+        beside = tuple((f"{path}/", _ADDED) for path in self.added())
+        return FilesPreview(tuple(files), (*beside, *plan.not_covered), plan.remarks)
 
     async def changed_since(self, point: Checkpoint) -> dict[str, str]:
         """Return the files that differ from their state at a checkpoint, each with the person or program that changed it if
@@ -281,7 +290,9 @@ class FileHistory:
         )
         if plan.reason:
             return None
-        return await self.folder.run(self._tracker.prepare, plan, chosen)
+        return await self.folder.run(
+            self._tracker.prepare, plan, chosen, session=self._journal_place
+        )
 
     @asynccontextmanager
     async def journaled(
@@ -381,6 +392,45 @@ class FileHistory:
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
         """Return the files that two world lines changed since their fork; see `workspace.divergence`."""
         return await self._found_by(Divergence, self._tracker.divergence, begins, newest)
+
+    async def changes(self, start: Checkpoint | None, end: Checkpoint | None = None) -> Changes:
+        """Return the files that differ between two checkpoints of the live world line.
+
+        Args:
+            start: the earlier one; None for the start of the session.
+            end: the later one; None for now.
+        """
+        by: By = "agent" if self.folder.under_way else self.folder.others
+        begins = None if start is None else (start.uid, start.was or "")
+        ends = None if end is None else (end.uid, end.was or "")
+        return await self._found_by(
+            Changes, self._tracker.changes, begins, ends, by, self.folder.touched
+        )
+
+    async def blame(
+        self, path: str, history: Iterable[EventRecord], timeline: TimelineModel
+    ) -> list[BlamedLine]:
+        """Return the lines of a file as it is now, each with its author.
+
+        Args:
+            path: the file, relative to the work folder.
+            history: the events of the session.
+            timeline: the timeline that they make.
+
+        Raises:
+            NoBlame: there are no snapshots, or none of that file.
+        """
+        if self.reason:
+            raise NoBlame(self.reason)
+        by: By = "agent" if self.folder.under_way else self.folder.others
+        touched, root = self.folder.touched, self.folder.work_dir
+
+        def blamed() -> list[BlamedLine]:
+            self._tracker.take_snapshot(by, touched)
+            log, lines = self._tracker.blame(path)
+            return blame_lines(path, log, lines, Authors(log, history, timeline), root=root)
+
+        return await self.folder.run(blamed)
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from kimi_tui.session.journal import Journal
+from kimi_tui.session.rotation import repaired_entries
 from kimi_tui.session.session import Session
-from kimi_tui.workspace.restore import Restored
-from kimi_tui.workspace.snapshots import By, Limits, Snapshot
+from kimi_tui.workspace.manifest import Limits
+from kimi_tui.workspace.restore import Intent, Restored
+from kimi_tui.workspace.snapshots import By, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
 P = ParamSpec("P")
@@ -36,6 +37,12 @@ _MOST_NEIGHBOURS = 3
 # These are the seconds for which the end waits for a running scan, and again after it was told to stop: a scan of a dead
 # network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
 _END_PATIENCE_S = 2.0
+# The files are checked after this many seconds without a tool, but not more often than this, in slices of this length. Pauses
+# of three slices leave three quarters of a core to everything else.
+_REST_S = 5.0
+_CHECKED_EVERY_S = 180.0
+_SLICE_S = 0.004
+_PAUSE_S = 0.012
 _HAS_ENDED = "The session of these snapshots has ended."
 _NOT_READY = "The first file snapshot is not finished; a notice tells you when it is."
 
@@ -92,6 +99,7 @@ class FolderSnapshots:
         # This is set when a running scan is not needed any more.
         self._cancelled = threading.Event()
         self.work_dir = session.work_dir
+        self._session_dir = session.dir
         folder = session.dir / FILES_NAME
         self.tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
         self._journal = session.context.journal
@@ -105,6 +113,9 @@ class FolderSnapshots:
         # These are the running tools, and ended ones that no scan has covered yet.
         self._unseen: list[ChangingTool] = []
         self._n_jobs: dict[str, int] = {}
+        self._resting: asyncio.TimerHandle | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._last_check = 0.0
 
     @property
     def refusal(self) -> str:
@@ -137,6 +148,11 @@ class FolderSnapshots:
         """Whether snapshots are taken at all."""
         return self._is_open and not self.refusal
 
+    def place_of(self, session: Session) -> str:
+        """Return the folder of an agent's session relative to that of the snapshots; empty if these are its own."""
+        own = self._session_dir
+        return "" if session.dir == own else os.path.relpath(session.dir, own)
+
     def start(self, reads_only: Callable[[], bool]) -> asyncio.Future[FirstScan] | None:
         """Start the first scan, and return it; None if it was started before, or nothing is stored.
 
@@ -146,9 +162,39 @@ class FolderSnapshots:
         if self.refusal or self.first_scan is not None:
             return None
         self.first_scan = asyncio.get_running_loop().run_in_executor(
-            self._pool, _run_first_scan, self.tracker, self._journal, reads_only
+            self._pool, self._run_first_scan, reads_only
         )
         return self.first_scan
+
+    def _run_first_scan(self, reads_only: Callable[[], bool]) -> FirstScan:
+        """Scan everything, then finish an interrupted restore; one that no journal names had changed nothing.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        tracker = self.tracker
+        if not tracker.first_scan():
+            return FirstScan(ended=False)
+        if (prepared := tracker.unfinished_restore()) is None:
+            return FirstScan(ended=True)
+        intent = prepared.intent
+        is_ours = tracker.is_ours_alone(intent)
+        # The journal of another session is only looked for if nobody else can have named it.
+        if (is_ours or not intent.session) and not self._is_journaled(intent):
+            tracker.abandon()
+            return FirstScan(ended=True)
+        why = "" if is_ours else _NOT_OURS
+        if why := why or (_IN_PLAN if reads_only() else ""):
+            tracker.abandon()
+            return FirstScan(ended=True, left=intent.paths, why=why)
+        return FirstScan(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
+
+    def _is_journaled(self, intent: Intent) -> bool:
+        """Return whether the journal of the agent that began a restore names it, so that its conversation has changed too."""
+        entries = self._journal.entries
+        if intent.session:
+            entries = repaired_entries(self._session_dir / intent.session)
+        return any(entry.snapshot_after == intent.after for entry in entries)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work with the tracker after all earlier work, in its thread."""
@@ -165,6 +211,8 @@ class FolderSnapshots:
         """Note that a tool runs."""
         self.under_way.append(change)
         self._unseen.append(change)
+        if self._resting is not None:
+            self._resting.cancel()
 
     def end(self, change: ChangingTool) -> None:
         """Note that it has ended; its changes are known when a scan has covered it."""
@@ -173,6 +221,36 @@ class FolderSnapshots:
     def covered(self, change: ChangingTool) -> None:
         """Note that a scan has seen the changes of an ended tool, or that none will."""
         self._unseen.remove(change)
+        if self._unseen or not self.is_ready or not self._is_open:
+            return
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = asyncio.get_running_loop().call_later(_REST_S, self._check)
+
+    def _check(self) -> None:
+        """Begin a check of the files, unless there was one lately."""
+        loop = asyncio.get_running_loop()
+        is_early = self._last_check and loop.time() - self._last_check < _CHECKED_EVERY_S
+        if is_early or not self.is_on or self._checking is not None:
+            return
+        self._last_check = loop.time()
+        self._checking = loop.create_task(self._checked(), name="files check")
+
+    async def _checked(self) -> None:
+        """Compare the folder with what is known of it, in slices while no tool runs, and take what no event had told."""
+        try:
+            await self.run(self.tracker.begin_check)
+            while await self.run(self.tracker.check, _SLICE_S):
+                await asyncio.sleep(_PAUSE_S)
+                if self._unseen:
+                    # A tool runs by now. What was not checked yet is checked next time.
+                    return
+            if self.tracker.has_suspects:
+                await self.take(self.others)
+        except OSError as error:
+            log.warning("the files could not be checked", exc_info=error)
+        finally:
+            self._checking = None
 
     def follow_jobs(self, agent: str, running: int) -> bool:
         """Set the number of commands that an agent runs in the background; return whether one has ended."""
@@ -230,9 +308,12 @@ class FolderSnapshots:
         self._is_open = False
         if not self.is_ready:
             self._cancelled.set()
-        for task in list(self._tasks):
+        if self._resting is not None:
+            self._resting.cancel()
+        tasks = [*self._tasks, *([self._checking] if self._checking else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         end = asyncio.get_running_loop().run_in_executor(self._pool, _nothing)
         for _ in range(2):
             # The time limit must not cancel this task: it is the last in the queue, and its end shows that all earlier work
@@ -242,6 +323,7 @@ class FolderSnapshots:
         if not end.done():
             log.warning("the files are still being looked at; the end does not wait for that")
             end.cancel()
+        self._pool.submit(self.tracker.close)
         self._pool.shutdown(wait=False)
 
 
@@ -261,30 +343,6 @@ def _nothing() -> None:
 
 _NOT_OURS = "other users can write to this session's folder, or it was copied from another machine"
 _IN_PLAN = "nothing is changed in plan mode"
-
-
-def _run_first_scan(
-    tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]
-) -> FirstScan:
-    """Scan everything, then finish an interrupted restore; one that the journal does not name had changed nothing.
-
-    Raises:
-        OSError: the work folder cannot be read, or the disk refused.
-    """
-    if not tracker.first_scan():
-        return FirstScan(ended=False)
-    prepared = tracker.unfinished_restore()
-    if prepared is None:
-        return FirstScan(ended=True)
-    after = prepared.intent.after
-    if all(entry.snapshot_after != after for entry in journal.entries):
-        tracker.abandon()
-        return FirstScan(ended=True)
-    why = "" if tracker.is_ours_alone(prepared.intent) else _NOT_OURS
-    if why := why or (_IN_PLAN if reads_only() else ""):
-        tracker.abandon()
-        return FirstScan(ended=True, left=prepared.intent.paths, why=why)
-    return FirstScan(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
 
 
 def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:

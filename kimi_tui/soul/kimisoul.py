@@ -14,32 +14,42 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.config.permissions import ProjectPermissions
+from kimi_tui.config.settings import EditCheck
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
+from kimi_tui.hooks.definitions import FoundHooks
+from kimi_tui.hooks.runner import Hooks, Level, SessionFacts
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
 from kimi_tui.llm.provider import ChatProvider, ModelInfo, Overdue
 from kimi_tui.projection.session_model import title_from, title_of
+from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
+from kimi_tui.session.rotation import live_path
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
+from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
+from kimi_tui.soul.edit_checks import EditChecks
 from kimi_tui.soul.errors import (
     BudgetSpent,
     EmptySummary,
     MaxStepsReached,
     NothingToCompact,
+    RefusedByHook,
     RunCancelled,
     SoulError,
     TurnFailed,
 )
 from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.history import History, history_until
+from kimi_tui.soul.hook_events import follow
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.loop import AgentLoop, TurnOutcome
 from kimi_tui.soul.model_slot import Spent
@@ -52,12 +62,14 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.soul.session_title import propose_title
+from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tool_cards import ImageBlock
+from kimi_tui.tools.added_folders import AddedFolders
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -83,6 +95,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
 
 log = logging.getLogger(__name__)
@@ -106,33 +119,41 @@ _LONGEST_NAME = 120
 class KimiSoul:
     """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
-    Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
-    another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
-    `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
-    `StorageTrouble` (an `OSError`) and changes nothing.
+        Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
+        another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
+        `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
+        `StorageTrouble` (an `OSError`) and changes nothing.
 
-    Args:
-        session: the open session.
-        conversation: its live conversation.
-        mode: the approval mode.
-        compaction: the compaction strategy.
-        environ: the environment of the program; tools read it in threads.
-        history: the stored history of the session, for the first listener.
-        sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
-        no_sandbox: why there is none; empty if there is one.
-        search_sandbox: the sandbox of search programs, also in a folder where commands have none.
-        asks_for_keys: whether the user is asked before a result with API keys goes to the model.
-        seeing: the names of configured models that take images.
-        inbox: the messages from before the session was open; None for none.
-        reads_notes: whether the agent is given the notes of the folders that it works in.
+        Args:
+            session: the open session.
+            conversation: its live conversation.
+            mode: the approval mode.
+            compaction: the compaction strategy.
+            environ: the environment of the program; tools read it in threads.
+            history: the stored history of the session, for the first listener.
+            sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
+            no_sandbox: why there is none; empty if there is one.
+            search_sandbox: the sandbox of search programs, also in a folder where commands have none.
+            asks_for_keys: whether the user is asked before a result with API keys goes to the model.
+            seeing: the names of configured models that take images.
+            inbox: the messages from before the session was open; None for none.
+            reads_notes: whether the agent is given the notes of the folders that it works in.
+            permissions: the permissions for the work folder that hold in every session; None for none.
+            hooks: the hooks that run; None for no hooks at all.
+            checks: the programs that run after edits.
 
-    Attributes:
-        wire: the event queue on which everything is published.
-        session: the open session.
-        no_sandbox: why there is no sandbox; empty if there is one.
-        search_sandbox: the sandbox of search programs; None if there is none.
-        inbox: the user's messages that are not in the context yet.
-        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+        Attributes:
+            wire: the event queue on which everything is published.
+            session: the open session.
+            no_sandbox: why there is no sandbox; empty if there is one.
+            search_sandbox: the sandbox of search programs; None if there is none.
+            inbox: the user's messages that are not in the context yet.
+            hooks: the hooks of the session; None without hooks.
+            changes: what changed in the work folder, and messages of commits.
+            added: the folders that the user added beside the work folder.
+            travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+    , lines, marks, tasks, dmails: its parts (see `Soul`).
+            servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
 
     name = "kimi-tui"
@@ -153,13 +174,16 @@ class KimiSoul:
         seeing: Sequence[str],
         inbox: Inbox | None = None,
         reads_notes: bool = True,
+        permissions: ProjectPermissions | None = None,
+        hooks: FoundHooks | None = None,
+        checks: Sequence[EditCheck] = (),
     ) -> None:
         wire = conversation.wire
         self.wire = wire
         self.session = session
         self._conversation = conversation
         self.marks = conversation.marks
-        self._approval = Approval(wire, mode)
+        self._approval = Approval(wire, mode, permissions)
         self._jobs = Jobs(self._publish_jobs)
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
@@ -193,6 +217,16 @@ class KimiSoul:
             reads_notes,
         )
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
+        self.hooks = self._hooks_of(hooks, environ, permissions)
+        self._tools.hooks = self._compactor.hooks = self.hooks
+        self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
+        if checks:
+            self._tools.checks = self.checks
+        self._hearing: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[str] | None = None
+        """The task of the hooks at the start of the session."""
+        self._tools.added = self.added = AddedFolders(session.work_dir, environ)
+        conversation.files.added = lambda: [*map(self.added.shown, self.added.paths)]
         self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
@@ -210,10 +244,71 @@ class KimiSoul:
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.changes = FileChanges(
+            conversation, session.work_dir, environ, asks_for_keys, self._alone
+        )
+        self.servers: McpServers | None = None
+        self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _warn(self, text: str, advice: str) -> None:
+        self.wire.publish(Notice("warning", text, advice))
+
+    def _hooks_of(
+        self,
+        found: FoundHooks | None,
+        environ: Mapping[str, str],
+        permissions: ProjectPermissions | None,
+    ) -> Hooks | None:
+        if found is None:
+            return None
+
+        async def sandbox() -> Sandbox | None:
+            await self.sandbox_ready()
+            return self._sandbox
+
+        session = self.session
+        facts = SessionFacts(
+            session.id, live_path(session.dir), session.work_dir, lambda: self.mode, sandbox
+        )
+
+        def tell(level: Level, text: str, advice: str) -> None:
+            self.wire.publish(Notice(level, text, advice))
+
+        return Hooks(found, facts, environ, permissions, tell)
+
+    async def begin_hooks(self, source: Literal["startup", "resume"]) -> tuple[str, ...]:
+        """Begin to tell hooks of the session; return sentences about them for the user. Call it once."""
+        hooks = self.hooks
+        if hooks is None or not (hooks.found.own or hooks.found.folder or hooks.found.remarks):
+            return ()
+        words = await hooks.begin()
+        self._have_hooks_follow(hooks)
+        if hooks.has("SessionStart"):
+            self._starting = asyncio.create_task(self._hooks_at_start(source), name="hooks")
+            self._loop.opening = self._opening_words
+        return words
+
+    async def reload_hooks(self) -> None:
+        """Read the files of hooks anew, also those that were written since the session was opened."""
+        if self.hooks is not None:
+            await self.hooks.reload()
+            self._have_hooks_follow(self.hooks)
+
+    def _have_hooks_follow(self, hooks: Hooks) -> None:
+        if self._hearing is None and (hooks.found.own or hooks.found.folder):
+            subscription = self.wire.subscribe(records=True)
+            self._hearing = asyncio.create_task(follow(subscription, hooks), name="hook events")
+
+    async def _hooks_at_start(self, source: Literal["startup", "resume"]) -> str:
+        assert self.hooks is not None
+        return (await self.hooks.session_start(source)).context
+
+    async def _opening_words(self) -> str:
+        return "" if self._starting is None else await asyncio.shield(self._starting)
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -259,6 +354,9 @@ class KimiSoul:
         return self._sandbox.gaps if self._sandbox is not None else None
 
     def _watch_git(self) -> None:
+        for one in (self._sandbox, self.search_sandbox):
+            if one is not None:
+                one.added = lambda: self.added.paths
         if (sandbox := self._sandbox) is not None:
             loop = asyncio.get_running_loop()
             sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))
@@ -287,6 +385,17 @@ class KimiSoul:
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
+
+    def use_servers(self, servers: McpServers) -> None:
+        """Use the MCP servers, which begin to start, until the session is closed."""
+        self.servers = servers
+        self._attachments.resource = servers.resource_text
+        servers.start()
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox of commands; None if there is none, or if it is not known yet (`sandbox_ready`)."""
+        return self._sandbox
 
     async def sandbox_state(self) -> SandboxState:
         """Return what holds for the next command in the sandbox.
@@ -481,6 +590,21 @@ class KimiSoul:
             self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
         )
 
+    async def review(self, found: NamedChanges) -> TurnResult:
+        """Run a turn in which the agent reviews changes and can change nothing.
+
+        Returns and raises as `run`.
+        """
+        patch = await asyncio.to_thread(self.changes.patch, found.changes)
+        return await self._alone.run(self._review(found.what, patch), stoppable=True)
+
+    async def _review(self, what: str, patch: str) -> TurnResult:
+        text = prompt("review", WHAT=what)
+        with self._approval.reading_only():
+            self._publish_begin(TurnBegin(text))
+            end = await self._run_and_save(self._loop.run(text, piped=patch, piped_as="changes"))
+        return self._ended(end)
+
     async def resume(self) -> TurnResult:
         """Continue from the present context without a new message (after an error, a stop or a rewind).
 
@@ -628,6 +752,23 @@ class KimiSoul:
         """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
 
+    async def project_rules(self) -> tuple[str, ...]:
+        """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
+        in words.
+        """
+        return await self._approval.project_rules()
+
+    async def revoke_for_project(self, rule: str) -> None:
+        """Revoke one of `project_rules`.
+
+        Raises:
+            OSError: the disk refused; it still holds.
+            ValueError: the file of permissions is damaged.
+        """
+        await self._approval.revoke_for_project(rule)
+        if rule.startswith("hooks:") and self.hooks is not None:
+            self.hooks.folder_was_revoked()
+
     # -- commands in the background --------------------------------------------------------------
 
     def _publish_jobs(self, job: Job) -> None:
@@ -710,6 +851,14 @@ class KimiSoul:
             await provider.prepare()
         return self._conversation.model.info()
 
+    async def window_size(self) -> int:
+        """Return the tokens of the model's window, as well as the first request would know them; 0 if unknown."""
+        provider = self._conversation.model.current
+        if provider is not None and provider.prepares_first:
+            await provider.prepare()
+        info = self._conversation.model.info()
+        return info.window if info is not None else 0
+
     async def enlarge_window(self) -> str:
         """Have the model's server make a similar model with a larger window; return its name, for `set_provider`.
 
@@ -726,6 +875,12 @@ class KimiSoul:
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
+
+    async def reload_skills(self) -> None:
+        """Tell the model of the skills as they are on the disk now, from its next call on."""
+        if self.skills is not None:
+            tool = await asyncio.to_thread(self.skills.tool)
+            self.change_tools([] if tool is None else [tool], ["Skill"])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""
@@ -864,10 +1019,17 @@ class KimiSoul:
             return
         self._alone.closed = True
         await self.interrupt()
+        if self._starting is not None:
+            self._starting.cancel()
+        if self.hooks is not None:
+            await self.hooks.session_end()
         await self.inbox.aclose()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
+        await self._approval.stored()
+        if self.servers is not None:
+            await self.servers.aclose()
         if self._finding is not None:
             self._finding.cancel()
         await self._orphans.wait(_ORPHANS_S)
@@ -896,11 +1058,19 @@ class KimiSoul:
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
-        end = await self._run_and_save(self._loop.run(text, images, older, piped))
+        end = await self._run_and_save(self._first_run(text, images, older, piped))
         # A message typed while the turn is being saved would wait for the user's next one, so it is taken up at once.
         while end.is_done and self.inbox.steers and not self._alone.stopping:
             end = await self._run_and_save(self._loop.run())
         return self._ended(end)
+
+    async def _first_run(
+        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str
+    ) -> TurnOutcome:
+        # Tools that come with the second request would make the server of the model read the first one again.
+        if self.servers is not None:
+            await self.servers.settled()
+        return await self._loop.run(text, images, older, piped)
 
     def _publish_begin(self, begin: TurnBegin) -> None:
         self._beginning = title_from(begin, self._beginning)
@@ -985,7 +1155,7 @@ class KimiSoul:
                 )
         except asyncio.CancelledError:
             return False
-        except NothingToCompact as nothing:
+        except (NothingToCompact, RefusedByHook) as nothing:
             self.wire.publish(Notice("info", nothing.message, nothing.advice))
             return False
         except LLMNotSet as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
 from kimi_tui.agent_parts import Mode
 from kimi_tui.foreign_text import one_line
+from kimi_tui.hooks.runner import MOST_STOPS
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import AnswerItem, Collector, RetryNotice, complete
 from kimi_tui.llm.errors import ContextOverflowError
@@ -46,6 +47,7 @@ from kimi_tui.soul.errors import (
     CompactionFailed,
     MaxStepsReached,
     NothingToCompact,
+    RefusedByHook,
 )
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.messages import (
@@ -207,6 +209,7 @@ class Reminders:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
+        self._told_added: tuple[int, frozenset[str]] = (0, frozenset())
         # The system prompt says nothing of plan mode.
         self._first_mode = "ask" if runtime.approval.mode == "plan" else runtime.approval.mode
 
@@ -233,9 +236,23 @@ class Reminders:
             lean = self._conversation.form.lean and mode == "plan"
             text = prompt("lean/mode_plan" if lean else f"mode/{mode}")
             due.append(Message.model_validate({"role": "user", "content": text, "mode": mode}))
+        due += map(user_message, self._of_added())
         if self._runtime.jobs.all:
             due += map(user_message, self._of_jobs())
         return due
+
+    def _of_added(self) -> Iterator[str]:
+        """Yield a text about the folders that the user added and that this world line was not told of."""
+        added = () if self._runtime.added is None else self._runtime.added.paths
+        if not added:
+            return
+        n_changes, told = self._told_added
+        if n_changes != self._conversation.n_changes:
+            told = frozenset[str]()
+        news = [path for path in added if path not in told]
+        if news:
+            yield prompt("folder_added", FOLDERS=quoted(", ".join(map(one_line, news))))
+        self._told_added = self._conversation.n_changes, told.union(news)
 
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
         """Return the notes of the folders whose files these calls used."""
@@ -297,6 +314,7 @@ class AgentLoop:
 
     Attributes:
         reminders: makes the program's own messages to the model.
+        opening: returns what hooks said at the start of the session, for the model; None once it was told.
     """
 
     def __init__(
@@ -316,6 +334,7 @@ class AgentLoop:
         self._dmails = dmails
         self._inbox = inbox
         self.reminders = Reminders(tools)
+        self.opening: Callable[[], Awaitable[str]] | None = None
         control = self._conversation.limits.control
         self._circles = Circles(control.same_call_limit, control.same_dmail_limit)
         self._user_messages: list[Message] = []
@@ -330,6 +349,7 @@ class AgentLoop:
         images: Sequence[Image] = (),
         older: Sequence[Said] = (),
         piped: str = "",
+        piped_as: str = "standard input",
     ) -> TurnOutcome:
         """Take steps until the agent stops.
 
@@ -338,7 +358,7 @@ class AgentLoop:
                 either, the agent continues from the present context.
             images: the images pasted into the message.
             older: the steers that were said before the message.
-            piped: a text that came with the message, in which no names of files are looked for.
+            piped: a text that came with the message, in which no names of files are looked for; `piped_as` says what it is.
 
         Raises:
             LLMError: the model could not be asked.
@@ -352,13 +372,14 @@ class AgentLoop:
         # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
         if text.strip() or images:
-            await self._append_prompt(text, images, older, piped)
+            context = await self._check_prompt(text)
+            await self._append_prompt(text, images, older, (piped, piped_as), context)
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
         self._published_full = self._asked_for_tools = False
         # The user's message is shown before this: a local server may load the model for a while before it reports its window.
         await self._conversation.follow_model()
-        n, n_calls = 1, 0
+        n, n_calls, n_stops = 1, 0, 0
         while True:
             if n_calls >= self._conversation.limits.control.max_steps_per_turn:
                 raise MaxStepsReached(n_calls)
@@ -380,25 +401,58 @@ class AgentLoop:
                 # stops it.
                 self._conversation.wire.publish(StepInterrupted(failed=True))
                 raise
-            await self._conversation.context.sync()
+            context = self._conversation.context
             if end in ("rejected", "interrupted"):
+                await context.sync()
                 return end
             if end == "done" and not self._inbox.steers:
-                return "done"
+                await context.sync()
+                if not await self._is_kept_on(n_stops):
+                    return "done"
+                n_stops += 1
+            else:
+                # The next request does not wait for the disk: a power cut would lose the end of what was said, and nothing in
+                # its middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
+                context.sync_soon()
             n += 1
+
+    async def _check_prompt(self, text: str) -> str:
+        """Run the hooks before a message of the user; return what they, and those of the session's start, say to the model.
+
+        Raises:
+            RefusedByHook: a hook refused the message.
+        """
+        hooks = self._tools.hooks
+        if hooks is None:
+            return ""
+        opening = ""
+        if self.opening is not None:
+            opening = await self.opening()
+            self.opening = None
+        said = await hooks.prompt(text)
+        if said.by:
+            raise RefusedByHook("your message", said.by, said.reason)
+        return "\n".join(filter(None, (opening, said.context)))
 
     @shielded
     async def _append_prompt(
-        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str
+        self,
+        text: str,
+        images: Sequence[Image],
+        older: Sequence[Said],
+        piped: tuple[str, str],
+        context: str,
     ) -> None:
         """Append the user's message after a new checkpoint, preceded by the steers that came before it."""
         conversation = self._conversation
-        words = await self._attachments.user_message(text, images, piped)
+        words = await self._attachments.user_message(text, images, *piped)
         await conversation.checkpoint("user", label_of_message(words))
         await self._take_steers(older)
         self._user_messages = [words]
         place = conversation.messages_since_checkpoint
         await conversation.append([words])
+        if context:
+            await conversation.append([hook_message("the user's message", context)])
         self._inbox.arrived()
         self._publish_attached(place, [words])
         conversation.publish_status()
@@ -417,10 +471,57 @@ class AgentLoop:
         """
         # They are taken before the first await: from here on they are on their way into the context, and cannot be taken back.
         steers = self._inbox.take(self._inbox.steers if only is None else only)
+        contexts: list[str] = []
+        for one in steers if self._tools.hooks is not None else ():
+            try:
+                contexts.append(await self._check_prompt(one.text))
+            except RefusedByHook as refused:
+                self._inbox.put_back([one])
+                self._inbox.hand_back([one])
+                steers = tuple(other for other in steers if other is not one)
+                self._conversation.wire.publish(Notice("warning", refused.message, refused.advice))
+            except BaseException:
+                self._inbox.put_back(steers)
+                raise
         if steers:
             self._circles.interrupted()
             await self._append_steers(steers, begin=begin)
+            if context := "\n".join(filter(None, contexts)):
+                await self._conversation.append([hook_message("the user's message", context)])
         return bool(steers)
+
+    async def _is_kept_on(self, n_before: int) -> bool:
+        """Run the hooks at the end of a turn; return whether one has the agent go on, with its reason appended.
+
+        Args:
+            n_before: how many times they have done so in this turn.
+        """
+        hooks, conversation = self._tools.hooks, self._conversation
+        if hooks is None or not hooks.has("Stop"):
+            return False
+        files = conversation.files
+        last = conversation.context.messages[-1] if conversation.context.messages else None
+        change = await files.before_change(None)
+        try:
+            said = await hooks.stop(n_before, last.text if last is not None else "")
+        finally:
+            points = conversation.context.checkpoints
+            files.after_change(change, points[-1].uid if points else "", "")
+        await files.settled()
+        if not said.by or said.stops:
+            return False
+        if n_before >= MOST_STOPS:
+            conversation.wire.publish(
+                Notice(
+                    "warning",
+                    f"The hook {said.by} kept the turn from ending {MOST_STOPS} times, so it ends now.",
+                    "/hooks turns the hook off.",
+                )
+            )
+            return False
+        text = f"{said.by}: {said.reason}"
+        await conversation.append([user_message(prompt("hook_stop", TEXT=quoted(text)))])
+        return True
 
     @shielded
     async def _append_steers(self, steers: tuple[Said, ...], *, begin: bool) -> None:
@@ -721,10 +822,15 @@ class AgentLoop:
         except asyncio.CancelledError:
             await self._stop(batch)
             raise
-        await self._conversation.append(chain(_results(done), reminders, nudge))
+        hooks = [
+            hook_message(f"the call of {each.call.name}", each.hooks_say)
+            for each in done
+            if each.hooks_say
+        ]
+        await self._conversation.append(chain(_results(done), hooks, reminders, nudge))
         self._conversation.publish_status()
         pending = self._conversation.denwa.fetch_pending()
-        is_rejected = any(each.rejected and not each.feedback for each in done)
+        is_rejected = any((each.rejected and not each.feedback) or each.ends_turn for each in done)
         circle = await self._circles.after_calls(done)
         done.clear()
         await batch.release()
@@ -839,6 +945,11 @@ class AgentLoop:
             return []
         text = prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))
         return [user_message(text)]
+
+
+def hook_message(what: str, text: str) -> Message:
+    """Return the message that tells the model what hooks say about something."""
+    return user_message(prompt("hook_context", WHAT=what, TEXT=quoted(text)))
 
 
 async def _calls(message: Message, point: Checkpoint) -> list[Call]:

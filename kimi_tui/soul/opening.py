@@ -18,10 +18,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kimi_tui.app_paths import data_dir, log_file, short
+from kimi_tui.app_paths import config_dir, data_dir, log_file, mcp_files, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
+from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -162,16 +164,34 @@ async def open_session(
                 # Imports at this moment would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
+        from kimi_tui.hooks.definitions import find_hooks
         from kimi_tui.soul.assembly import open_soul
+        from kimi_tui.soul.configured_tools import configured_toolset
         from kimi_tui.soul.model_slot import Budget, LoopLimits
+        from kimi_tui.soul.skills import SessionSkills
         from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
         config = launch.config
+        permissions = (
+            None
+            if stage.demo
+            else ProjectPermissions(config_dir() / PERMISSIONS_NAME, session.work_dir)
+        )
+        hooks = (
+            None
+            if launch.bare or stage.demo
+            else await asyncio.to_thread(find_hooks, session.work_dir)
+        )
         provider = stage.provider or await provider_of(launch, session.id)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
+        skills = None if launch.bare or stage.demo else SessionSkills(session.work_dir)
+        toolset = await asyncio.to_thread(
+            configured_toolset, Config() if stage.demo else config, skills
+        )
         soul = await open_soul(
             session=session,
+            toolset=toolset,
             compaction=compaction,
             provider=provider,
             limits=LoopLimits()
@@ -189,7 +209,12 @@ async def open_session(
             inbox=inbox,
             reads_notes=not launch.bare,
             waits_for_sandbox=waits_for_sandbox,
+            permissions=permissions,
+            hooks=hooks,
+            checks=() if stage.demo else config.checks,
         )
+        soul.skills = skills
+        hook_words = await soul.begin_hooks("resume" if is_old else "startup")
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
     except SessionNotFound as error:
@@ -203,6 +228,11 @@ async def open_session(
         raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
+    if not (launch.bare or stage.demo) and await asyncio.to_thread(_has_servers, session.work_dir):
+        await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
+        from kimi_tui.soul.mcp_host import start_servers
+
+        await start_servers(soul, is_attended=waits_for_sandbox)
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     return Opened(
@@ -216,11 +246,31 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk]),
+            *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
+            *hook_words,
+            *await asyncio.to_thread(_add_folders, soul, launch.added),
             *session.remarks,
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
+
+
+def _has_servers(work_dir: Path) -> bool:
+    """Return whether a file may configure MCP servers. Their modules are loaded only then."""
+    return any(map(os.path.lexists, mcp_files(work_dir)))
+
+
+def _add_folders(soul: KimiSoul, folders: Sequence[Path]) -> list[str]:
+    """Add the folders of the command line; return sentences about those that cannot be added. It looks at files."""
+    from kimi_tui.tools.added_folders import BadFolder
+
+    words: list[str] = []
+    for folder in folders:
+        try:
+            soul.added.add(str(folder))
+        except BadFolder as bad:
+            words.append(f"--add-dir: {bad}")
+    return words
 
 
 async def _is_to_be_forked(
@@ -317,7 +367,9 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     from kimi_tui.llm.openai_compatible import OpenAICompatible
 
     # The log starts here, because from here on there is a key that it must never hold.
-    await asyncio.to_thread(start_logging, log_file(), choice.secrets)
+    search = launch.config.search
+    secrets = (*choice.secrets, *(search.secrets if search is not None else ()))
+    await asyncio.to_thread(start_logging, log_file(), secrets)
     model = choice.model or await _only_model(choice)
     before = await asyncio.to_thread(window_before, data_dir(), choice.base_url, model)
     return OpenAICompatible(

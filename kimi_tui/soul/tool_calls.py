@@ -1,6 +1,7 @@
 """Runs the tool calls of one step: reading calls in parallel, changing calls one after another.
 
-Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. Every call
+Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. No call
+changes anything before it is on the disk itself, so that no change is without its cause after a power cut. Every call
 always gets a result. The output of a running tool goes to the wire, cleaned and at a bounded rate. A command that the user
 runs (`!make test`) is run here too.
 """
@@ -17,13 +18,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
-from kimi_tui.foreign_text import Cleaner
+from kimi_tui.foreign_text import Cleaner, one_line
+from kimi_tui.hooks.runner import Hooks
 from kimi_tui.llm.message import user_message
 from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import shortened
+from kimi_tui.soul.edit_checks import EditChecks
 from kimi_tui.soul.folder_snapshots import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
 from kimi_tui.soul.request_form import CHARS_A_TOKEN
@@ -34,8 +37,16 @@ from kimi_tui.soul.tool_results import (
     call_key,
     rejection,
 )
-from kimi_tui.tool_cards import OWN_COMMAND
-from kimi_tui.tools.base import ApprovalQuestion, Asks, FileVersions, ToolEnv
+from kimi_tui.tool_cards import OWN_COMMAND, short_name
+from kimi_tui.tools.added_folders import AddedFolders
+from kimi_tui.tools.base import (
+    RESULTS_NAME,
+    TO_GO_OUTSIDE,
+    ApprovalQuestion,
+    Asks,
+    FileVersions,
+    ToolEnv,
+)
 from kimi_tui.tools.credentials import (
     count_in_words,
     find_keys,
@@ -69,7 +80,9 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a call. `noted` are the file versions that it saw."""
+    """The result of a call. `noted` are the file versions that it saw, `hooks_say` is what hooks say about it to the model;
+    with `ends_turn` a hook ends the turn.
+    """
 
     call: Call
     outcome: ToolOutcome
@@ -78,6 +91,8 @@ class CallResult:
     feedback: str = ""
     duration_s: float = 0.0
     noted: Mapping[str, str] | None = None
+    hooks_say: str = ""
+    ends_turn: bool = False
 
 
 async def _at_once() -> None:
@@ -90,7 +105,8 @@ class ToolRuntime:
 
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
     goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
-    `reads_notes` the notes of folders are not read.
+    `reads_notes` the notes of folders are not read. `hooks` run before and after calls, `checks` after edits; None for none.
+    `added` are the folders that the user added beside the work folder.
     """
 
     conversation: Conversation
@@ -104,6 +120,9 @@ class ToolRuntime:
     moved_from: str = ""
     reads_notes: bool = True
     ready: Callable[[], Coroutine[Any, Any, None]] = _at_once
+    hooks: Hooks | None = None
+    checks: EditChecks | None = None
+    added: AddedFolders | None = None
 
 
 class ToolBatch:
@@ -136,6 +155,9 @@ class ToolBatch:
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)
             is_alone = tool is not None and tool.changes != "nothing"
+            if is_alone:
+                # The disk is waited for just before the change, and by then it may be done.
+                self._conversation.context.sync_soon()
             await self._wait(0 if is_alone else _SIDE_BY_SIDE - 1)
             if self._failures:
                 break
@@ -232,6 +254,9 @@ class _RunningCall:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._call = call
+        self._arguments = call.arguments
+        """The arguments as hooks have left them."""
+        self._hooks_say: list[str] = []
         self._tool = self._conversation.toolset.get(call.name)
         self._output: LiveOutput | None = None
         self._has_ended = False
@@ -265,7 +290,9 @@ class _RunningCall:
             search_sandbox=runtime.search_sandbox,
             reads_only=mode == "plan",
             jobs=runtime.jobs,
+            added=() if runtime.added is None else runtime.added.paths,
             sees=conversation.model.sees,
+            results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
             renewed=self._renewed,
         )
@@ -274,10 +301,18 @@ class _RunningCall:
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
         if self._tool is not None and self._tool.changes != "nothing":
             timer.cancel()
-        rejected, feedback = False, ""
+        if self._tool is not None and self._tool.changes == "order":
+            # All other tools that change something ask before (`ask`).
+            await conversation.context.sync()
+        rejected, feedback, ends_turn = False, "", False
+        refusal: ToolOutcome | None = None
         try:
-            async with asyncio.timeout(limit_s) as self._limit:
-                outcome = await conversation.toolset.run(call.name, call.arguments, env)
+            refusal = await self._before_hooks()
+            if refusal is not None:
+                outcome = refusal
+            else:
+                async with asyncio.timeout(limit_s) as self._limit:
+                    outcome = await conversation.toolset.run(call.name, self._arguments, env)
         except ToolRejected as no:
             rejected, feedback = True, no.feedback
             outcome = rejection(feedback)
@@ -293,9 +328,11 @@ class _RunningCall:
                 self._output.close()
             for change in self._changes:
                 conversation.files.after_change(change, call.key.rpartition(":")[0], call.key)
-        if not rejected:
+        if not rejected and refusal is None:
             self._asking = False
             self._publish_started()
+            outcome = await self._with_checks(outcome)
+            ends_turn = await self._after_hooks(outcome)
             if outcome.images:
                 outcome = await self._with_images_stored(outcome)
             outcome = await self._with_keys_marked(outcome)
@@ -303,9 +340,111 @@ class _RunningCall:
         # The duration excludes the time that the user took to answer.
         duration_s = time.monotonic() - began - self._waited_s
         done = CallResult(
-            call, outcome, rejected=rejected, feedback=feedback, duration_s=duration_s
+            call,
+            outcome,
+            rejected=rejected,
+            feedback=feedback,
+            duration_s=duration_s,
+            hooks_say="\n".join(self._hooks_say),
+            ends_turn=ends_turn,
         )
         return replace(done, noted=self._versions.noted) if self._versions.noted else done
+
+    async def _before_hooks(self) -> ToolOutcome | None:
+        """Run the hooks before the call, which may change its arguments; return the outcome if one refuses it.
+
+        What the user is asked afterwards is about the changed arguments.
+
+        Raises:
+            ToolRejected: a hook had the user asked, who said no.
+        """
+        hooks, call = self._runtime.hooks, self._call
+        if hooks is None or not hooks.has("PreToolUse"):
+            return None
+        # A call that is stopped meanwhile has not begun. A hook is a program of the user, which may change anything.
+        self._asking = True
+        await self._conversation.context.sync()
+        asked_at = time.monotonic()
+        said = await hooks.before_tool(call.name, call.arguments, call.key)
+        if said.asks and not said.by:
+            shown = short_name(call.name, None if self._tool is None else self._tool.card)
+            question = ApprovalQuestion(
+                TO_GO_OUTSIDE,
+                f"Run {shown}? A hook wants you to decide.",
+                call.arguments if said.arguments is None else said.arguments,
+                where=f"{said.asks}: {one_line(said.reason)}",
+                protected=True,
+            )
+            await self._runtime.approval.ask(question, key=call.key, tool=call.name)
+        self._waited_s += time.monotonic() - asked_at
+        self._asking = False
+        if said.by:
+            return ToolOutcome(
+                said.reason,
+                f"Not run: the hook {said.by} refused this call.",
+                is_error=True,
+                brief="refused by a hook",
+            )
+        if said.arguments is not None:
+            self._arguments = said.arguments
+            self._hooks_say.append(
+                f"Hooks changed the input of this call. What ran: {said.arguments}"
+            )
+        if said.context:
+            self._hooks_say.append(said.context)
+        return None
+
+    async def _with_checks(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Run the checks after an edit, with their changes of files counted as the agent's; return the outcome with what they
+        found.
+        """
+        checks, files, call = self._runtime.checks, self._conversation.files, self._call
+        if checks is None or outcome.is_error:
+            return outcome
+        due = checks.for_files(outcome)
+        if not due:
+            return outcome
+        await files.settled()
+        change = await files.before_change(None)
+        try:
+            return await checks.run(due, outcome, self._runtime.sandbox, self._versions)
+        finally:
+            files.after_change(change, call.key.rpartition(":")[0], call.key)
+
+    async def _after_hooks(self, outcome: ToolOutcome) -> bool:
+        """Run the hooks after the call, with their changes of files counted as the agent's; return whether one ends the turn."""
+        hooks, call = self._runtime.hooks, self._call
+        event: Literal["PostToolUse", "PostToolUseFailure"] = (
+            "PostToolUseFailure" if outcome.is_error else "PostToolUse"
+        )
+        if hooks is None or not hooks.has(event):
+            return False
+        files = self._conversation.files
+        is_change = self._tool is not None and self._tool.changes in ("edits", "anything")
+        change = None
+        if is_change:
+            # The scan after the call must come before the one that finds what others changed.
+            await files.settled()
+            change = await files.before_change(None)
+        asked_at = time.monotonic()
+        try:
+            said = await hooks.after_tool(
+                call.name,
+                self._arguments,
+                call.key,
+                outcome.output,
+                outcome.message,
+                is_error=outcome.is_error,
+            )
+        finally:
+            self._waited_s += time.monotonic() - asked_at
+            if change is not None:
+                files.after_change(change, call.key.rpartition(":")[0], call.key)
+        if said.by:
+            self._hooks_say.append(f"The hook {said.by} objects: {said.reason}")
+        if said.context:
+            self._hooks_say.append(said.context)
+        return said.stops
 
     def _emit(self, text: str) -> None:
         """Publish output of the tool. A command that continues in the background may print after the call's end."""
@@ -388,6 +527,7 @@ class _RunningCall:
         if self._tool is not None and self._tool.changes != "nothing":
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             paths = None if self._tool.changes == "anything" else inside
+            await conversation.context.sync()
             self._changes.append(await conversation.files.before_change(paths))
             while approval.mode != mode:
                 # The command was replaced meanwhile, and the earlier permission may not cover the new one.
@@ -419,7 +559,7 @@ class _RunningCall:
         if not self._is_published and not self._asking:
             self._is_published = True
             call = self._call
-            self._conversation.wire.publish(ToolStarted(call.key, call.name, call.arguments))
+            self._conversation.wire.publish(ToolStarted(call.key, call.name, self._arguments))
 
 
 def within_room(text: str, most_chars: int | None) -> str:
@@ -540,6 +680,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         environ=runtime.environ,
         key=key,
     )
+    await conversation.context.sync()
     change = await conversation.files.before_change(None)
     conversation.wire.publish(ToolStarted(key, OWN_COMMAND, json.dumps({"command": command})))
     began = time.monotonic()

@@ -85,6 +85,8 @@ class ApprovalQuestion:
         edits: the changes to show as diffs.
         session_key: the name of the group of questions that a yes for the session covers; empty if no such yes is offered.
         session_offer: the label of that answer.
+        project_rule: the permission that a yes for the project stores (`config.permissions`); only offered with one for the session.
+        project_offer: the label of that answer.
         protected: whether the user is asked even in the mode that allows everything.
         checkpoint_id: the target of a D-Mail.
         options: the offered answers if a yes is not enough; the answer is one of them, or the user's own text.
@@ -103,6 +105,8 @@ class ApprovalQuestion:
     edits: tuple[FileEdit, ...] = ()
     session_key: str = ""
     session_offer: str = ""
+    project_rule: str = ""
+    project_offer: str = ""
     protected: bool = False
     checkpoint_id: int = -1
     options: tuple[str, ...] = ()
@@ -112,6 +116,10 @@ class ApprovalQuestion:
     words_offer: str = ""
     no_offer: str = ""
     topic: Literal["", "circles", "overdue", "written calls", "window"] = ""
+
+
+RESULTS_NAME = "results"
+"""The folder in a session's folder for results that are too long for a message."""
 
 
 class Approver(Protocol):
@@ -170,7 +178,9 @@ class ToolEnv:
         search_sandbox: the sandbox of search programs, in every mode; None if there is none.
         reads_only: whether changes are forbidden (plan mode).
         jobs: the background commands; None if there cannot be any.
+        added: the real paths of the folders that the user added beside the work folder.
         sees: whether the model accepts images.
+        results: the folder of the session for results that are too long for a message, which the agent may read; None for none.
         room_chars: the largest number of characters of a result if the model's window is small; None for the tool's own limit.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
@@ -187,7 +197,9 @@ class ToolEnv:
     search_sandbox: Sandbox | None = None
     reads_only: bool = False
     jobs: Jobs | None = None
+    added: tuple[str, ...] = ()
     sees: bool = False
+    results: Path | None = None
     room_chars: int | None = None
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
@@ -335,12 +347,15 @@ class SchemaTool(Tool[dict[str, Any]]):
         """Ask whether the tool may be called with these arguments."""
         if self.changes != "anything":
             return None
+        named = short_name(self.name, self.card)
         return ApprovalQuestion(
             TO_RUN,
-            f"Run the tool {short_name(self.name, self.card)}?",
+            f"Run the tool {named}?",
             json.dumps(params, ensure_ascii=False, indent=2),
             session_key=self._allowed_by,
             session_offer="Yes, and allow this tool for this session",
+            project_rule=f"tool:{self._allowed_by.removeprefix('call:').replace(':', '#')}",
+            project_offer=f"Yes, and do not ask again for {named} in this project",
         )
 
 

@@ -81,6 +81,8 @@ class Verdict:
         reason: the reason why the command has no group; for one with a group, what is certain about it.
         group: the name of the group; empty if there is none.
         offer: the label of the answer that allows the group for the session.
+        rule: the permission that allows the group for the project, in the grammar of `--allow`; `project_offer` is the label
+            of that answer.
         argv: the arguments with which the command runs without a shell.
         environ: the variables that it gets besides those of every command.
     """
@@ -89,6 +91,8 @@ class Verdict:
     reason: str
     group: str = ""
     offer: str = ""
+    rule: str = ""
+    project_offer: str = ""
     argv: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -254,6 +258,8 @@ def _grouped(
             ("command", *begin, os.path.realpath(work_dir), folder.st_dev, folder.st_ino, *identity)
         ),
         offer=f"Yes, and allow {shown} in this folder for this session{runs}",
+        rule=shown,
+        project_offer=f"Yes, and do not ask again for {shown} in this project{runs}",
         argv=(program, *words[1:]),
         environ=extra,
     )

@@ -124,6 +124,8 @@ class Shell(TypedTool[ShellParams]):
                     where=f"in {where}, {how_long}; {start.beyond or _asked_for(params)}{start.warning}",
                     session_key=start.group,
                     session_offer=start.offer,
+                    project_rule=start.rule,
+                    project_offer=start.project_offer,
                     sandboxed=start.confined is not None and not start.beyond,
                     changeable=True,
                 )
@@ -284,6 +286,7 @@ class _Start(NamedTuple):
         confined: the sandbox that it runs in; None if it runs outside.
         beyond: the words of the question if it leaves the sandbox or has the network; else empty.
         group: the key of a yes for the session, empty if there is none; `offer` is the label of that answer.
+        rule: the permission of a yes for the project; `project_offer` is the label of that answer.
         warning: a clause about programs in it that commands in the sandbox could have planted; else empty.
     """
 
@@ -293,6 +296,8 @@ class _Start(NamedTuple):
     beyond: str = ""
     group: str = ""
     offer: str = ""
+    rule: str = ""
+    project_offer: str = ""
     warning: str = ""
 
 
@@ -358,6 +363,8 @@ async def _prepared(
         environ={**environ, **verdict.environ},
         group=verdict.group,
         offer=verdict.offer,
+        rule=verdict.rule,
+        project_offer=verdict.project_offer,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kimi_tui.llm.provider import ToolSpec
@@ -23,6 +23,7 @@ from kimi_tui.tools.read_file import ReadFile
 from kimi_tui.tools.session_tools import AskUserQuestion, ExitPlanMode, SendDMail, SetTodoList
 from kimi_tui.tools.shell import Shell, TaskOutput, TaskStop
 from kimi_tui.tools.text import nearest_words
+from kimi_tui.tools.web.fetch_url import FetchURL
 
 AnyTool = Tool[Any]
 
@@ -166,8 +167,12 @@ def _parameters_of(tool: AnyTool, arguments: str | None) -> Any:
     return tool.parse(parsed(arguments))
 
 
-def default_toolset() -> Toolset:
-    """Return all built-in tools."""
+def default_toolset(allowed_hosts: Sequence[str] = ()) -> Toolset:
+    """Return all built-in tools that need no configuration.
+
+    Args:
+        allowed_hosts: the hosts whose pages need no approval.
+    """
     return Toolset(
         [
             ReadFile(),
@@ -178,6 +183,7 @@ def default_toolset() -> Toolset:
             Shell(),
             TaskOutput(),
             TaskStop(),
+            FetchURL(allowed_hosts),
             SetTodoList(),
             AskUserQuestion(),
             ExitPlanMode(),

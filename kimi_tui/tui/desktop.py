@@ -35,24 +35,12 @@ TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
 )
 BROWSER_TIMEOUT_S = 20.0
-FEW = 16
-MANY = 256
-TRUE_COLOUR = 1 << 24
-"""The number of colours of a true-colour terminal."""
 _FROM_WINDOWS = (
     "Add-Type -AssemblyName System.Windows.Forms,System.Drawing; "
     "$image = [Windows.Forms.Clipboard]::GetImage(); if (-not $image) { exit 1 }; "
     "$file = New-Object IO.MemoryStream; $image.Save($file, [Drawing.Imaging.ImageFormat]::Png); "
     "[Convert]::ToBase64String($file.ToArray())"
 )
-
-
-def colours_of(environ: Mapping[str, str]) -> int:
-    """Return the number of colours of the terminal, from the environment variables that Rich reads (COLORTERM and TERM)."""
-    if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
-        return TRUE_COLOUR
-    depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
-    return MANY if depth in ("256color", "kitty") else FEW
 
 
 def text_amount(text: str, language: str = "") -> str:

@@ -5,8 +5,8 @@ The first frame on the screen has header and chat only; timeline and gauge are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.cells import cell_len
 from textual import events
@@ -18,150 +18,54 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
-from kimi_tui.agent_parts import MODE_TITLES, NO_SANDBOX
-from kimi_tui.app_paths import short
-from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
-from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.frame_rows import (
+    BROAD_FROM,
+    GAP,
+    NARROW_BELOW,
+    OVERLAY_BELOW,
+    SHORT_BELOW,
+    SLIM_BELOW,
+    HeaderText,
+    Hint,
+    fit_heading,
+    fit_hints,
+    heading_spans,
+    hint_cells,
+    hint_spans,
+    timeline_width,
+)
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.screens import add_sheets, app_of
+from kimi_tui.tui.stored_rows import StoredRows
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.approval import Mode
+    from kimi_tui.instant.stored_frame import Cells
     from kimi_tui.tui.faults import Report
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
 
-NARROW_BELOW = 80
-SHORT_BELOW = 30
-"""Height of the screen in rows below which margins are left out."""
-OVERLAY_BELOW = 100
-SLIM_BELOW = 112
-SLIM_TIMELINE = 30
-WIDE_TIMELINE = 38
-BROAD_FROM = 160
-"""Width of the screen in cells from which on the timeline is wide enough for longer names."""
-BROAD_TIMELINE = 52
+
+_VARIABLES = {
+    "strong": "bold $ink-strong",
+    "ink": "$ink",
+    "quiet": "$ink-quiet",
+    "accent/b": "bold $accent",
+    "error/b": "bold $kind-error",
+}
+"""The colours of the frame's rows, by the names of their styles."""
 
 
-def timeline_width(screen_width: int) -> int:
-    """Return the width in cells of the timeline beside the chat; 0 if the screen is so narrow that it floats over the chat."""
-    if screen_width < OVERLAY_BELOW:
-        return 0
-    if screen_width >= BROAD_FROM:
-        return BROAD_TIMELINE
-    return SLIM_TIMELINE if screen_width < SLIM_BELOW else WIDE_TIMELINE
+def content_of(spans: Iterable[Span]) -> Content:
+    """Return the spans of a row of the frame in the colours of the style sheet."""
+    return Content.assemble(*((span.text, _VARIABLES[span.style]) for span in spans))
 
 
 # --- header, the first row
-
-
-NEW_SESSION = "New session"
-LEAST_TITLE = 12
-NOT_SAVED = "not saved"
-READ_ONLY = "read-only"
-"""Shown in the header instead of the mode while a world line is read."""
-
-
-class HeaderText(NamedTuple):
-    """The content of the header: title, folder, branch, model and mode of the session."""
-
-    title: str = ""
-    folder: str = ""
-    branch: str = ""
-    model: str = ""
-    mode: Mode = "ask"
-    words: str = ""
-    """Shown instead of the mode while something is only read; empty to show the mode."""
-    unsaved: bool = False
-    """Whether the conversation cannot be written to the disk at present."""
-    sandbox: bool = True
-    """Whether commands run in a sandbox, as far as is known."""
-
-
-class HeaderParts(NamedTuple):
-    """The parts of a heading that fit into the header; the others are empty."""
-
-    title: str
-    folder: str
-    branch: str
-    model: str
-    mode: str
-    trouble: str = ""
-
-
-def fit_heading(
-    heading: HeaderText, width: int, ellipsis: str = "…", caution: str = "!"
-) -> HeaderParts:
-    """Fit a heading into `width` cells.
-
-    A header that is too narrow loses the branch, then the upper folders of the path, the model, the title's end down to a
-    few cells, the folder, and more of the title. The warning about unsaved work is never left out.
-    """
-    trouble = f"{caution} {NOT_SAVED}" if heading.unsaved else ""
-    width -= cell_len(trouble) + GAP if trouble else 0
-    title = _plain(heading.title) or NEW_SESSION
-    mode = heading.words or MODE_TITLES[heading.mode]
-    if heading.mode == "all" and not (heading.words or heading.sandbox):
-        mode = f"{mode}, {NO_SANDBOX}"
-    folder, branch, model = (_plain(p) for p in (heading.folder, heading.branch, heading.model))
-    if _width(title, folder, branch, model, mode) > width:
-        branch = ""
-    whole = folder
-    folder = _shortened(whole, width - _width(title, "", branch, model, mode) - GAP, ellipsis)
-    if _width(title, folder, branch, model, mode) > width:
-        model = ""
-        folder = _shortened(whole, width - _width(title, "", branch, model, mode) - GAP, ellipsis)
-    if _width(title, folder, branch, model, mode) > width:
-        others = _width("", folder, branch, model, mode)
-        if width - others - 1 < min(LEAST_TITLE, cell_len(title)):
-            folder = ""
-    room = width - _width("", folder, branch, model, mode)
-    return HeaderParts(cut(title, max(1, room), ellipsis), folder, branch, model, mode, trouble)
-
-
-def _shortened(folder: str, room: int, ellipsis: str) -> str:
-    """Return the path of a folder in at most `room` cells; at least its last part is kept."""
-    above, _, name = folder.rpartition("/")
-    least = cell_len(f"{ellipsis}/{name}") if above else cell_len(folder)
-    return path(folder, max(room, least), ellipsis)
-
-
-def _plain(text: str) -> str:
-    """Return the text without control characters: the names of folders, branches and models are foreign text."""
-    if text.isprintable():
-        return text
-
-    return one_line(text)
-
-
-def _width(title: str, folder: str, branch: str, model: str, mode: str) -> int:
-    """Return the least width in cells in which these parts fit with the gaps between them."""
-    return (
-        cell_len(title)
-        + (GAP + cell_len(folder) if folder else 0)
-        + (2 + cell_len(branch) if branch else 0)
-        + (GAP + cell_len(model) if model else 0)
-        + (GAP + cell_len(mode) if mode else 0)
-    )
-
-
-def model_name(model: str) -> str:
-    """Return a model's id as the header shows it: only the last part of a path of files or folders."""
-    parts = [part for part in model.split("/") if part]
-    is_path = model.startswith(("/", "./", "../", "~")) or len(parts) > 2 or "\\" in model
-    return parts[-1].rsplit("\\", 1)[-1] if is_path and parts else model
-
-
-def heading_of(launch: Launch) -> HeaderText:
-    """Return the heading before the session is open: folder, model and mode of the launch."""
-    choice = launch.choice
-    model = model_name(choice.model) if isinstance(choice, ModelChoice) else ""
-    return HeaderText(folder=short(launch.work_dir), model=model, mode=launch.mode)
 
 
 class Header(Widget):
@@ -182,30 +86,7 @@ class Header(Widget):
 
     def render(self) -> Content:
         """Return the row, fitted to its width."""
-        width = self.content_size.width
-        glyphs = glyphs_of(self)
-        shown = fit_heading(self.heading, width, glyphs.cut, glyphs.caution)
-        left = Content.assemble(
-            (shown.title, "bold $ink-strong"),
-            (f"   {shown.folder}" if shown.folder else "", "$ink-quiet"),
-            (f"  {shown.branch}" if shown.branch else "", "$ink-quiet"),
-        )
-        style = {
-            "plan": "bold $accent",
-            "ask": "$ink-quiet",
-            "edits": "$ink",
-            "sandboxed": "$ink",
-            "all": "bold $kind-error",
-        }
-        right = Content.assemble(
-            (shown.trouble, "bold $kind-error"),
-            "   " if shown.trouble else "",
-            (shown.model, "$ink-quiet"),
-            "   " if shown.model else "",
-            (shown.mode, "$ink" if self.heading.words else style[self.heading.mode]),
-        )
-        room = width - left.cell_length - right.cell_length
-        return Content.assemble(left, " " * max(0, room), right)
+        return content_of(heading_spans(self.heading, self.content_size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:
         """Post which part was clicked."""
@@ -223,46 +104,9 @@ class Header(Widget):
 # --- footer, the last row
 
 
-Hint = tuple[str, str]
-GAP = 3
-WAY_OUT = "Esc"
-
-
-def fit_hints(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    """Return the hints that fit into `width` cells, in order. The one that leaves the screen takes precedence over the others."""
-    shown = _from_first(hints, width)
-    out = next((hint for hint in hints if hint[0] == WAY_OUT), None)
-    if out is None or out in shown or not _from_first([out], width):
-        return shown
-    others = [hint for hint in hints if hint is not out]
-    return (*_from_first(others, width - _cells(out) - GAP), out)
-
-
-def roomiest(wordings: Sequence[Sequence[Hint]], width: int) -> Sequence[Hint]:
-    """Return the first of several wordings, longest first, whose hints all fit into `width` cells; else the last."""
-    return next((one for one in wordings if fit_hints(one, width) == tuple(one)), wordings[-1])
-
-
-def _from_first(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    used, shown = 0, list[Hint]()
-    for hint in hints:
-        used += _cells(hint) + (GAP if shown else 0)
-        if used > width:
-            break
-        shown.append(hint)
-    return tuple(shown)
-
-
-def _cells(hint: Hint) -> int:
-    return cell_len(hint[0]) + 1 + cell_len(hint[1])
-
-
 def hint_row(hints: Sequence[Hint], width: int) -> Content:
     """Return a row of at most `width` cells with as many hints as fit."""
-    parts: list[tuple[str, str] | str] = []
-    for key, meaning in fit_hints(hints, width):
-        parts += [" " * GAP if parts else "", (key, "$ink"), " ", (meaning, "$ink-quiet")]
-    return Content.assemble(*parts)
+    return content_of(hint_spans(hints, width))
 
 
 class Footer(Widget):
@@ -283,9 +127,9 @@ class Footer(Widget):
         """Post which hint was clicked."""
         at = event.x - self.content_region.x + self.region.x
         for hint in () if self.urgent else fit_hints(self.hints, self.content_size.width):
-            if 0 <= at < _cells(hint):
+            if 0 <= at < hint_cells(hint):
                 self.post_message(self.HintClicked(hint[0]))
-            at -= _cells(hint) + GAP
+            at -= hint_cells(hint) + GAP
 
     def on_mount(self) -> None:
         """Watch the screen stack, to know when another screen covers this one."""
@@ -442,6 +286,7 @@ class SessionFrame:
         size: the size of the terminal in cells.
         heading: the initial content of the header.
         transcript: the chat.
+        stored: the last frame of the session, shown until it is read: the rows of the panes and of the gauge; empty for none.
 
     Attributes:
         header: the first row.
@@ -457,13 +302,16 @@ class SessionFrame:
         size: Size,
         heading: HeaderText,
         transcript: Transcript,
+        stored: Sequence[Sequence[Cells]] = (),
     ) -> None:
         self._screen = screen
+        self._stored = [StoredRows(stored[:-1]), StoredRows(stored[-1:])] if stored else []
+        self._stored_for = size
         self._transcript = transcript
         self.header = Header(heading)
         self.chat_pane = ChatPane(transcript)
         self.timeline_pane = TimelinePane()
-        self._gauge_row = Container(id="gauge-row")
+        self._gauge_row = Container(*self._stored[1:], id="gauge-row")
         self.views: Views | None = None
         draw_changed_rows(screen)
         screen.set_class(launch.config.glyphs == "ascii", "-ascii")
@@ -473,7 +321,7 @@ class SessionFrame:
     def compose(self) -> Iterator[Widget]:
         """Yield the parts, from the top."""
         yield self.header
-        yield Container(self.chat_pane, self.timeline_pane, id="body")
+        yield Container(self.chat_pane, self.timeline_pane, *self._stored[:1], id="body")
         yield self._gauge_row
 
     def mount_views(
@@ -498,8 +346,16 @@ class SessionFrame:
         self.fit(app_of(self._screen).size)
         return views
 
+    def drop_stored(self) -> None:
+        """Remove the last frame of the session, as the session itself can be seen now."""
+        stored, self._stored = self._stored, []
+        for rows in stored:
+            rows.remove()
+
     def fit(self, size: Size) -> None:
         """Place the timeline beside or over the chat, and set the margins, for a size of the screen in cells."""
+        if size != self._stored_for:
+            self.drop_stored()
         floats = size.width < OVERLAY_BELOW
         # All classes are set at once, as each change styles the whole screen anew.
         self._screen.update_classes(

@@ -1,4 +1,4 @@
-"""Keys: their names for the user, type-ahead, and the decision whether a pressed key counts as an answer, a command or prose.
+"""Keys: type-ahead, and the decision whether a pressed key counts as an answer, a command or prose.
 
 A key that was pressed before a question was visible was not meant to answer it (`QuietKeyboard`, `SeenQuestion`); a key that
 was pressed before the opened widget could have the focus was meant for that widget (`TypeAhead`). In a `LineField` keys act
@@ -22,20 +22,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property, partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
-from textual.keys import key_to_character
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 from textual.widgets.input import Selection
 
-from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.api_key_mask import ApiKeyMask, address_and_key
 from kimi_tui.tui.formatting import grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
@@ -96,125 +94,6 @@ MOVES = frozenset(
 
 LEADS = {"chat.copy_mode": frozenset("hjklwbGV0$^[]")}
 """Letters that may follow the letter of an action, which then does not begin a word."""
-
-_KEY_NAMES = {
-    "escape": "Esc",
-    "enter": "Enter",
-    "space": "Space",
-    "tab": "Tab",
-    "pageup": "PageUp",
-    "pagedown": "PageDown",
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-    "slash": "/",
-    "backslash": "\\",
-    "minus": "-",
-    "plus": "+",
-    "underscore": "_",
-    "at": "@",
-}
-
-
-# --- names of keys
-
-
-@cache
-def key_name(key: str) -> str:
-    """Return the name of a key for people: `Ctrl+T`, `F1`, `Esc`; for several keys the first; empty for none."""
-    first = next((name for one in key.split(",") if (name := one.strip())), "")
-    if len(first) == 1:
-        return first  # this is a letter alone; J is another key than j
-    parts = first.split("+")
-    return "+".join(_KEY_NAMES.get(part) or _plain_name(part) for part in parts)
-
-
-def key_named(name: str, keys: Mapping[str, str]) -> str:
-    """Return the event name of a key with this name for people; empty for a text that is no single key.
-
-    Args:
-        name: the name, as `key_name` returns it.
-        keys: the configured keys, by action.
-    """
-    bound = (key for action in DEFAULT_KEYS for key in keys_of(action, keys))
-    fixed = ("escape", "enter", "tab", "space", "ctrl+u")
-    return next((key for key in (*fixed, *bound) if key_name(key) == name), "")
-
-
-def _plain_name(part: str) -> str:
-    """Return a letter, a sign or a function key, or the word on a key that needs no other name."""
-    sign = key_to_character(part) or ""
-    if sign.isprintable() and sign:
-        return sign.upper()
-    return part.upper() if part[1:].isdigit() else part.capitalize()
-
-
-def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the present keys of an action (`send`, `help`, `chat.fold`), by their event names; none if it has none.
-
-    Args:
-        name: the name of the action in `[keys]`.
-        keys: the configured keys, by action.
-    """
-    bound = keys.get(name, DEFAULT_KEYS.get(name, ""))
-    return tuple(key.strip() for key in bound.split(",") if key.strip())
-
-
-def key_of(name: str, keys: Mapping[str, str]) -> str:
-    """Return the first of an action's present keys, for people; empty if it has none. See `keys_of`."""
-    return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
-
-
-def sent_key_of(name: str, keys: Mapping[str, str], *, extended: bool) -> str:
-    """Return the first of an action's keys that the terminal can send, for people; empty if there is none.
-
-    Args:
-        name: the name of the action in `[keys]`.
-        keys: the configured keys, by action.
-        extended: as in `newline_keys`.
-    """
-    found = (key for key in keys_of(name, keys) if extended or not _is_enter_of_its_own(key))
-    return key_name(next(found, ""))
-
-
-def _is_enter_of_its_own(key: str) -> bool:
-    """Return whether the key is Enter with modifiers that an older terminal sends as Enter alone."""
-    return key.endswith("+enter") and key != "alt+enter"
-
-
-def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
-    """Return the keys that begin a new line and that the terminal can send, for people, the one to show first.
-
-    Args:
-        keys: the configured keys, by action.
-        extended: whether the terminal sends Shift+Enter as a key of its own. If not, it sends Enter for it, and no Alt+Enter
-            if that maximises its window.
-    """
-    bound = keys_of("newline", keys)
-    if not extended:
-        plain = [key for key in bound if not _is_enter_of_its_own(key)]
-        bound = tuple(sorted(plain, key=lambda key: key == "alt+enter"))
-    return tuple(map(key_name, bound))
-
-
-def line_break_key(keys: Mapping[str, str], *, extended: bool) -> str:
-    """Return the key that begins a new line in the prompt: Enter itself if it does nothing else; empty for none.
-
-    Args:
-        keys: the configured keys, by action.
-        extended: as in `newline_keys`.
-    """
-    bound = {
-        key
-        for name, default in DEFAULT_KEYS.items()
-        if "." not in name
-        for key in keys.get(name, default).split(",")
-    }
-    if "enter" not in bound:
-        return key_name("enter")
-    return next(iter(newline_keys(keys, extended=extended)), "")
-
 
 # --- keys that were pressed before a question was visible
 

@@ -38,6 +38,10 @@ MODEL_KEYS: Mapping[str, str] = {
     "left": "lower the reasoning effort",
     "right": "raise the reasoning effort",
 }
+LISTED_KEYS: Mapping[str, str] = {
+    "delete": "revoke the permission, or switch the entry, as Enter does",
+    "escape": "close",
+}
 SERVER_KEYS: Mapping[str, str] = {"escape": "go back", "ctrl+r": "search for servers again"}
 
 

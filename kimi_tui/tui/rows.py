@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
-from kimi_tui.tui.faults import NOTHING, log_fault
 from kimi_tui.tui.formatting import MINUS, counted, cut, path, size_words
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
@@ -499,6 +498,9 @@ def plain_rows(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
     try:
         return [_mark(PLAIN_MARK, width, glyphs), *_chopped(clean(text[:PLAIN_CHARS]), width)]
     except Exception:
+        # The rows of the first frame are made before Textual is imported.
+        from kimi_tui.tui.faults import NOTHING, log_fault
+
         log_fault("showing plain text")
         return [Line((Span(f"  {NOTHING}"[:width]),))]
 

@@ -16,7 +16,7 @@ from textual.message import Message
 
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import each, report_of
-from kimi_tui.tui.frame import GAP, fit_hints, roomiest
+from kimi_tui.tui.frame_rows import GAP, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.row_list import PaintedRows
 from kimi_tui.tui.rows import Line, Span, cells, spans_width

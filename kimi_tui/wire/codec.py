@@ -53,8 +53,12 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
     "once": "approve",
     "session": "approve_for_session",
     "no": "reject",
+    "project": "approve_for_session",
 }
-_ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
+"""kimi-cli's words. It has none for a yes for the project, so that `scope` tells it beside that for the session."""
+_ANSWER_OF: dict[str, ev.ApprovalAnswer] = {
+    theirs: ours for ours, theirs in _ANSWERS.items() if ours != "project"
+}
 _LIMITS = ("steps", "budget")
 """The kinds of a `TurnEnd` that are stored under `limit`: older versions drop one whose `kind` they do not know."""
 _LEFT_BEHIND = {
@@ -161,11 +165,14 @@ def _encode(event: Event) -> tuple[str, Json]:
         case ev.ApprovalRequest():
             return "ApprovalRequest", _encode_approval(event)
         case ev.ApprovalResolved(request_id, answer, feedback):
-            return "ApprovalResponse", {
+            response: Json = {
                 "request_id": request_id,
                 "response": _ANSWERS[answer],
                 "feedback": feedback,
             }
+            if answer == "project":
+                response["scope"] = "project"
+            return "ApprovalResponse", response
         case ev.MarksChanged(names, pins):
             return "MarksChanged", {
                 "names": [list(one) for one in names],
@@ -275,6 +282,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         "where": event.where,
         "session_offer": event.session_offer,
     }
+    if event.project_offer:
+        payload["project_offer"] = event.project_offer
     if event.kind != "tool":
         payload["kind"] = event.kind
     if event.options:
@@ -480,6 +489,8 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             request_id = _text(data, "request_id")
             if answer is None or not request_id:
                 return None
+            if answer == "session" and data.get("scope") == "project":
+                answer = "project"
             return ev.ApprovalResolved(request_id, answer, _text(data, "feedback"))
         case "MarksChanged":
             return ev.MarksChanged(
@@ -535,6 +546,7 @@ def _decode_approval(data: Json) -> Event | None:
         where=_text(data, "where"),
         display=_decode_display(data.get("display")),
         session_offer=_text(data, "session_offer"),
+        project_offer=_text(data, "project_offer"),
         kind=cast(RequestKind, kind) if kind in get_args(RequestKind) else "tool",
         options=tuple(one for one in options if isinstance(one, str)),
         multi_select=data.get("multi_select") is True,

@@ -18,7 +18,7 @@ from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
-ApprovalAnswer = Literal["once", "session", "no"]
+ApprovalAnswer = Literal["once", "session", "project", "no"]
 FailureKind = Literal["", "model", "tools", "steps", "budget"]
 PauseTopic = Literal["", "circles", "overdue", "written calls", "window"]
 """What the program itself asks about in a pause."""
@@ -323,6 +323,7 @@ class ApprovalRequest:
         where: the folder, time limit and warnings.
         display: the changes as diffs.
         session_offer: the label of the yes that holds for the session; empty if none is offered.
+        project_offer: the label of the yes that holds for the work folder in every session; empty if none is offered.
         kind: a tool call, a D-Mail, a plan to approve, a question of the agent, or (`pause`) one of the program itself: the
             turn is paused until the user decides how it continues; `key` is empty then.
         checkpoint_id: the target checkpoint of a D-Mail; -1 for none.
@@ -344,6 +345,7 @@ class ApprovalRequest:
     where: str = ""
     display: tuple[DisplayBlock, ...] = ()
     session_offer: str = ""
+    project_offer: str = ""
     kind: RequestKind = "tool"
     checkpoint_id: int = -1
     options: tuple[str, ...] = ()

@@ -11,19 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import struct
-import sys
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-_CREATE, _MOVED_TO, _MODIFY, _CLOSE_WRITE = 0x100, 0x80, 0x2, 0x8
-_ONLY_FOLDERS, _EXCLUDE_UNLINKED = 0x01000000, 0x04000000
-_OVERFLOW, _IGNORED, _IS_FOLDER = 0x4000, 0x8000, 0x40000000
-_EVENT = struct.Struct("iIII")
-_READ_BYTES = 64 << 10
-_LIMIT_FILE = Path("/proc/sys/fs/inotify/max_user_watches")
+from kimi_tui.workspace import inotify
+from kimi_tui.workspace.inotify import Inotify
 
 
 class NameEvent(NamedTuple):
@@ -57,15 +50,12 @@ class FolderWatch:
     """
 
     def __init__(self, on_events: Callable[[Sequence[NameEvent]], None], *, most: int) -> None:
-        self._libc = _libc()
-        self._most = min(most, _most_of_user() // 2)
+        self._inotify = Inotify()
+        self._most = min(most, inotify.most_watches() // 2)
         self._on_events = on_events
         self._lock = threading.Lock()
         self._paths: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
-        self._descriptor = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        if self._descriptor < 0:
-            raise _error()
         self._wake_read, self._wake_write = os.pipe()
         self._thread = threading.Thread(target=self._listen, name="folder-watch", daemon=True)
         self._thread.start()
@@ -84,15 +74,14 @@ class FolderWatch:
             folder: its descriptor (`O_PATH` suffices), which may be closed afterwards.
             writes: whether writes to its files are reported, besides new names.
         """
-        kinds = _CREATE | _MOVED_TO | _ONLY_FOLDERS | _EXCLUDE_UNLINKED
-        kinds |= (_MODIFY | _CLOSE_WRITE) if writes else 0
+        kinds = inotify.CREATE | inotify.MOVED_TO | inotify.EXCLUDE_UNLINKED
+        kinds |= (inotify.MODIFY | inotify.CLOSE_WRITE) if writes else 0
         with self._lock:
             is_known = path in self._numbers
-            if self._descriptor < 0 or (not is_known and len(self._numbers) >= self._most):
+            is_open = self._inotify.descriptor >= 0
+            if not is_open or (not is_known and len(self._numbers) >= self._most):
                 return False
-            number = self._libc.inotify_add_watch(
-                self._descriptor, f"/proc/self/fd/{folder}".encode(), kinds
-            )
+            number = self._inotify.add(folder, kinds)
             if number < 0:
                 return False
             if self._numbers.get(path) != number:
@@ -121,73 +110,33 @@ class FolderWatch:
         number = self._numbers.pop(path, None)
         if number is not None:
             self._paths.pop(number, None)
-            if self._descriptor >= 0:
-                self._libc.inotify_rm_watch(self._descriptor, number)
+            self._inotify.remove(number)
 
     def _listen(self) -> None:
         waiter = select.poll()
-        waiter.register(self._descriptor, select.POLLIN)
+        waiter.register(self._inotify.descriptor, select.POLLIN)
         waiter.register(self._wake_read, select.POLLIN)
         while True:
             if any(ready == self._wake_read for ready, _ in waiter.poll()):
                 break
-            try:
-                data = os.read(self._descriptor, _READ_BYTES)
-            except OSError:
-                continue
-            if events := self._parsed(data):
+            if events := self._parsed(self._inotify.read()):
                 self._on_events(events)
         with self._lock:
-            for descriptor in (self._descriptor, self._wake_read, self._wake_write):
+            self._inotify.close()
+            for descriptor in (self._wake_read, self._wake_write):
                 os.close(descriptor)
-            self._descriptor = -1
 
-    def _parsed(self, data: bytes) -> list[NameEvent]:
+    def _parsed(self, found: Iterable[tuple[int, int, bytes]]) -> list[NameEvent]:
         events: list[NameEvent] = []
-        at = 0
         with self._lock:
-            while at < len(data):
-                number, kinds, _, size = _EVENT.unpack_from(data, at)
-                at += _EVENT.size
-                name = data[at : at + size].rstrip(b"\0")
-                at += size
-                if kinds & _OVERFLOW:
+            for number, kinds, name in found:
+                if kinds & inotify.OVERFLOW:
                     events.append(LOST)
-                elif kinds & _IGNORED:
+                elif kinds & inotify.IGNORED:
                     self._numbers.pop(self._paths.pop(number, ""), None)
                 elif (folder := self._paths.get(number)) is not None:
-                    event = NameEvent(folder, os.fsdecode(name), bool(kinds & _IS_FOLDER))
+                    event = NameEvent(folder, os.fsdecode(name), bool(kinds & inotify.IS_FOLDER))
                     # A file written in many pieces is reported once per batch.
                     if not events or events[-1] != event:
                         events.append(event)
         return events
-
-
-def _most_of_user() -> int:
-    try:
-        return int(_LIMIT_FILE.read_text())
-    except (OSError, ValueError):
-        return 0
-
-
-def _libc() -> Any:
-    """Return the C library with inotify's calls.
-
-    Raises:
-        OSError: the C library has no inotify.
-    """
-    if sys.platform != "linux":
-        raise OSError("there is no inotify on this system")
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "inotify_init1"):
-        raise OSError("there is no inotify on this system")
-    return libc
-
-
-def _error() -> OSError:
-    import ctypes
-
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))

@@ -29,23 +29,18 @@ from kimi_tui.filesystem import (
     sync_folder,
 )
 from kimi_tui.workspace.ignore import is_of_version_control
-from kimi_tui.workspace.protected_names import secrets
-from kimi_tui.workspace.snapshots import (
-    FOREIGN,
+from kimi_tui.workspace.manifest import (
     REST,
-    By,
     Kind,
     Limits,
     Manifest,
     ManifestEntry,
     ancestors,
-    new_id,
-    parse_entry,
-    parse_path,
     permission_bits,
-    stored_entry,
     was_looked_for,
 )
+from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.snapshots import FOREIGN, By, new_id, parse_entry, parse_path, stored_entry
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
 FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
@@ -310,11 +305,16 @@ def _folders_of(manifest: Manifest) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A restore that is about to happen. `before` and `after` name the snapshots around it."""
+    """A restore that is about to happen. `before` and `after` name the snapshots around it.
+
+    `session` is the folder of the session whose journal names the restore, relative to that of the snapshots; empty if these
+    are its own.
+    """
 
     before: str
     after: str
     changes: tuple[FileChange, ...]
+    session: str = ""
     seal: str = ""
     """The proof that this program noted the intent, see `seal_of`; in an intent that was read, the seal found in the file."""
 
@@ -563,7 +563,8 @@ def seal_key(path: Path, *, create: bool) -> bytes:
 
 
 def _record(intent: Intent) -> dict[str, Any]:
-    return {
+    named = {"session": intent.session} if intent.session else {}
+    return named | {
         "before": intent.before,
         "after": intent.after,
         "changes": [
@@ -584,8 +585,8 @@ def read_intent(path: Path) -> Intent | None:
     try:
         record = cast("dict[str, Any]", json.loads(read_regular(path, _MAX_INTENT_BYTES)))
         changes = tuple(_change_in(row) for row in cast("list[list[Any]]", record["changes"]))
-        seal = str(record.get("seal", ""))
-        return Intent(str(record["before"]), str(record["after"]), changes, seal)
+        session, seal = str(record.get("session", "")), str(record.get("seal", ""))
+        return Intent(str(record["before"]), str(record["after"]), changes, session, seal)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # The intent is missing or incomplete, and nothing had been changed then, or it leads to another place.
         return None

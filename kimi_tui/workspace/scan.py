@@ -1,25 +1,28 @@
 """Scans the work folder: its files, the changes since the last scan, and the omitted files with the reasons.
 
-A folder whose time stamp did not change is not listed again, and only the time stamps of its known files are read; a file is
-read only if its stamp changed or is too young to be trusted. Contents go into the store as far as the limits of one snapshot
-allow. No link is followed, and no other program is run. Everything blocks.
+Where the kernel tells what changed (`TreeWatch`), a scan looks only at the names that it told. Else, and the first time, it
+walks: a folder whose time stamp did not change is not listed again, and only the time stamps of its known files are read; a
+file is read only if its stamp changed or is too young to be trusted. Contents go into the store as far as the limits of one
+snapshot allow. No link is followed, and no other program is run. Everything blocks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import heapq
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from kimi_tui.filesystem import is_temporary_name
+from kimi_tui.filesystem import is_temporary_name, open_folder
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
-from kimi_tui.workspace.protected_names import secrets
-from kimi_tui.workspace.snapshots import (
+from kimi_tui.workspace.manifest import (
     REST,
     Limits,
     Manifest,
@@ -27,7 +30,9 @@ from kimi_tui.workspace.snapshots import (
     ancestors,
     permission_bits,
 )
+from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
+from kimi_tui.workspace.tree_watch import AS_FOLDER, CONTENT, Told, TreeWatch, held_files
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -168,6 +173,13 @@ class Scan:
     """The reason why some contents could not be kept (the budget, the number of files); empty if all were."""
 
 
+class Links(NamedTuple):
+    """The links of a file: its device and inode, and their number."""
+
+    file: tuple[int, int]
+    number: int
+
+
 @dataclass(slots=True)
 class ScanPass:
     """The findings of one scan; they count only if the scan is completed."""
@@ -181,10 +193,15 @@ class ScanPass:
     changed: dict[str, ManifestEntry | None] = field(
         default_factory=dict[str, ManifestEntry | None]
     )
-    gone: list[str] = field(default_factory=list[str])
+    gone: set[str] = field(default_factory=set[str])
     budget: _Budget = field(default_factory=_Budget)
     too_many: str = ""
     """A sentence that says that files were omitted, as there are too many; known files are kept all the same."""
+    walked: set[str] = field(default_factory=set[str])
+    """The folders that were walked; in the other ones of `folders` only the names in `edited` were looked at."""
+    edited: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    linked: dict[str, Links] = field(default_factory=dict[str, "Links"])
+    """The files with more than one link."""
 
     def trusts(self, *times_ns: int) -> bool:
         """Return whether a file with these times had not changed for a while before this scan began."""
@@ -197,6 +214,14 @@ def stamp_of(name: str, folder: int) -> Stamp | None:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
+    return _stamp(status)
+
+
+def _links(status: os.stat_result) -> Links:
+    return Links((status.st_dev, status.st_ino), status.st_nlink)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
     return Stamp(
         status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode
     )
@@ -210,7 +235,15 @@ class Scanner:
         store: the store of new contents.
         limits: the limits of one snapshot.
         own: folders of the program itself, which are never listed.
+        watch: tells what changed; None to walk every time.
         cancelled: called between folders and inside large ones; if it returns True, the scan ends early and incomplete.
+
+    Attributes:
+        n_scans: the number of scans.
+        n_walks: the number of those that walked through all folders.
+        n_lost: the number of those that the kernel made necessary, because it had dropped events.
+        untold: the paths in which the last scan found a change that a check had suspected and the kernel had not told.
+        n_untold: the number of all such changes.
     """
 
     def __init__(
@@ -220,31 +253,54 @@ class Scanner:
         limits: Limits,
         *,
         own: Iterable[str] = (),
+        watch: TreeWatch | None = None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._root = root
+        self._real = os.path.realpath(root)
         self._store = store
         self._limits = limits
         self._reader = _FileReader(store, limits)
         self._own = tuple(own)
         self._own_ids: frozenset[tuple[int, int]] = frozenset()
+        self._secret = secrets()
         self._cancelled = cancelled
         self._outer = IgnoreStack()
         self._folders: dict[str, Folder] = {}
         self._manifest: dict[str, ManifestEntry] = {}
         self._adopted = False
         self._n_kept = 0
+        self._watch = watch
+        # Whether all folders are watched and nothing happened that the last scan cannot know of.
+        self._is_told = False
+        self._root_id = (0, 0)
+        # Files that had several links once, as a process may still write through a name that is gone. The device and inode
+        # are None if there is one link by now.
+        self._linked: dict[str, tuple[int, int] | None] = {}
+        # The number of links that the last walk did not find in the work folder.
+        self._links_elsewhere: dict[tuple[int, int], int] = {}
+        # Files and folders that may be read next time, though nothing tells: the rights of a folder above may change.
+        self._unreadable: set[str] = set()
+        self._left_over: set[str] = set()
+        self._too_many = ""
+        # Names that were told or suspected and not looked at yet.
+        self._waiting = Told()
+        self._suspects: set[str] = set()
+        self._unchecked: list[str] = []
+        self.n_scans = self.n_walks = self.n_lost = self.n_untold = 0
+        self.untold: tuple[str, ...] = ()
 
     @property
     def manifest(self) -> Manifest:
         """Every path of the last scan; it changes with the next."""
         return self._manifest
 
-    def scan(self, also: Collection[str] = ()) -> Scan:
+    def scan(self, also: Collection[str] = (), *, whole: bool = False) -> Scan:
         """Scan now. When it returns, new contents are in the store and synced.
 
         Args:
             also: paths that are scanned even if there are too many files: other files may have taken their room meanwhile.
+            whole: walk through all folders, whatever the kernel has told.
 
         Raises:
             OSError: the work folder itself cannot be opened, or the store's disk refused.
@@ -254,20 +310,73 @@ class Scanner:
         outer = outer_rules(self._root)
         if outer != self._outer:
             self._outer = outer
+            whole = True
         self._own_ids = frozenset(_ids(self._own))
         try:
             top = os.open(self._root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileNotFoundError(errno.ENOENT, _GONE) from error
+        self.n_scans += 1
         try:
-            done = self._folder("", top, self._outer, now)
+            told = self._told(top)
+            suspects, self._suspects = self._suspects, set()
+            # Until the end of this scan nothing that was told may be lost by an error.
+            is_told, self._is_told = self._is_told and not whole, False
+            done = is_walk = False
+            if told is not None and is_told:
+                done = self._look(told, top, now)
+                # A new link was told, but not of which file it is one: that file was not asked for its links until now.
+                is_walk = done and self._has_unknown_links(now)
+                if is_walk:
+                    now = ScanPass(now.started_ns, self._limits.max_files - self._n_kept, also)
+            if told is None or not is_told or is_walk:
+                self.n_walks += 1
+                is_walk = True
+                done = self._folder("", top, self._outer, now)
         finally:
             os.close(top)
             self._store.flush()
         if not done:
             return Scan(())
         self._take(now)
-        return Scan(tuple(sorted(now.changed)), full=now.budget.full or now.too_many)
+        self._take_links(now, is_walk=is_walk)
+        self._is_told = self._watch is not None and self._watch.is_open
+        if not self._left_over:
+            self._too_many = ""
+        self._too_many = now.too_many or self._too_many
+        self.untold = tuple(sorted(suspects.intersection(now.changed)))
+        self.n_untold += len(self.untold)
+        return Scan(tuple(sorted(now.changed)), full=now.budget.full or self._too_many)
+
+    def _told(self, top: int) -> Told | None:
+        """Return the names that have to be looked at; None if only a walk finds what changed."""
+        if self._watch is None or not self._watch.is_open:
+            return None
+        waiting, self._waiting = self._waiting, Told()
+        told = Told()
+        self._watch.tell(told)
+        self._suspects = {path for path in self._suspects if not told.has(path)}
+        told.merge(waiting)
+        status = os.fstat(top)
+        is_same = self._root_id == (status.st_dev, status.st_ino)
+        self._root_id = (status.st_dev, status.st_ino)
+        self.n_lost += told.is_lost
+        if (
+            told.is_lost
+            or not is_same
+            or (self._left_over and self._limits.max_files > self._n_kept)
+        ):
+            return None
+        held = held_files(self._real)
+        if held.is_unknown:
+            return None
+        for path in held.mapped:
+            told.add_path(path, CONTENT)
+        for path in (*held.opened, *self._linked):
+            told.add_path(path)
+        for path in self._unreadable:
+            told.add_path(path, AS_FOLDER)
+        return told
 
     def adopt(self, manifest: Mapping[str, ManifestEntry]) -> None:
         """Use a stored manifest as the previous scan, so that the next scan reports only changes since then."""
@@ -275,10 +384,15 @@ class Scanner:
         self._manifest = dict(manifest)
         self._adopted = True
         self._n_kept = sum(1 for entry in manifest.values() if entry.kept)
+        for path, entry in manifest.items():
+            if not entry.is_known:
+                self._remember(path, entry)
 
     def _take(self, now: ScanPass) -> None:
         for path in now.gone:
             self._folders.pop(path, None)
+            if self._watch is not None and path not in now.folders:
+                self._watch.forget(path)
         self._folders |= now.folders
         if self._adopted:
             self._adopted = False
@@ -300,6 +414,279 @@ class Scanner:
                 self._manifest.pop(path, None)
             else:
                 self._manifest[path] = entry
+            self._remember(path, entry)
+
+    def _has_unknown_links(self, now: ScanPass) -> bool:
+        """Return whether a told file has more links than those that are known, in the work folder or elsewhere."""
+        if not now.linked:
+            return False
+        known = {path: links.file for path, links in now.linked.items()}
+        others = (file for path, file in self._linked.items() if path not in known)
+        found = Counter([*known.values(), *others])
+        return any(
+            links.number - found[links.file] > self._links_elsewhere.get(links.file, 0)
+            for links in now.linked.values()
+        )
+
+    def _take_links(self, now: ScanPass, *, is_walk: bool) -> None:
+        if not self._linked and not now.linked:
+            return
+        known = dict.fromkeys(self._linked) if is_walk else self._linked
+        self._linked = known | {
+            path: links.file if links.number > 1 else None for path, links in now.linked.items()
+        }
+        found = Counter(self._linked.values())
+        elsewhere = {
+            links.file: links.number - found[links.file]
+            for links in now.linked.values()
+            if links.number > found[links.file]
+        }
+        if not is_walk:
+            elsewhere |= {
+                file: count for file, count in self._links_elsewhere.items() if found[file]
+            }
+        self._links_elsewhere = elsewhere
+
+    def _remember(self, path: str, entry: ManifestEntry | None) -> None:
+        self._unreadable.discard(path)
+        self._left_over.discard(path)
+        if entry is None:
+            self._linked.pop(path, None)
+        elif entry.kind == "unreadable":
+            self._unreadable.add(path)
+        elif entry == _OVER and path.count("/") < _DEEPEST:
+            self._left_over.add(path)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the next scan can rely on what the kernel tells."""
+        return self._is_told and self._watch is not None and self._watch.is_open
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether a check found names that the next scan has to look at."""
+        return bool(self._suspects)
+
+    def begin_check(self) -> None:
+        """Begin to compare all folders with what is known of them."""
+        self._unchecked = list(self._folders) if self.is_told else []
+
+    def check(self, seconds: float) -> bool:
+        """Go on with the check for some time; return whether there is more to do. The next scan looks at what it suspects.
+
+        Args:
+            seconds: how long, at most; one folder is always checked.
+        """
+        ends = time.monotonic() + seconds
+        watch = self._watch
+        if watch is None or not self._unchecked:
+            return False
+        started_ns = time.time_ns()
+        suspects: set[str] = set()
+        top = os.open(self._root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        try:
+            while self._unchecked and not self._cancelled():
+                suspects.update(self._suspected(self._unchecked.pop(), top, started_ns))
+                if time.monotonic() > ends:
+                    break
+        finally:
+            os.close(top)
+        # What the kernel has told by now is no surprise.
+        watch.tell(self._waiting)
+        suspects = {path for path in suspects if not self._waiting.has(path)}
+        for path in suspects:
+            self._waiting.add_path(path, AS_FOLDER)
+        self._suspects |= suspects
+        return bool(self._unchecked)
+
+    def _suspected(self, path: str, top: int, started_ns: int) -> Iterator[str]:
+        """Yield the paths in a folder that are not as they are known."""
+        known = self._folders.get(path)
+        if known is None:
+            return
+        try:
+            handle = _opened(path, top)
+        except OSError:
+            if path and path not in self._unreadable:
+                yield path
+            return
+        prefix = f"{path}/" if path else ""
+        try:
+            status = os.fstat(handle)
+            if path and status.st_ino != known.stamp[2]:
+                yield path
+                return
+            if (status.st_mtime_ns, status.st_ctime_ns) != known.stamp[:2] or not known.trusted:
+                names = {*known.files, *known.folders, *known.entries}
+                with os.scandir(handle) as listing:
+                    found = {one.name for one in listing if not is_temporary_name(one.name)}
+                yield from (prefix + name for name in names ^ found)
+                if names == found:
+                    known.stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+                    known.trusted = max(known.stamp[:2]) + _TRUST_AFTER_NS <= started_ns
+            for name in known.files:
+                stamp = stamp_of(name, handle)
+                if stamp is not None and known.stamps.get(name) != stamp:
+                    entry = known.entries.get(name)
+                    if entry is not None and (entry.kept or entry.kind == "over"):
+                        yield prefix + name
+        finally:
+            os.close(handle)
+
+    # -- told names ------------------------------------------------------------------------------
+
+    def _look(self, told: Told, top: int, now: ScanPass) -> bool:
+        """Look at the told names; return False if it was cancelled."""
+        # A folder comes before those below it: when it was walked, they have been looked at.
+        for path in sorted(told.names):
+            if self._cancelled():
+                return False
+            known = self._folders.get(path)
+            if known is None or path in now.walked or path in now.gone:
+                continue
+            try:
+                handle = _opened(path, top)
+            except OSError:
+                # Its own name in the folder above was told, or its rights were.
+                continue
+            try:
+                if not self._names(path, told.names[path], known, handle, now):
+                    return False
+            finally:
+                os.close(handle)
+        for path in sorted({*now.edited, *now.walked}):
+            if path and path in now.folders and path not in now.gone:
+                self._note_if_empty(path, now)
+        for path, names in now.edited.items():
+            self._compare_names(path, names, now)
+        return True
+
+    def _names(
+        self, path: str, names: Mapping[str, int], known: Folder, handle: int, now: ScanPass
+    ) -> bool:
+        status = os.fstat(handle)
+        if known.stamp[2] != status.st_ino:
+            # Another folder stands here by now, which is told with the next scan at the latest.
+            return True
+        if RULES_NAME in names:
+            known.trusted = False
+            return self._folder(path, handle, known.above, now)
+        folder = self._editable(path, now)
+        folder.stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        folder.trusted = (
+            now.trusts(*folder.stamp[:2]) and _UNREADABLE not in folder.entries.values()
+        )
+        prefix = f"{path}/" if path else ""
+        for name, how in names.items():
+            now.edited[path].add(name)
+            if not self._name(prefix + name, name, how, folder, handle, now):
+                return False
+        return True
+
+    def _name(
+        self, path: str, name: str, how: int, folder: Folder, handle: int, now: ScanPass
+    ) -> bool:
+        """Look at one name in a folder; return False if the scan was cancelled."""
+        before, stamp_before = folder.entries.pop(name, None), folder.stamps.pop(name, None)
+        is_folder = left_out = None
+        try:
+            status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        except FileNotFoundError:
+            status = None
+        except OSError:
+            folder.entries[name] = _UNREADABLE
+            return True
+        if status is not None:
+            is_folder = stat.S_ISDIR(status.st_mode)
+            left_out = self._left_out(path, folder.inside, is_folder=is_folder)
+            if left_out is not None:
+                folder.entries[name] = left_out
+            if left_out is not None or (not is_folder and is_temporary_name(name)):
+                status = None
+        if status is None or is_folder:
+            folder.files = _without(name, folder.files)
+        if status is None or not is_folder:
+            folder.folders = _without(name, folder.folders)
+            self._forget(path, now)
+        if status is None:
+            return True
+        if not is_folder:
+            folder.files = _with(name, folder.files)
+            self._told_file(
+                path,
+                status,
+                (before, stamp_before),
+                folder,
+                handle,
+                now,
+                is_read=bool(how & CONTENT),
+            )
+            return True
+        folder.folders = _with(name, folder.folders)
+        if path not in self._folders or how & AS_FOLDER:
+            return self._inner(path, name, folder, handle, now)
+        if before is not None:
+            folder.entries[name] = before
+        return True
+
+    def _told_file(
+        self,
+        path: str,
+        status: os.stat_result,
+        before: tuple[ManifestEntry | None, Stamp | None],
+        folder: Folder,
+        handle: int,
+        now: ScanPass,
+        *,
+        is_read: bool,
+    ) -> None:
+        """Look at a told file; it is read if its stamp is not the one `before`, or if it `is_read` anyway."""
+        name = path.rpartition("/")[2]
+        stamp = _stamp(status)
+        entry, stamp_before = before
+        if status.st_nlink > 1 or path in self._linked:
+            now.linked[path] = _links(status)
+        if entry is not None and stamp_before == stamp and not is_read:
+            folder.entries[name], folder.stamps[name] = entry, stamp
+        else:
+            self._file(path, name, stamp, folder, handle, now)
+
+    def _editable(self, path: str, now: ScanPass) -> Folder:
+        """Return a known folder as this scan may change it."""
+        folder = now.folders.get(path)
+        if folder is None:
+            known = self._folders[path]
+            folder = now.folders[path] = replace(
+                known, entries=dict(known.entries), stamps=dict(known.stamps)
+            )
+        if path not in now.walked:
+            now.edited.setdefault(path, set())
+        return folder
+
+    def _note_if_empty(self, path: str, now: ScanPass) -> None:
+        above, _, name = path.rpartition("/")
+        folder = now.folders[path]
+        is_empty = not folder.files and not folder.folders and not folder.entries
+        around = now.folders.get(above) or self._folders[above]
+        if is_empty is (around.entries.get(name) == _EMPTY) or above in now.walked:
+            return
+        around = self._editable(above, now)
+        now.edited[above].add(name)
+        if is_empty:
+            around.entries[name] = _EMPTY
+        else:
+            del around.entries[name]
+
+    def _compare_names(self, path: str, names: Iterable[str], now: ScanPass) -> None:
+        """Find the differences of some names in a folder from the previous scan."""
+        prefix = f"{path}/" if path else ""
+        known, folder = self._folders[path], now.folders[path]
+        for name in names:
+            entry = folder.entries.get(name)
+            if known.entries.get(name) != entry:
+                now.changed[prefix + name] = entry
 
     # -- folders ---------------------------------------------------------------------------------
 
@@ -309,6 +696,11 @@ class Scanner:
         status = os.fstat(handle)
         stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         known = self._folders.get(path)
+        now.walked.add(path)
+        now.edited.pop(path, None)
+        if self._watch is not None:
+            # The watch comes first: what changes after the listing is told.
+            self._watch.add(path, handle, status.st_dev)
         if (
             known is None
             or not known.trusted
@@ -374,7 +766,6 @@ class Scanner:
         files: list[str] = []
         folders: list[str] = []
         left_out: dict[str, ManifestEntry] = {}
-        secret = secrets()
         with os.scandir(handle) as listing:
             for item in listing:
                 try:
@@ -384,10 +775,9 @@ class Scanner:
                     continue
                 if not is_folder and is_temporary_name(item.name):
                     continue
-                if inside.ignores(prefix + item.name, is_folder=is_folder):
-                    left_out[item.name] = _IGNORED
-                elif secret.ends_in(prefix + item.name, is_folder=is_folder):
-                    left_out[item.name] = _SECRET
+                entry = self._left_out(prefix + item.name, inside, is_folder=is_folder)
+                if entry is not None:
+                    left_out[item.name] = entry
                 elif is_folder:
                     folders.append(item.name)
                 else:
@@ -403,10 +793,20 @@ class Scanner:
             left_out,
         )
 
+    def _left_out(self, path: str, rules: IgnoreStack, *, is_folder: bool) -> ManifestEntry | None:
+        """Return the entry of a name that is not looked at for its name alone; None if it is."""
+        if rules.ignores(path, is_folder=is_folder):
+            return _IGNORED
+        if self._secret.ends_in(path, is_folder=is_folder):
+            return _SECRET
+        return None
+
     def _note(self, path: str, entry: ManifestEntry, folder: Folder, now: ScanPass) -> None:
         """Record an entry for a folder itself, among the entries of the folder above."""
         above, _, name = path.rpartition("/")
-        now.folders[above].entries[name] = entry
+        self._editable(above, now).entries[name] = entry
+        if above in now.edited:
+            now.edited[above].add(name)
 
     def _leave_out(self, name: str, folder: Folder, now: ScanPass) -> None:
         folder.entries[name] = _OVER
@@ -438,7 +838,7 @@ class Scanner:
         known = self._folders.get(path)
         if known is None:
             return
-        now.gone.append(path)
+        now.gone.add(path)
         for name in known.entries:
             now.changed.setdefault(f"{path}/{name}", None)
         for name in known.folders:
@@ -473,6 +873,8 @@ class Scanner:
                 status.st_ino,
                 status.st_mode,
             )
+            if status.st_nlink > 1:
+                now.linked[prefix + name] = _links(status)
             old = old_stamps.get(name)
             if old is not None and old == stamp:
                 stamps[name] = old
@@ -498,6 +900,84 @@ class Scanner:
         folder.entries[name] = entry
         if (entry.kept or entry.kind == "over") and now.trusts(stamp.mtime_ns, stamp.ctime_ns):
             folder.stamps[name] = stamp
+
+
+def try_watch(root: str, own: Iterable[str], seconds: float) -> tuple[int, str]:
+    """Try to watch all folders that a scan would cover; return their number, and why that is not possible (empty if it is).
+
+    Args:
+        root: the work folder.
+        own: folders of the program itself.
+        seconds: after this time the rest is taken for possible.
+
+    Raises:
+        OSError: the system has no inotify, or the work folder cannot be read.
+    """
+    watch = TreeWatch()
+    ends = time.monotonic() + seconds
+    own_ids = frozenset(_ids(own))
+    top = os.open(root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    count = 0
+    try:
+        waiting = [("", outer_rules(root))]
+        while waiting and time.monotonic() < ends:
+            path, above = waiting.pop()
+            with contextlib.suppress(OSError), _closing(_opened(path, top)) as folder:
+                status = os.fstat(folder)
+                if (status.st_dev, status.st_ino) in own_ids:
+                    continue
+                if not watch.add(path, folder, status.st_dev):
+                    break
+                count += 1
+                inside = above.entered(path, read_rules(RULES_NAME, folder, above.room))
+                prefix = f"{path}/" if path else ""
+                with os.scandir(folder) as listing:
+                    waiting += [
+                        (prefix + item.name, inside)
+                        for item in listing
+                        if item.is_dir(follow_symlinks=False)
+                        and not inside.ignores(prefix + item.name, is_folder=True)
+                    ]
+        return count, watch.trouble
+    finally:
+        os.close(top)
+        watch.close()
+
+
+@contextlib.contextmanager
+def _closing(handle: int) -> Generator[int]:
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _opened(path: str, top: int) -> int:
+    """Open a folder below an open one without following links, for reading.
+
+    Raises:
+        OSError: it is gone or cannot be read.
+    """
+    *above, name = path.split("/")
+    if not name:
+        return os.dup(top)
+    folder = open_folder(top, above)
+    try:
+        return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _with(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return sorted names with one more."""
+    place = bisect_left(names, name)
+    return names if names[place : place + 1] == (name,) else (*names[:place], name, *names[place:])
+
+
+def _without(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return sorted names without one."""
+    place = bisect_left(names, name)
+    return (*names[:place], *names[place + 1 :]) if names[place : place + 1] == (name,) else names
 
 
 def _in_order(names: list[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
 import os
 import pwd
 import threading
@@ -17,8 +18,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from kimi_tui.display_names import some_of
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.diff import Divergence, StoredTexts, find_divergence
+from kimi_tui.workspace.blame import FileBlame
+from kimi_tui.workspace.diff import (
+    Changes,
+    Divergence,
+    StoredTexts,
+    find_changes,
+    find_divergence,
+)
+from kimi_tui.workspace.manifest import (
+    Limits,
+    Manifest,
+    ManifestEntry,
+    ScanExtent,
+    extent,
+    was_looked_for,
+)
 from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
@@ -35,21 +52,11 @@ from kimi_tui.workspace.restore import (
     stands,
 )
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import (
-    FOREIGN,
-    By,
-    Limits,
-    Manifest,
-    ManifestEntry,
-    ScanExtent,
-    Snapshot,
-    SnapshotLog,
-    delta,
-    extent,
-    new_id,
-    was_looked_for,
-)
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobStore, disk_usage
+from kimi_tui.workspace.tree_watch import TreeWatch
+
+_log = logging.getLogger(__name__)
 
 # On the systems we know, the children of these folders are the users' home folders.
 _HOMES = (Path("/home"), Path("/Users"))
@@ -59,6 +66,9 @@ STORE_NAME = "store"
 _LOG_NAME = "snapshots.jsonl"
 _INTENT_NAME = "restore.json"
 _COUNTED_FILES = 100
+_LOOKED_AT = 100_000
+"""The largest number of files that are all looked at before a restore is planned; it takes half a second."""
+_NO_WATCH = "the system cannot tell of changes"
 _RAN_EARLY = "A command ran before the first file snapshot was finished."
 
 
@@ -103,6 +113,29 @@ def _own_homes() -> list[str]:
         return [pwd.getpwuid(os.getuid()).pw_dir]
     except KeyError:
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How the changes of files are found.
+
+    Attributes:
+        is_told: whether the kernel tells of them; else each scan looks at every file.
+        trouble: why it does not, as a part of a sentence; empty if it does.
+        n_folders: the number of watched folders.
+        n_scans: the number of scans of this session.
+        n_walks: the number of those that looked at every file.
+        n_lost: the number of those that were needed as the kernel had dropped events.
+        n_untold: the number of changes that only a check found.
+    """
+
+    is_told: bool = False
+    trouble: str = ""
+    n_folders: int = 0
+    n_scans: int = 0
+    n_walks: int = 0
+    n_lost: int = 0
+    n_untold: int = 0
 
 
 @dataclass(slots=True)
@@ -168,8 +201,10 @@ class Tracker:
         self._cancelled = cancelled
         self._backups = PreScanBackups()
         self._owed: set[str] = set()
+        self._blames: dict[str, FileBlame] = {}
         self._note = ""
         self._scanner: Scanner | None = None
+        self._watch: TreeWatch | None = None
         self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, scope.neighbours)
         self.texts = StoredTexts(self._store)
         self.refusal = refusal_reason(root, scope.homes)
@@ -194,8 +229,16 @@ class Tracker:
             return False
         self._log.begin(root, moved=is_moved)
         self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(scope.others)))
+        if self._watch is None:
+            with contextlib.suppress(OSError):
+                self._watch = TreeWatch()
         self._scanner = Scanner(
-            str(self._root), self._store, self._limits, own=scope.own, cancelled=self._cancelled
+            str(self._root),
+            self._store,
+            self._limits,
+            own=scope.own,
+            watch=self._watch,
+            cancelled=self._cancelled,
         )
         is_first = self._log.last is None
         if not is_first:
@@ -232,6 +275,45 @@ class Tracker:
         """Note that a command ran before the first scan ended: the files that the scan finds may not be the original ones."""
         self._note = _RAN_EARLY
 
+    @property
+    def following(self) -> Following:
+        """How the changes of files are found."""
+        scanner, watch = self._scanner, self._watch
+        if scanner is None:
+            return Following()
+        return Following(
+            is_told=scanner.is_told,
+            trouble=watch.trouble if watch is not None else _NO_WATCH,
+            n_folders=0 if watch is None else len(watch),
+            n_scans=scanner.n_scans,
+            n_walks=scanner.n_walks,
+            n_lost=scanner.n_lost,
+            n_untold=scanner.n_untold,
+        )
+
+    def begin_check(self) -> None:
+        """Begin to compare the folder with what is known of it, if changes are told."""
+        if self._scanner is not None:
+            self._scanner.begin_check()
+
+    def check(self, seconds: float) -> bool:
+        """Go on with the check for some time; return whether there is more to do.
+
+        Raises:
+            OSError: the work folder cannot be read.
+        """
+        return self._scanner is not None and self._scanner.check(seconds)
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether a check found what no event had told; the next snapshot has it."""
+        return self._scanner is not None and self._scanner.has_suspects
+
+    def close(self) -> None:
+        """Stop being told of changes."""
+        if self._watch is not None:
+            self._watch.close()
+
     def take_snapshot(
         self,
         by: By,
@@ -239,6 +321,7 @@ class Tracker:
         *,
         others: By = "other",
         author: str = "",
+        surely: bool = False,
     ) -> Snapshot | None:
         """Scan now; return the snapshot of the changes since the last scan, None if there are none.
 
@@ -247,11 +330,12 @@ class Tracker:
             paths: the only paths that the author can have changed; other changes are somebody else's. None if they are not known.
             others: the author of the other changes.
             author: the agent that made the changes, if there are several.
+            surely: look at all files, unless they are very many, even if the kernel tells what changed.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self._scan()
+        self._scan(whole=surely and len(self._scanner_manifest()) <= _LOOKED_AT)
         if by in FOREIGN:
             return self._add(by, self._owed)
         # Files that no earlier scan could see have no known author, so they count as found after the known changes.
@@ -321,7 +405,7 @@ class Tracker:
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.take_snapshot(by, paths)
+        self.take_snapshot(by, paths, surely=True)
         now = self._scanner_manifest()
         find = self._log.after_checkpoint if after else self._log.at_checkpoint
         target = (was and find(was)) or find(uid)
@@ -349,7 +433,7 @@ class Tracker:
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.take_snapshot("other")
+        self.take_snapshot("other", surely=True)
         then, wrote = self._log.get(before), self._log.get(after)
         if then is None or wrote is None:
             return RestorePlan(reason="The file snapshots of that time were deleted.")
@@ -367,19 +451,58 @@ class Tracker:
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.take_snapshot("other")
+        self.take_snapshot("other", surely=True)
         return find_divergence(self._log, self.texts, self._scanner_manifest(), begins, newest)
+
+    def blame(self, path: str) -> tuple[SnapshotLog, FileBlame]:
+        """Return the snapshots and the lines of a file as they became; asked again, the latter is continued.
+
+        Args:
+            path: the file, relative to the work folder.
+        """
+        return self._log, self._blames.setdefault(path, FileBlame(self._log, self.texts, path))
+
+    def changes(
+        self,
+        start: tuple[str, str] | None,
+        end: tuple[str, str] | None = None,
+        by: By = "other",
+        paths: Collection[str] | None = None,
+    ) -> Changes:
+        """Compare the files at two checkpoints, or at one and now, after a fresh scan.
+
+        Args:
+            start: the uid of the earlier one, and its uid before a compaction (empty for none); None for the session's start.
+            end: those of the later one; None for now.
+            by: the author of the changes since the last scan.
+            paths: the only paths that the author can have changed; None if they are not known.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        self.take_snapshot(by, paths)
+        first = self._log.first if start is None else self._at(*start)
+        last = None if end is None else self._at(*end)
+        if end is not None and last is None:
+            return Changes(reason="There is no file snapshot of that time.")
+        if first is not None and last is not None and self._log.later(first, last) is first:
+            last = first
+        return find_changes(self._log, self.texts, self._scanner_manifest(), first, last)
+
+    def _at(self, uid: str, was: str) -> Snapshot | None:
+        return (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
 
     # -- restoring -------------------------------------------------------------------------------
 
     def prepare(
-        self, plan: RestorePlan, chosen: Collection[str] | None = None
+        self, plan: RestorePlan, chosen: Collection[str] | None = None, *, session: str = ""
     ) -> PreparedRestore | None:
         """Take the rescue snapshot and write the intent to the disk; return None if there is nothing to do.
 
         Args:
             plan: the plan that was shown.
             chosen: the paths to restore, conflicts included; None for all that are no conflicts.
+            session: see `Intent`.
 
         Raises:
             OSError: the disk refused; nothing was touched.
@@ -402,7 +525,7 @@ class Tracker:
         last = self._log.last
         if last is None or not (wanted or left or stale):
             return None
-        intent = Intent(last.id, new_id(), tuple(wanted))
+        intent = Intent(last.id, new_id(), tuple(wanted), session)
         if wanted:
             # Without a seal this process carries out the restore all the same, but the next one does not finish it.
             with contextlib.suppress(OSError):
@@ -487,11 +610,13 @@ class Tracker:
         # The log is read when first needed, in the scanning thread: a large one would delay the opening of the session.
         return SnapshotLog(self._folder / _LOG_NAME)
 
-    def _scan(self, also: Collection[str] = ()) -> None:
+    def _scan(self, also: Collection[str] = (), *, whole: bool = False) -> None:
         scanner = self._scanner
         if scanner is None:
             raise OSError("there is no file snapshot yet")
-        scan = scanner.scan(also)
+        scan = scanner.scan(also, whole=whole)
+        if scanner.untold:
+            _log.warning("%s changed and no event told it", some_of(scanner.untold, 3))
         self._owed.update(scan.changed)
         self.full = scan.full
 
@@ -526,6 +651,11 @@ class Tracker:
     def _taken_note(self) -> str:
         note, self._note = self._note, ""
         return note
+
+
+def stored_snapshots(folder: Path) -> tuple[SnapshotLog, StoredTexts]:
+    """Return the snapshots in a session's folder of snapshots and their texts, only to be read; another program may write them."""
+    return SnapshotLog(folder / _LOG_NAME), StoredTexts(BlobStore(folder / STORE_NAME, 0))
 
 
 def _is_protected(path: str) -> bool:

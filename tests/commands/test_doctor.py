@@ -14,6 +14,7 @@ from support.program import Program
 from kimi_tui.commands import doctor
 from kimi_tui.session.prompt_history import append_history, history_file, read_history
 from kimi_tui.tui.main.first_time_hints import keep_seen, read_seen
+from kimi_tui.workspace import tree_watch
 
 
 def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:
@@ -21,6 +22,7 @@ def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:
     return {one["about"]: one for one in json.loads(place.run("doctor", "--json", *arguments).out)}
 
 
+@pytest.mark.exhaustive
 def test_each_thing_in_a_line_and_the_exit_code(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +39,7 @@ def test_each_thing_in_a_line_and_the_exit_code(
         "images",
         "model",
         "folders",
+        "file changes",
         "locks",
         "sandbox",
         "rg",
@@ -53,6 +56,7 @@ def test_each_thing_in_a_line_and_the_exit_code(
     assert "model" in bad[0]
 
 
+@pytest.mark.exhaustive
 def test_what_the_server_lists(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServerThread(models=("stand-in",)) as server:
         monkeypatch.setenv("KIMI_API_KEY", "sk-secret")
@@ -63,6 +67,7 @@ def test_what_the_server_lists(place: Place, monkeypatch: pytest.MonkeyPatch) ->
         assert reported(place)["model"]["state"] == "warn"
 
 
+@pytest.mark.exhaustive
 def test_a_configuration_that_cannot_be_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     config = place.folder / "broken.toml"
     config.write_text("theme = [")
@@ -106,6 +111,7 @@ def test_the_terminal_is_asked(tmp_path: Path) -> None:
         assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_files_that_are_silently_done_without_are_named(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +146,7 @@ def test_that_they_cannot_be_read_or_written_is_in_the_log(
     ]
 
 
+@pytest.mark.exhaustive
 def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIMI_API_KEY", "sk-secret")
     monkeypatch.setenv("KIMI_BASE_URL", "https://api.example.test/v1")
@@ -164,3 +171,16 @@ def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) ->
             assert "model" not in found
             # The lines after it are reported, too.
             assert {"folders", "rg", "git"} <= found.keys()
+
+
+def test_where_no_changes_are_told_it_says_so_with_a_count(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = reported(place, "--offline")["file changes"]
+    assert told["state"] == "ok"
+    monkeypatch.setattr(tree_watch, "most_watches", lambda: 4)
+    for name in "abc":
+        (Path.cwd() / name).mkdir()
+    told = reported(place, "--offline")["file changes"]
+    assert told["state"] == "warn"
+    assert "2 folders watched" in told["seen"]

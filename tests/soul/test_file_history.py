@@ -19,15 +19,18 @@ from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
 from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.session import Session
 from kimi_tui.soul import folder_snapshots
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
-from kimi_tui.workspace.snapshots import Limits, SnapshotLog
+from kimi_tui.workspace.manifest import Limits
+from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
 
 
@@ -62,6 +65,7 @@ async def worked(on: Stage) -> dict[str, str]:
     return before
 
 
+@pytest.mark.exhaustive
 async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -84,6 +88,7 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         assert files(on) == after
 
 
+@pytest.mark.exhaustive
 async def test_what_the_agent_changed_is_told_with_its_step(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
@@ -121,6 +126,7 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         assert said(one.event for one in on.soul.opened_with) == told
 
 
+@pytest.mark.exhaustive
 async def test_files_stay_where_they_are_not_asked_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
@@ -131,6 +137,7 @@ async def test_files_stay_where_they_are_not_asked_for(tmp_path: Path) -> None:
         assert files(on) == after
 
 
+@pytest.mark.exhaustive
 async def test_only_the_files_go_back_and_that_can_be_undone(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -181,6 +188,7 @@ async def test_the_preview_shows_what_changed_and_what_is_not_covered(tmp_path: 
         assert found.reason == ""
 
 
+@pytest.mark.exhaustive
 async def test_conflicts_stay_unless_chosen(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -194,6 +202,7 @@ async def test_conflicts_stay_unless_chosen(tmp_path: Path) -> None:
         assert (on.work / "sub/new").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tool", [write("a", "3\n"), shell("echo 3 > a")])
 async def test_what_the_person_changed_before_a_tool_ran_is_theirs(
     tmp_path: Path, tool: Answer
@@ -245,6 +254,7 @@ async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> N
         assert files(on)["gone"] == before["gone"]
 
 
+@pytest.mark.exhaustive
 async def test_a_jump_brings_the_files_of_another_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -323,6 +333,7 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         assert files(on) == {**after, "edited": "by hand\n"}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("files", ["restore", "keep"])
 async def test_an_undo_names_the_files_that_its_steps_leave(
     tmp_path: Path, files: FilesChoice
@@ -430,10 +441,10 @@ async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
         await on.soul.travel.rewind(Target(0))
 
 
-async def cut_off_in_a_rewind(on: Stage) -> None:
+async def cut_off_in_a_rewind(soul: KimiSoul) -> None:
     """The program ends when the conversation has gone back to its beginning, and the files have not."""
-    restoring = on.soul._conversation.files
-    context = on.soul.session.context
+    restoring = soul._conversation.files
+    context = soul.session.context
     prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
     async with restoring.journaled(prepared, "rewind") as entry:
         await context.revert_to(0, reason="rewind", files=entry)
@@ -442,7 +453,7 @@ async def cut_off_in_a_rewind(on: Stage) -> None:
 async def test_a_session_opened_elsewhere_touches_nothing_there(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
-        await cut_off_in_a_rewind(on)
+        await cut_off_in_a_rewind(on.soul)
         on.work = tmp_path / "elsewhere"
         on.work.mkdir()
         on.session = on.soul.session
@@ -559,7 +570,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
 ) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
-        await cut_off_in_a_rewind(on)
+        await cut_off_in_a_rewind(on.soul)
         os.unlink(on.work / "sub/new")
         await on.reopen()
         await on.soul.files_ready()
@@ -582,7 +593,7 @@ async def test_a_crafted_session_writes_nothing_but_what_a_scan_finds(tmp_path: 
     (tmp_path / "outside").write_text("precious")
     async with stage(tmp_path) as on:
         await worked(on)
-        await cut_off_in_a_rewind(on)
+        await cut_off_in_a_rewind(on.soul)
         intent = on.soul.session.dir / "files/restore.json"
         good = intent.read_text()
         row = next(row for row in json.loads(good)["changes"] if row[3])
@@ -611,6 +622,7 @@ async def test_a_crafted_session_writes_nothing_but_what_a_scan_finds(tmp_path: 
         assert read.latest.keys().isdisjoint(HOSTILE_PATHS)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ["files", "files/store"])
 async def test_a_link_in_the_place_of_the_snapshots_is_not_followed(
     tmp_path: Path, name: str
@@ -633,6 +645,7 @@ async def test_a_link_in_the_place_of_the_snapshots_is_not_followed(
     assert {held.name for held in elsewhere.iterdir()} == {"mine.tmp", "restore.json"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "shared", ["", "files", "files/restore.json", "../../../restore.key", "changed", "plan"]
 )
@@ -641,7 +654,7 @@ async def test_what_others_may_have_written_is_shown_and_not_done(
 ) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
-        await cut_off_in_a_rewind(on)
+        await cut_off_in_a_rewind(on.soul)
         after = files(on)
         why = "other users can write"
         if shared == "plan":
@@ -663,7 +676,7 @@ async def test_what_others_may_have_written_is_shown_and_not_done(
 async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
-        await cut_off_in_a_rewind(on)
+        await cut_off_in_a_rewind(on.soul)
         (on.work / "edited").write_text("by hand\n")
         await on.reopen()
         heard = on.soul.wire.subscribe()
@@ -674,6 +687,7 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}
 
 
+@pytest.mark.exhaustive
 async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
@@ -781,6 +795,7 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         assert files(on) == {"a": "new\n", "theirs": "by hand\n"}
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_names_what_commands_changed_and_leaves_what_others_did(
     tmp_path: Path,
 ) -> None:
@@ -961,6 +976,7 @@ async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: 
         assert {one.fate for one in outcome.files} == {"restore", "delete"}
 
 
+@pytest.mark.exhaustive
 async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_path: Path) -> None:
     async with stage(tmp_path) as on, ChatServer(check=strict) as server:
         (on.work / "a").write_text("as it was\n")
@@ -1004,6 +1020,60 @@ async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_
         outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == before
         assert not outcome.conflicts
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("cut_off", ["before the journal", "in the switch", "before the files"])
+async def test_a_restore_of_a_second_agent_is_finished_after_a_kill_if_its_conversation_went_back(
+    tmp_path: Path, cut_off: str
+) -> None:
+    async with stage(tmp_path) as on, ChatServer(check=strict) as server:
+        before = await worked(on)
+        provider = OpenAICompatible(
+            provider="other", base_url=server.base_url, api_key="k", model="m", window=200_000
+        )
+        session = on.store.create(on.work)
+        two = await open_soul(
+            session=session,
+            provider=provider,
+            mode="all",
+            environ={},
+            folder=on.soul.folder,
+            agent="explorer",
+        )
+        after = files(on)
+        server.script(write("edited", "by two\n"), shell("rm sub/new; echo > more"), say("done"))
+        await two.run("work too")
+        await on.soul.folder.settled()
+        left = files(on)
+        if cut_off == "before the files":
+            await cut_off_in_a_rewind(two)
+        else:
+            restoring, context = two._conversation.files, session.context
+            prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
+            assert prepared is not None
+            if cut_off == "in the switch":
+                intent, size = prepared.intent, context.size_bytes
+                context.journal.intend(
+                    JournalEntry(
+                        op="rewind", n=1, size=size, stored=True, snapshot_after=intent.after
+                    )
+                )
+        await two.aclose()
+        await on.reopen()
+        heard = on.soul.wire.subscribe()
+        if cut_off == "before the files":
+            told = await next_event(heard, ev.FilesRestored, lambda _: True)
+            assert (told.restored, told.deleted) == (("edited", "sub/new"), ("more",))
+        await on.soul.files_ready()
+        assert files(on) == (after if cut_off == "before the files" else left)
+        assert not (on.session.dir / "files/restore.json").exists()
+        # The other agent's conversation opens as its journal says, and the session's own is as it was.
+        await session.open()
+        assert bool(session.context.messages) is (cut_off != "before the files")
+        await session.aclose()
+        await on.soul.travel.rewind(Target(0), "restore")
+        assert {name: text for name, text in files(on).items() if name != "more"} == before
 
 
 async def test_an_agent_that_outlives_the_session_s_own_does_without_snapshots(

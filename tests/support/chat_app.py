@@ -11,8 +11,8 @@ from textual.message import Message
 from textual.pilot import Pilot
 
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.first_page import first_hints
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
 from kimi_tui.tui.transcript.transcript import Transcript

@@ -11,12 +11,7 @@ from support.cases import each
 from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
-from kimi_tui.tui.frame import (
-    HeaderText,
-    fit_heading,
-    fit_hints,
-    model_name,
-)
+from kimi_tui.tui.frame_rows import HeaderText, fit_heading, fit_hints, model_name
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
 

@@ -97,7 +97,7 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
 
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
-    """Return the answers to a request; a yes for the session only if one is offered."""
+    """Return the answers to a request; a yes for the session or the project only if one is offered."""
     is_several = request.kind == "question" and request.multi_select
     notes = explanations(request)[0] if request.kind == "question" else {}
     keys = yes_no_keys(request)
@@ -147,9 +147,13 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     session = (
         (Choice("a", visible(request.session_offer), "session"),) if request.session_offer else ()
     )
+    project = (
+        (Choice("p", visible(request.project_offer), "project"),) if request.project_offer else ()
+    )
     return (
         Choice("y", "Yes, once", "once"),
         *session,
+        *project,
         Choice("n", "No, and stop the turn" if request.stops else "No", "no"),
         Choice("e", "No, and say why", "why"),
     )

@@ -44,15 +44,9 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.key_names import key_of, keys_of, newline_keys
 from kimi_tui.tui.key_sequences import CHORDS
-from kimi_tui.tui.keyboard import (
-    LetterRun,
-    QuietKeyboard,
-    key_of,
-    keys_of,
-    newline_keys,
-    row_of_digit,
-)
+from kimi_tui.tui.keyboard import LetterRun, QuietKeyboard, row_of_digit
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import Span, ranges, style_parts
 from kimi_tui.tui.screens import app_of

@@ -25,15 +25,8 @@ from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tui import formatting
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable
 from kimi_tui.tui.faults import blank_strips, reported
-from kimi_tui.tui.frame import (
-    SHORT_BELOW,
-    Footer,
-    Header,
-    HeaderText,
-    Hint,
-    roomiest,
-    timeline_width,
-)
+from kimi_tui.tui.frame import Footer, Header
+from kimi_tui.tui.frame_rows import SHORT_BELOW, HeaderText, Hint, roomiest, timeline_width
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate

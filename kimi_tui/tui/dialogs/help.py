@@ -20,8 +20,9 @@ from kimi_tui.tui.approval.model import CHANGE_KEY
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
-from kimi_tui.tui.keyboard import LineField, key_name, key_of, keys_of, line_break_key, newline_keys
-from kimi_tui.tui.pick_list import LIST_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
+from kimi_tui.tui.key_names import key_name, key_of, keys_of, line_break_key, newline_keys
+from kimi_tui.tui.keyboard import LineField
+from kimi_tui.tui.pick_list import LIST_KEYS, LISTED_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.row_list import plain
 from kimi_tui.tui.rows import BLANK, Line, Span
@@ -376,7 +377,12 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
             ),
         ),
     )
-    lists = (("Settings", SETTINGS_KEYS), ("Models", MODEL_KEYS), ("Local servers", SERVER_KEYS))
+    lists = (
+        ("Settings", SETTINGS_KEYS),
+        ("Permissions", LISTED_KEYS),
+        ("Models", MODEL_KEYS),
+        ("Local servers", SERVER_KEYS),
+    )
     for title, keys in lists:
         yield title, tuple((key_name(key), words) for key, words in keys.items())
     yield (
@@ -456,6 +462,7 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
     mode, timeline = key_of("mode", keys), key_of("timeline", keys)
     rows = (
         ("y, a, n, e", "yes; yes for the session; no; no, with a reason"),
+        ("p", "yes, and do not ask again in this project; /permissions lists and revokes it"),
         ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
         (
             "1 to 9, c, n, e",

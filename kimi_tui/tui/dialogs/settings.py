@@ -36,9 +36,11 @@ from kimi_tui.tui.dialogs.help import PLACES, meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut
-from kimi_tui.tui.frame import Hint, hint_row
+from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.frame_rows import Hint
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, key_name
+from kimi_tui.tui.key_names import key_name
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.pick_list import CHANGED, SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets

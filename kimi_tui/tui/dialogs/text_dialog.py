@@ -17,9 +17,11 @@ from textual.widgets import Static
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.frame import SHORT_BELOW, Hint, hint_row
+from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.frame_rows import SHORT_BELOW, Hint
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY, newline_keys
+from kimi_tui.tui.key_names import newline_keys
+from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys

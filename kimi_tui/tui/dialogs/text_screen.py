@@ -19,7 +19,8 @@ from textual.widgets import Static
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
-from kimi_tui.tui.frame import SHORT_BELOW, hint_row
+from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.frame_rows import SHORT_BELOW
 from kimi_tui.tui.glyphs import ASCII, Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.notices import ShownNotice

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.app_paths import short
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.frame import Hint
-from kimi_tui.tui.keyboard import key_of
-from kimi_tui.tui.main.hints import known
+from kimi_tui.tui.first_page import known
+from kimi_tui.tui.frame_rows import Hint
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.workbench import Workbench
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.wire import events as wire
@@ -125,6 +125,8 @@ class FirstTimeHints:
         self._place: PromptBar | ApprovalPanel | None = None
         """The widget that shows a hint."""
         self._shown_at = 0.0
+        # The conversation's state may be ahead: it has taken all events of a batch before the first comes here.
+        self._in_turn = conversation.state.running
 
     async def learn(self) -> None:
         """Read the list of hints that were shown."""
@@ -132,6 +134,8 @@ class FirstTimeHints:
 
     def apply(self, event: wire.Event) -> None:
         """Show the hint for an event, if such an event happens for the first time."""
+        if isinstance(event, wire.TurnEnd):
+            self._in_turn = False
         match event:
             case wire.ContextReverted(reason="dmail", author="agent"):
                 self.happened("dmail")
@@ -141,7 +145,9 @@ class FirstTimeHints:
                 self.happened("compacted")
             case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
                 self.happened("context")
-            case wire.SteerQueued(when="now") if self._conversation.state.running:
+            case wire.TurnBegin():
+                self._in_turn = True
+            case wire.SteerQueued(when="now") if self._in_turn:
                 self.happened("steered")
             case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
                 self.happened("refused")

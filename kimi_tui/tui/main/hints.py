@@ -7,12 +7,13 @@ from typing import Literal
 
 from textual.binding import Binding
 
-from kimi_tui.agent_parts import PARTS, Mode, PartName, unasked_words
+from kimi_tui.agent_parts import PartName
 from kimi_tui.projection.session_state import SessionState
+from kimi_tui.tui.first_page import idle_hints, known
 from kimi_tui.tui.formatting import counted
-from kimi_tui.tui.frame import Hint
+from kimi_tui.tui.frame_rows import Hint
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.keyboard import key_of, line_break_key, sent_key_of
+from kimi_tui.tui.key_names import key_of, line_break_key, sent_key_of
 from kimi_tui.tui.prompt.completion import Offered
 
 Place = Literal[
@@ -60,15 +61,18 @@ _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
     "chat.pin": "marks",
     "chat.preview": "travel",
+    "compact": "session",
     "line.compare": "lines",
     "line.jump": "travel",
     "line.send": "dmails",
+    "mode": "session",
     "timeline.bookmark": "marks",
     "timeline.choose": "travel",
     "timeline.pin": "marks",
     "timeline.read": "lines",
     "timeline.redo": "travel",
     "timeline.undo": "travel",
+    "window": "session",
 }
 """The part of the agent that an action needs."""
 
@@ -229,6 +233,8 @@ def _in_prompt(
         return known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
         return known(stop, *jobs, timeline, *more)
+    if not state.has_messages and not state.can_resume:
+        return idle_hints(keys, extended=extended, empty=empty)
     line_break = (line_break_key(keys, extended=extended), "new line")
     begin = (send, "send, or continue" if state.can_resume else "send")
     # An empty prompt needs no new line: the key that lists all others is more useful there, and in short rows.
@@ -270,34 +276,3 @@ def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
 
 def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
     return " ".join(filter(None, (key_of(first, keys), key_of(second, keys))))
-
-
-def first_hints(
-    keys: Mapping[str, str],
-    mode: Mode,
-    parts: Collection[PartName] = PARTS,
-    *,
-    sandbox: bool = True,
-) -> tuple[Hint, ...]:
-    """Return the hints in an empty chat; the first says what the agent may do without asking, and how to change that.
-
-    Args:
-        keys: the configured keys, by action.
-        mode: the approval mode.
-        parts: the parts of the agent.
-        sandbox: whether there is a sandbox for commands.
-    """
-    timeline = key_of("timeline", keys) if "travel" in parts else ""
-    key = key_of("mode", keys)
-    change = "This key changes the mode." if key else "This command changes the mode."
-    return known(
-        (key or "/mode", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
-        ("/", "lists the commands"),
-        (key_of("escape", keys), "stops the agent and keeps its steps"),
-        (timeline, "goes back to any step. Nothing is lost"),
-    )
-
-
-def known(*pairs: Hint) -> tuple[Hint, ...]:
-    """Return the hints whose action has a key."""
-    return tuple(pair for pair in pairs if pair[0])

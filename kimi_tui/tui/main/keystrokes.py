@@ -17,8 +17,9 @@ from functools import partial
 
 from textual import events
 
+from kimi_tui.tui.key_names import key_of, keys_of
 from kimi_tui.tui.key_sequences import CHORDS
-from kimi_tui.tui.keyboard import LetterGate, LetterRun, key_of, keys_of
+from kimi_tui.tui.keyboard import LetterGate, LetterRun
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.prompt.area import PromptArea, may_be_path

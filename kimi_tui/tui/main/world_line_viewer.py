@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.tui.faults import reported, start_detached
-from kimi_tui.tui.frame import READ_ONLY
+from kimi_tui.tui.frame_rows import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.conversation import ConversationController

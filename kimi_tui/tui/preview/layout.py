@@ -19,7 +19,7 @@ from kimi_tui.tool_cards import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import cost_words
-from kimi_tui.tui.frame import GAP, Hint, fit_hints, roomiest
+from kimi_tui.tui.frame_rows import GAP, Hint, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import Span, fitted, sides, spans_width
 

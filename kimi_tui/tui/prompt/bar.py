@@ -14,6 +14,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from kimi_tui.projection.session_state import SessionState
+from kimi_tui.tui.first_page import IDLE_WORDS
 from kimi_tui.tui.formatting import clock, cut, line_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
@@ -30,7 +31,6 @@ WIDE_FROM = 76
 CLOCK_ROOM = 25
 WAITING_ROOM = 35
 """Cells of the first row kept free for the clock and the words beside it."""
-IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = (
     "Type to steer the agent before its next step",
     "Type to steer the agent",

@@ -21,7 +21,7 @@ from kimi_tui.projection.replay import ChangedFile, PlaybackClock, streamed_text
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
-from kimi_tui.tui.frame import SHORT_BELOW
+from kimi_tui.tui.frame_rows import SHORT_BELOW
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.screens import app_of

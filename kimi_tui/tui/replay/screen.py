@@ -21,7 +21,8 @@ from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.launch import Launch
 from kimi_tui.program import FAILED, USAGE
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
-from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
+from kimi_tui.tui.frame import Footer, SessionFrame
+from kimi_tui.tui.frame_rows import Hint, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import NoticeDetails

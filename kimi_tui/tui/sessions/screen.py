@@ -26,9 +26,11 @@ from kimi_tui.launch import FORKED, Launch
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
-from kimi_tui.tui.frame import Footer, Header, HeaderText, Hint
+from kimi_tui.tui.frame import Footer, Header
+from kimi_tui.tui.frame_rows import HeaderText, Hint
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField, key_of
+from kimi_tui.tui.key_names import key_of
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.row_list import Look, PaintedRows, RowList, RowModel, plain
 from kimi_tui.tui.rows import BLANK, Line, Span

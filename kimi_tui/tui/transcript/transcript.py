@@ -28,7 +28,7 @@ from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.faults import Callbacks, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import key_of, keys_of
+from kimi_tui.tui.key_names import key_of, keys_of
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import (
     BLANK,

@@ -10,9 +10,9 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
 from kimi_tui.projection.session_state import SessionState
-from kimi_tui.tui.frame import fit_hints
+from kimi_tui.tui.frame_rows import fit_hints
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.demo_player import demo_end
 from kimi_tui.tui.main.hints import hints
 
@@ -67,6 +67,7 @@ def foot(one: Desk) -> str:
     return one.text().splitlines()[-1].strip()
 
 
+@pytest.mark.exhaustive
 async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("seen"))
@@ -99,6 +100,7 @@ async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(hom
         await one.until(lambda: foot(one).startswith("INSERT Esc: commands   Enter send"))
 
 
+@pytest.mark.exhaustive
 async def test_below_a_dialog_no_keys_are_named(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

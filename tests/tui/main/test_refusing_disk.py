@@ -13,7 +13,7 @@ from support.screens import desk
 
 from kimi_tui.config.settings import Config
 from kimi_tui.filesystem import Storage
-from kimi_tui.tui.frame import HeaderText, fit_heading
+from kimi_tui.tui.frame_rows import HeaderText, fit_heading
 
 
 class Disk:
@@ -32,6 +32,7 @@ class Disk:
         monkeypatch.setattr(Storage, "write", write)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("number", "size", "theme"),
     [
@@ -81,6 +82,7 @@ def tell_trouble(home: Path) -> None:
         )
 
 
+@pytest.mark.exhaustive
 async def test_trouble_of_an_earlier_run_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kimi_tui.soul.rewind_values import FilePreview, FilesPreview
-from kimi_tui.tui.frame import fit_hints
+from kimi_tui.tui.frame_rows import fit_hints
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.preview.layout import FilesState, _summary_rows, file_keys  # pyright: ignore[reportPrivateUsage]
 

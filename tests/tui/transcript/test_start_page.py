@@ -9,9 +9,9 @@ import pytest
 from rich.cells import cell_len
 
 from kimi_tui.soul.system_prompt import FolderFacts
+from kimi_tui.tui.first_page import first_hints
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.demo_player import demo_hints
-from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words
 
 

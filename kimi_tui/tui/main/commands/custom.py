@@ -34,13 +34,19 @@ async def learn(main: MainParts) -> None:
     """Find the custom commands and add them to the command table, after the program's own."""
     from kimi_tui.app_paths import config_dir, home_dir
     from kimi_tui.config.custom_commands import custom_commands
+    from kimi_tui.soul.skills import folders_above
 
     work_dir = Path(main.bench.transcript.work_dir)
-    found = await asyncio.to_thread(custom_commands, work_dir, config_dir(), home_dir())
+    every = await asyncio.to_thread(
+        lambda: custom_commands(work_dir, config_dir(), home_dir(), folders_above(work_dir))
+    )
+    found = [one for one in every if one.for_user]
     n_called = Counter(one.short_name for one in found)
+    taken = {command.name for command in main.bench.commands}
     main.bench.commands.add(
         Command(
-            one.name,
+            # A skill that has the name of another command is still there as /skill:name.
+            f"skill:{one.name}" if one.is_skill and one.name in taken else one.name,
             one.help,
             one.help,
             partial(run, one),
@@ -48,7 +54,10 @@ async def learn(main: MainParts) -> None:
             # A command of the work folder first opens the question whether it may be sent.
             opens=one.origin == "folder",
             # The name without the folder is an alias if it is unique.
-            aliases=(one.short_name,) if n_called[one.short_name] == 1 and one.is_inner else (),
+            aliases=(
+                *((one.short_name,) if n_called[one.short_name] == 1 and one.is_inner else ()),
+                *((f"skill:{one.name}",) if one.is_skill else ()),
+            ),
         )
         for one in found
     )
@@ -71,16 +80,22 @@ async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
                 main.bench.keep(f"/{one.name} {argument}".rstrip())
                 return
             await asyncio.to_thread(note_shown, root, one.digest)
+            if one.for_agent:
+                # A skill that the user allows is one that the agent may use.
+                soul = await main.conversation.opened()
+                await soul.reload_skills()
     main.conversation.say(one.with_arguments(argument))
 
 
 class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
-    """Asks whether a custom command of the work folder may be sent. Its result is True for yes, None for no.
+    """Asks whether a custom command of the work folder may be sent, or its hooks may run. Its result is True for yes, None for no.
 
     Args:
         name: the word of the command.
         path: the path of its file, for the user.
         text: the text that it sends.
+        intro: the sentence above the text.
+        yes: the key and words of the yes.
     """
 
     CSS_PATH = sheets("text_screen")
@@ -88,8 +103,18 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         Binding("escape", "dismiss(None)", "Do not", show=False),
     ]
 
-    def __init__(self, name: str, path: str, text: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        text: str,
+        *,
+        intro: str = "This command comes from a file in this folder. It sends this text to the agent:",
+        yes: str = "y send it, and do not ask again for this command",
+    ) -> None:
         super().__init__()
+        self._intro = intro
+        self._yes = yes
         self._command = name
         self._path = path
         self._text = text
@@ -107,17 +132,14 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
     def compose(self) -> ComposeResult:
         """Return the text, below its origin."""
         words = Content.assemble(
-            (
-                "This command comes from a file in this folder. It sends this text to the agent:",
-                "$ink-strong",
-            ),
+            (self._intro, "$ink-strong"),
             f"\n{visible(self._path)}\n\n",
             ("\n".join(visible(line) for line in self._text.split("\n")), "$ink"),
         )
         frame = VerticalScroll(Static(words))
         use_thin_scrollbar(frame, glyphs_of(self))
         frame.border_title = Content(f"/{self._command}")
-        frame.border_subtitle = "y send it, and do not ask again for this command   Esc cancel"
+        frame.border_subtitle = f"{self._yes}   Esc cancel"
         yield frame
 
     def _refuse(self) -> None:

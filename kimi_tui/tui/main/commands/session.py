@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import itertools
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.agent_parts import MODE_TITLES, unasked_words
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ WAY_BACK = "To undo this, type /undo, or press u in the timeline."
 MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
 TASKS_USE = "/tasks output N shows the output of task N, /tasks stop N stops the task."
 _OUTPUT_ROWS = 500
+_PAGES = ("html", "cast")
+"""The forms of an export that show the session as it went, by their endings."""
 
 
 def usage(main: MainParts, argument: str) -> None:
@@ -261,34 +264,6 @@ async def plan(main: MainParts, argument: str) -> None:
         await mode(main, "plan" if wanted else "ask")
 
 
-async def permissions(main: MainParts, argument: str) -> None:
-    """List the permissions given for the session; with a number, or `all`, revoke them."""
-    soul = await main.conversation.opened()
-    allowed = soul.allowed
-    gone = allowed if argument == "all" else ()
-    if argument.isdecimal() and 0 < int(argument[:9]) <= len(allowed):
-        gone = (allowed[int(argument) - 1],)
-    if argument and not gone:
-        text = "You have not allowed anything for this session."
-        if allowed:
-            text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
-        main.bench.tell(text, level="warning")
-        return
-    for words in gone:
-        soul.revoke(words)
-    left = soul.allowed
-    listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
-    now = f"Mode: {MODE_TITLES[soul.mode]}"
-    if gone:
-        now = f"Revoked: {', '.join(map(_granted, gone))}"
-    main.bench.tell(
-        f"{now}. Also allowed in this session: {listed}." if left else f"{now}.",
-        advice="/permissions N revokes permission N, /permissions all revokes all."
-        if left
-        else "There are no extra permissions for this session.",
-    )
-
-
 _BACKENDS = {
     "full": "namespaces and Landlock",
     "bwrap": "bubblewrap",
@@ -338,19 +313,12 @@ async def sandbox(main: MainParts, argument: str) -> None:
     )
 
 
-def _granted(words: str) -> str:
-    words = words.removeprefix("Yes, and ").removeprefix("allow ")
-    for ending in (" for this session", " in this session", " this session"):
-        words = words.replace(ending, "")
-    return words
-
-
 # --- turns and operations
 
 
-async def stop(main: MainParts, argument: str) -> None:
+def stop(main: MainParts, argument: str) -> None:
     """Stop the running turn or operation."""
-    await (await main.conversation.opened()).interrupt()
+    main.conversation.stop()
 
 
 async def resume(main: MainParts, argument: str) -> None:
@@ -520,10 +488,18 @@ async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
 
 
 async def export(main: MainParts, argument: str) -> None:
-    """Write the conversation as Markdown into a new file; without a name, into a file of the work folder with the session's name."""
+    """Write the conversation into a new file, by its ending as Markdown, as a page (html) or as a recording (cast).
+
+    Without a name the file is in the work folder: with the session's id, or the title of a page.
+    """
     from kimi_tui.app_paths import expanded, short
     from kimi_tui.soul.rewind_values import END, Target
 
+    name = argument.strip()
+    form = Path(f"x.{name}" if name in _PAGES else name).suffix.lower().removeprefix(".")
+    if form in _PAGES:
+        await _export_page(main, form, "" if name == form else str(expanded(name)))
+        return
     soul = await main.conversation.opened("lines")
     text = await soul.lines.markdown(Target(END))
     if not text.strip():
@@ -549,6 +525,32 @@ async def export(main: MainParts, argument: str) -> None:
         )
     else:
         main.bench.tell(f"Exported the conversation to {named(made)}.")
+
+
+async def _export_page(main: MainParts, form: str, name: str) -> None:
+    """Have `kimi-tui export` write the page: making it takes a second of computing, which would delay keys here.
+
+    It runs in the work folder, whose modules must not be found before those of the program.
+    """
+    soul = await main.conversation.opened()
+    await soul.flush()
+    command = [sys.executable, "-P", "-m", "kimi_tui", "export", f"--{form}", soul.session.id]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        *((f"--output={name}",) if name else ()),
+        cwd=main.bench.transcript.work_dir,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    said = (out or err).decode("utf-8", "replace").strip().removeprefix("kimi-tui: ")
+    level = "info" if process.returncode == 0 else "warning"
+    main.bench.tell(said or "The conversation was not exported.", level=level)
 
 
 def _write_new(path: Path, name: str, text: str) -> Path:

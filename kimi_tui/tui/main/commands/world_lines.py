@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.formatting import line_words
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.commands.rewind import name_of, preview
 from kimi_tui.tui.main.commands.session import tell_no_checkpoint, tell_no_line
 from kimi_tui.tui.prompt.command import number
@@ -84,7 +84,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     """
     from kimi_tui.projection.comparison import Comparison
     from kimi_tui.tui.compare.screen import CompareScreen
-    from kimi_tui.tui.frame import READ_ONLY
+    from kimi_tui.tui.frame_rows import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
 
     soul = await main.conversation.opened("lines")

@@ -1,0 +1,77 @@
+"""`start_servers`: gives a session its MCP servers. The session is their `Host`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kimi_tui.mcp.config import configured
+from kimi_tui.mcp.permissions import Permissions
+from kimi_tui.mcp.servers import McpServers
+from kimi_tui.tools.base import RESULTS_NAME
+from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.wire.events import Notice
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tools.base import Tool
+
+
+class _Session:
+    """A session as the servers need it."""
+
+    def __init__(self, soul: KimiSoul) -> None:
+        self._soul = soul
+
+    @property
+    def work_dir(self) -> Path:
+        return self._soul.session.work_dir
+
+    @property
+    def results(self) -> Path:
+        return self._soul.session.dir / RESULTS_NAME
+
+    async def window(self) -> int:
+        return await self._soul.window_size()
+
+    async def sandbox(self) -> tuple[Sandbox | None, str]:
+        await self._soul.sandbox_ready()
+        return self._soul.sandbox, self._soul.no_sandbox
+
+    def change_tools(self, added: Iterable[Tool[Any]], removed: Collection[str]) -> None:
+        self._soul.change_tools(added, removed)
+
+    def tell(
+        self,
+        level: Literal["info", "warning", "error"],
+        text: str,
+        advice: str,
+        topic: str,
+        *,
+        solved: bool,
+    ) -> None:
+        self._soul.wire.publish(Notice(level, text, advice, topic, solved))
+
+
+async def start_servers(soul: KimiSoul, *, is_attended: bool) -> None:
+    """Begin to start the MCP servers that are configured for the session's folder, in the background.
+
+    Args:
+        soul: the session.
+        is_attended: whether a person is there to be told what to do.
+    """
+    found = await asyncio.to_thread(configured, soul.session.work_dir)
+    if not found.servers and not found.problems:
+        return
+    soul.use_servers(
+        McpServers(
+            found,
+            _Session(soul),
+            dict(os.environ),
+            Permissions(soul.session.work_dir),
+            is_attended=is_attended,
+        )
+    )
