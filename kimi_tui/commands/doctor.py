@@ -406,9 +406,9 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
     except OSError as error:
         count, trouble = 0, error.strerror or str(error)
     if not trouble:
-        seen = f"the system tells them; {counted(count, 'folder')} watched"
+        seen = f"the system reports them; {counted(count, 'folder')} watched"
         return CheckResult("file changes", "ok", seen)
-    advice = "Rewinds work all the same; in a large folder each step takes longer."
+    advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
     seen = f"each step looks at every file: {trouble} ({counted(count, 'folder')} watched)"

@@ -514,7 +514,7 @@ class AgentLoop:
             conversation.wire.publish(
                 Notice(
                     "warning",
-                    f"The hook {said.by} kept the turn from ending {MOST_STOPS} times, so it ends now.",
+                    f"The hook {said.by} kept the turn from ending {MOST_STOPS} times, so the turn ends now.",
                     "/hooks turns the hook off.",
                 )
             )

@@ -77,7 +77,7 @@ async def test_changes_are_shown_and_reviewed(
     async with ChatServer() as server, desk(tmp_path, server.base_url, mode="edits") as one:
         await one.ready()
         await one.say("/diff x")
-        await one.sees('"x" is no range of checkpoints.')
+        await one.sees('"x" is not a range of checkpoints.')
         await one.say("/review nothing")
         await one.sees("in no git repository")
         server.script(call("WriteFile", {"path": "a", "content": "one\ntwo\n"}), say("Wrote."))

@@ -330,7 +330,7 @@ COMMANDS = CommandTable(
     Command(
         "add-dir",
         "Add a folder",
-        "Let the agent use another folder until kimi-tui ends; without one, list them.",
+        "Let the agent use another folder until kimi-tui ends; without an argument, list the folders.",
         rules.add_dir,
         argument="[DIR]",
         opens=True,
