@@ -49,8 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     command = words[0] if len(words) == 1 else shlex.join(words)
     if options.batch == bool(command):
         complain(
-            "A command is missing. Write it after "
-            - -", or use --batch to read commands from standard input."
+            'A command is missing. Write it after "--", or use --batch to read commands from standard input.'
         )
         return USAGE
     if options.batch:

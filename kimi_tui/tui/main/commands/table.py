@@ -330,7 +330,7 @@ COMMANDS = CommandTable(
     Command(
         "add-dir",
         "Add a folder",
-        "Let the agent use another folder until kimi-tui ends; without an argument, list the folders.",
+        "Let the agent use another folder until kimi-tui ends; without DIR, list them.",
         rules.add_dir,
         argument="[DIR]",
         opens=True,
@@ -376,7 +376,7 @@ COMMANDS = CommandTable(
     Command(
         "window",
         "Enlarge the context window",
-        "Have Ollama make a copy of the model with a 32k context window, or say how to get a larger one.",
+        "Have Ollama make a copy of the model with a 32k context, or say how to get one.",
         session.window,
         key="f4",
         needs="session",
