@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from kimi_tui.mcp.tools import (
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -897,7 +897,7 @@ def _folder(config: ServerConfig, work_dir: Path) -> Path:
 def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:
     """Return the full path of a server's program.
 
-    A name is looked up in the absolute folders of the path that are not in the work folder, where any command could put one.
+    A name is looked up where no command in the sandbox could have put a program.
 
     Raises:
         BadEntry: there is none.
@@ -908,11 +908,6 @@ def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: P
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
         raise BadEntry(f'"{one_line(command)[:100]}" is not a program')
-    work = os.path.realpath(work_dir)
-    for place in environ.get("PATH", "").split(os.pathsep):
-        real = os.path.realpath(place)
-        if not os.path.isabs(place) or real == work or real.startswith(f"{work}/"):
-            continue
-        if found := shutil.which(command, path=place):
-            return found
+    if found := find_program(command, environ, work_dir):
+        return found
     raise BadEntry(f'the program "{one_line(command)[:60]}" was not found')
