@@ -300,7 +300,7 @@ def _program(
         raise _Doubt(f"the program {name} is not installed")
     if is_planted(found, environ, work_dir):
         raise _Doubt(
-            f"{visible(found)} is in a folder that sandboxed commands can change, or could change earlier in this session"
+            f"{visible(found)} is in a folder that sandboxed commands can change, or could change earlier"
         )
     real = os.path.realpath(found)
     status = os.stat(real)
