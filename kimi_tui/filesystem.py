@@ -519,7 +519,9 @@ class Storage:
             with self.opened(source) as fd:
                 self.write_file(temporary, b"", source=fd, size=self.readable_size(fd))
             if os.path.lexists(target):
-                raise FileExistsError(errno.EEXIST, "the name is taken", str(target))
+                raise FileExistsError(
+                    errno.EEXIST, "a file with this name already exists", str(target)
+                )
             self.replace(temporary, target)
         except OSError:
             with contextlib.suppress(OSError):

@@ -323,7 +323,7 @@ class _HookReader:
             trouble = "its command is too long"
         matcher = entry.get("matcher") or ""
         if not isinstance(matcher, str):
-            matcher, trouble = "", "its matcher is no text"
+            matcher, trouble = "", "its matcher is not a string"
         timeout = entry.get("timeout")
         usual = (
             _DEFAULT_S
@@ -370,7 +370,7 @@ def _why_no_matcher(matcher: str) -> str:
     try:
         re.compile(matcher)
     except (re.error, RecursionError, OverflowError):
-        return "its matcher is no regular expression"
+        return "its matcher is not a valid regular expression"
     return ""
 
 

@@ -157,7 +157,7 @@ class Hooks:
             named = "a hook, which does" if n_hooks == 1 else f"{n_hooks} hooks, which do"
             words.append(f"This folder has {named} not run before you allow it. /hooks shows it.")
         words += [
-            f"The hook {one.name} refuses every call that it is for: {one.trouble}. /hooks turns it off."
+            f"The hook {one.name} blocks every call that it guards: {one.trouble}. /hooks turns it off."
             for one in self._active("PreToolUse")
             if one.trouble
         ]

@@ -231,7 +231,7 @@ class _Writer:
             if not self._recipient.image_in or not self._dialect.images:
                 return {"type": "text", "text": "[an image that this model cannot see]"}
             if not url.startswith("data:"):
-                return {"type": "text", "text": "[an image that is not stored here]"}
+                return {"type": "text", "text": "[an image whose file is missing]"}
             return {"type": "image_url", "image_url": {"url": url}}
         return None
 

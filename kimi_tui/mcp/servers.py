@@ -484,7 +484,7 @@ class McpServers:
                 how = f"/mcp allow {config.name} shows them and asks again."
                 self._host.tell(
                     "warning",
-                    f"The tools of this project's MCP server {config.name} are other ones than you allowed, so the agent does not get them.",
+                    f"The tools of this project's MCP server {config.name} differ from those that you allowed, so the agent does not get them.",
                     how if self._is_attended else "",
                     "",
                     solved=False,
@@ -636,7 +636,7 @@ class McpServers:
             )
         except failed as error:
             raise ToolProblem(
-                f"The MCP server {facts.server} did not do it: {error}.", brief="failed"
+                f"The MCP server {facts.server} failed: {error}.", brief="failed"
             ) from error
         finally:
             one.callers.remove(env)
@@ -714,7 +714,7 @@ class McpServers:
         try:
             return await work
         except failed as error:
-            raise ToolProblem(f"The MCP server {server} did not do it: {error}.") from error
+            raise ToolProblem(f"The MCP server {server} failed: {error}.") from error
 
     # -- what the person changes -----------------------------------------------------------------
 

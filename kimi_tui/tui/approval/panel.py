@@ -261,7 +261,7 @@ def _key_hints(
     one = ((others, "answer"), (f"{digits}{glyphs.up}{glyphs.down} Enter", "choose"))
     return (
         *(several if boxes else one),
-        *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
+        *(((f"PageDown{glyphs.down}", "read more"),) if reads_on else ()),
         *((("Tab", tab_words),) if tab_words else ()),
         *((("Ctrl+G", "edit the command"),) if can_change else ()),
         *(((mode_key, "mode"),) if mode_key else ()),
@@ -424,7 +424,7 @@ class PanelLayout:
         if len(rows) <= self._most:
             return rows
         self.moved += [visible(text).replace("\n", " ") for text in texts]
-        note = Content.styled("   cut here; the full text is in the rows to read", "$ink-quiet")
+        note = Content.styled("   cut here; the rows above have the full text", "$ink-quiet")
         return [*rows[: self._most - 1], note]
 
 
@@ -439,7 +439,7 @@ REST_S = 0.002
 _PAGES = {"pageup": -1, "pagedown": 1}
 ENTER_ANSWERS = "Press Enter to give the selected answer."
 NO_ANSWER = '"{}" is not an answer. Press one of the keys below.'
-WHICH_YES = "There is more than one yes. Press {}."
+WHICH_YES = "Several answers mean yes. Choose one: {}."
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
 WAITS_BEHIND = "Your text stays in the prompt until you have answered this."
@@ -1025,10 +1025,13 @@ class ApprovalPanel(Widget, can_focus=True):
         self._clicks.clear()
         lines = [Content("")] if tall else []
         lines += beside.question
-        if self.request.detail or self.request.kind != "pause":
+        detail = self._detail_lines(width) if self._writing != "instead" else []
+        has_place = bool(beside.place) and self.request.kind != "pause"
+        # Without anything between the question and the answers, one blank row is enough; the details of a question can be in
+        # its answers alone.
+        if detail or has_place or (self.request.detail and self.request.kind != "question"):
             lines.append(Content(""))
-        if self._writing != "instead":
-            lines += self._detail_lines(width)
+        lines += detail
         if self._writing is not None:
             self._add_field(lines, self._writing, tall=tall)
             return lines
@@ -1098,7 +1101,7 @@ class ApprovalPanel(Widget, can_focus=True):
             if self._asked_early and not detail.seen_end:
                 words, style = f"{words}. Read to the end first: PageDown", "bold $warn"
             elif self._was_told and detail.passed_over:
-                read = f"you skipped rows from {detail.n_read + 1} on"
+                read = f"you have not seen all rows from {detail.n_read + 1} on"
                 words, style = f"   {read}. Press the same key again to answer", "bold $warn"
             lines.append(Content.styled(words, style))
         return lines

@@ -29,7 +29,7 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.workspace.diff import Changes, FileDifference
 
 _STATES = {"new": "new", "gone": "deleted", "changed": ""}
-_KINDS = {"others": "changed by others", "both": "changed by the agent and others"}
+_KINDS = {"others": "changed by others", "both": "changed by the agent, and outside kimi-tui"}
 _NO_TEXT = "not text, or too large to show"
 _SECRET = "its contents are not shown, because it may hold secrets"
 

@@ -502,7 +502,16 @@ class Workbench:
         place = self._place()
         glyphs = glyphs_of(app_of(self.screen))
         extended = has_extended_keys(self.screen)
-        found = hints(place, self.prompt.state, self.keys, glyphs, time.time(), extended=extended)
+        found = hints(
+            place,
+            self.prompt.state,
+            self.keys,
+            glyphs,
+            time.time(),
+            extended=extended,
+            # In the other modes of vim's keys `?` searches.
+            empty=not area.text and area.mode in (None, "insert"),
+        )
         mode = area.mode if place in ("prompt", area.offered) else None
         if mode is not None:
             name, meaning = MODES[mode]

@@ -79,7 +79,7 @@ def test_what_hides_is_written_out() -> None:
     (row,) = detail_rows(request("ls \u202egpj\x1b[2K" + " " * 60 + "; rm -rf x"), 200)
     assert "<U+202E>" in row.text
     assert "<U+001B>" in row.text
-    assert "<60 blanks>" in row.text
+    assert "<60 spaces>" in row.text
     assert row.text.endswith("rm -rf x")
 
 
@@ -298,7 +298,7 @@ async def test_a_pause_without_details_has_no_row_for_them() -> None:
 
 
 def typed(desk: Desk, words: str, *, gap_s: float = 0.05) -> None:
-    """Letters that were read one after the other, the last of them now."""
+    """Letters that were read moree after the other, the last of them now."""
     for place, letter in enumerate(words):
         event = events.Key(_character_to_key(letter), letter)
         event.time -= gap_s * (len(words) - 1 - place)
@@ -619,7 +619,7 @@ async def test_a_yes_past_the_middle_is_asked_for_twice(
         await press(pilot, "end")
         await press(pilot, key)
         assert desk.answers == []
-        assert re.search(r"you skipped rows from (8|13) on", desk.text())
+        assert re.search(r"you have not seen all rows from (8|13) on", desk.text())
         if kind == "plan":
             await press(pilot, "c", "escape")
         await press(pilot, key)

@@ -353,9 +353,9 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         return
     if network is None or row.config.network is not None:
         network = bool(row.config.network)
-    intro = "This folder brings an MCP server: a program whose tools the agent may use. A yes is for exactly this text and for its tools:"
+    intro = "This folder brings an MCP server: a program whose tools the agent may use. Yes allows exactly this text and its tools:"
     if row.config.url:
-        intro = "This folder brings an MCP server at an address, whose tools the agent may use. A yes is for exactly this text and for its tools:"
+        intro = "This folder brings an MCP server at an address, whose tools the agent may use. Yes allows exactly this text and its tools:"
     question = CustomCommandScreen(
         "mcp",
         short(row.config.path),

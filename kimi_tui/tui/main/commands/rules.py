@@ -89,7 +89,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
         ListedItem(
             Entry(shown_rule(rule), group="This project"),
             f"{mode} This permission is stored for this folder in your own configuration."
-            f"{'' if ':' in rule else ' A command needs it only outside the sandbox.'}",
+            f"{'' if ':' in rule else ' Only commands outside the sandbox need it.'}",
             "revoke",
             partial(revoke_project, rule),
         )
@@ -218,7 +218,7 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
         str(hooks[0].path.parent),
         "\n\n".join(texts),
         intro="This folder brings hooks: programs that run at events of a session, in the sandbox. "
-        "A yes is for exactly this text, and for the scripts in the folder that it names:",
+        "Yes allows exactly this text, and the scripts in the folder that it names:",
         yes="y let them run",
     )
     if not await main.bench.ask(question):
@@ -406,7 +406,7 @@ async def _allow_skills(
         "skills",
         main.bench.transcript.work_dir,
         "\n\n\n".join(texts),
-        intro="This folder brings skills: instructions that the agent may follow. A yes is for exactly this text:",
+        intro="This folder brings skills: instructions that the agent may follow. Yes allows exactly this text:",
         yes="y let the agent use them",
     )
     if not await main.bench.ask(question):
