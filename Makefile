@@ -67,7 +67,7 @@ mutants: venv-dev ## change one place at a time, and see whether tests notice: a
 	@scripts/make-venv.sh mutants
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
-bench: venv-dev ## measure all that has a goal, a quarter of an hour
+bench: venv-dev ## measure all that has a goal, half an hour
 	$(BIN)/python -m bench
 
 journeys: venv-dev ## count the files and functions that one thing passes through

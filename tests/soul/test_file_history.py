@@ -29,7 +29,8 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
-from kimi_tui.workspace.snapshots import Limits, SnapshotLog
+from kimi_tui.workspace.manifest import Limits
+from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
 
 

@@ -83,6 +83,8 @@ async def test_its_effects_belong_to_the_agent_and_its_card_to_its_calls(tmp_pat
         preview = await on.soul.travel.preview(Target(1))
         assert preview.files is not None
         assert preview.files.ran_commands
+        assert preview.servers == ("ship",)
+        assert preview.files.remarks[0] == "Not restored: what the MCP server ship did elsewhere."
         # A tool that was allowed for the session is not asked for again; a rewind restores the files that it changed.
         on.server.script(call("mcp__ship__deploy", DEPLOY), say("Once more."))
         await on.soul.run("again")

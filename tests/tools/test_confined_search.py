@@ -17,6 +17,7 @@ from support.tool_env import Bench
 
 from kimi_tui.tools import grep
 from kimi_tui.tools.file_list import FileList
+from kimi_tui.tools.prepared import PreparedProcess
 from kimi_tui.tools.sandbox import search
 from kimi_tui.workspace import ignore
 
@@ -167,8 +168,14 @@ async def test_where_it_cannot_be_confined_it_is_not_run(
     sandbox = confined.search_sandbox
     assert sandbox is not None
     monkeypatch.setattr(search, "__file__", str(confined.work_dir / "no" / "search.py"))
-    outcome = await confined.run("Grep", pattern="needle")
-    assert (outcome.is_error, outcome.brief, outcome.output) == (True, "no sandbox", "")
+    # The prepared process has loaded what confines, so there it fails by a word that it does not know.
+    real = grep.search_words
+    monkeypatch.setattr(grep, "search_words", lambda *told: (["odd:word"], real(*told)[1]))
+    for is_prepared in (True, False):
+        if not is_prepared:
+            monkeypatch.setattr(PreparedProcess, "search", lambda *_: None)
+        outcome = await confined.run("Grep", pattern="needle")
+        assert (outcome.is_error, outcome.brief, outcome.output) == (True, "no sandbox", "")
     assert outcome.message == "The search could not be run in the sandbox: it did not start"
     files = FileList(confined.work_dir, confined.environ, sandbox)
     files.paths = ["known"]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.workspace.ignore import MOST_EXPRESSIONS, IgnoreFile, IgnoreStack
+from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import Limits
 from kimi_tui.workspace.store import BlobStore
 
 TREE = [

@@ -19,7 +19,8 @@ from support.followed_folder import Place, PowerCut, power_cut
 
 from kimi_tui.workspace import restore, scan, store, tracker
 from kimi_tui.workspace.ignore import IgnoreStack
-from kimi_tui.workspace.snapshots import Limits, ManifestEntry, SnapshotLog, parse_path
+from kimi_tui.workspace.manifest import Limits, ManifestEntry
+from kimi_tui.workspace.snapshots import SnapshotLog, parse_path
 
 
 @pytest.fixture
