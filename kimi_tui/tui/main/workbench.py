@@ -240,7 +240,7 @@ class Workbench:
         views = self.frame.views
         if views is None:
             views = self.frame.mount_views(
-                "approval", broken=self._view_broken, cost_words=self._cost_words
+                "rows", "approval", broken=self._view_broken, cost_words=self._cost_words
             )
             views.timeline.reading = READING if self.transcript.reading else ""
         return views

@@ -181,7 +181,7 @@ class QuietAlready(QuietKeyboard):
 class Desk(App[None]):
     """A panel, and what it answered."""
 
-    CSS_PATH = sheets("app", "approval")
+    CSS_PATH = sheets("app", "rows", "approval")
 
     def __init__(self, asked: ApprovalRequest) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ class Desk(App[None]):
 
     def text(self) -> str:
         """Return the text of the panel."""
-        return str(self.panel.render())
+        return "\n".join(line.text for line in self.panel.lay_out(self.panel.size.width))
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
@@ -462,6 +462,7 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
         # The rows stand elsewhere than they did when it was read.
         await pilot.resize_terminal(80, 40)
         await until(pilot, lambda: row_of(desk, "Yes, once") != y)
+        await pilot.pause()
         # From when that could be seen.
         await until(pilot, lambda: not desk.panel._placing.waits)  # pyright: ignore[reportPrivateUsage]
         moved = events.MouseUp(None, 8, row_of(desk, "Yes, once"), 0, 0, 1, False, False, False)
@@ -786,9 +787,9 @@ async def test_all_answers_stay_on_the_screen_with_the_whole_diff(size: tuple[in
 
 def test_the_numbers_of_a_diff_stand_as_in_the_chat() -> None:
     asked = request("pyproject.toml", display=(EDIT,))
-    shown = [str(detail_row(row, 80)) for row in detail_rows(asked, 60)]
+    shown = [detail_row(row, 80).text for row in detail_rows(asked, 60)]
     assert shown[1].startswith(" " * 5 + "12 − ")
-    assert str(detail_row(next(detail_rows(request(), 60)), 80)).startswith(" " * 5 + "python")
+    assert detail_row(next(detail_rows(request(), 60)), 80).text.startswith(" " * 5 + "python")
 
 
 async def test_no_needs_no_reading() -> None:
