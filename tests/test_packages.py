@@ -156,7 +156,7 @@ STARTS = {
     "soul/git_changes.py:_answer": "argv of safe_git: find_program",
     "tools/command_groups.py:_parsed": "find_shfmt: find_program",
     "tools/file_list.py:scan": "rg_program: find_program",
-    "tools/grep.py:_search": "rg_program: find_program",
+    "tools/grep.py:_started": "rg_program: find_program",
     "tools/grep.py:_type_names": "rg_program: find_program",
     "tools/grep.py:": "the script _FROM: rg_program, by its whole path",
     "tui/desktop.py:_run_apart": "commands of find_program",

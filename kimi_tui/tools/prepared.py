@@ -1,12 +1,14 @@
-"""The prepared process: the program's own small interpreter, from which the supervisor of each command is forked (`supervisor.py`).
+"""The prepared process: the program's own small interpreter, from which the supervisor of each command is forked (`supervisor.py`),
+and each search program.
 
 It is started once, with an empty environment and one socket, and ends with the program. Where it cannot be used (another system
-than Linux, it was killed, it does not answer) a supervisor is started as an interpreter of its own, and the next command gets a
-new prepared process. No command is ever started twice: a forked supervisor waits for a word that it is sent only once it is known.
+than Linux, it was killed, it does not answer) an interpreter is started for the command or search, and the next one gets a new
+prepared process. No command is ever started twice: a forked supervisor waits for a word that it is sent only once it is known.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -16,11 +18,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from kimi_tui.tools.supervisor import preparing, request_of, supervised, told
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +58,8 @@ class SupervisorProcess(Protocol):
         ...
 
 
-class ForkedSupervisor:
-    """A supervisor that the prepared process has forked, and will wait for. Its exit code is not known, so 0 stands for its end.
+class ForkedProcess:
+    """A process that the prepared process has forked, and will wait for. Its exit code is not known here, so 0 stands for its end.
 
     Args:
         pid: its process id.
@@ -138,11 +143,6 @@ def start_supervisor(command: SupervisedCommand, output: int) -> Started:
     return _started_alone(command, output)
 
 
-def warm_up() -> None:
-    """Start the prepared process, if there is none; the first command then waits for no interpreter."""
-    _current().warm_up()
-
-
 def _started_alone(command: SupervisedCommand, output: int) -> Started:
     """Start a supervisor as an interpreter of its own."""
     orders, order = os.pipe()
@@ -171,6 +171,100 @@ def _started_alone(command: SupervisedCommand, output: int) -> Started:
     return Started(process, order, heard)
 
 
+@dataclass(frozen=True, slots=True)
+class ConfinedSearch:
+    """A search program as it is started in the sandbox.
+
+    Attributes:
+        argv: the program and its arguments.
+        words: the words with which it is confined (`sandbox/search.py`).
+        folder: the descriptor of the folder in which it runs.
+        environ: its variables.
+        known: the descriptors that it knows by their numbers.
+    """
+
+    argv: Sequence[str]
+    words: Sequence[str]
+    folder: int
+    environ: Mapping[str, str]
+    known: Sequence[int] = ()
+
+
+class ForkedSearch:
+    """A search program that the prepared process has started.
+
+    Attributes:
+        pid: its process id.
+        stdout: its output.
+        stderr: its errors.
+        returncode: its exit code, negative for a signal; None until `wait` has returned, and if the prepared process was killed.
+    """
+
+    def __init__(self, process: ForkedProcess, pipes: Sequence[asyncio.StreamReader]) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.stdout, self.stderr, self._code = pipes
+        self.returncode: int | None = None
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        self._process.kill()
+
+    async def wait(self) -> int | None:
+        """Wait for its end; return its exit code."""
+        if told := (await self._code.read()).strip():
+            self.returncode = int(told)
+        return self.returncode
+
+
+async def start_search(search: ConfinedSearch, limit: int) -> ForkedSearch | None:
+    """Start a search program from the prepared process; return None if that is not possible.
+
+    Args:
+        search: the program.
+        limit: the bytes of output that are buffered.
+
+    Raises:
+        ValueError: a text contains NUL.
+    """
+    pipes = [os.pipe() for _ in range(3)]
+    readers: list[asyncio.StreamReader] = []
+    try:
+        try:
+            process = await _to_its_end(
+                asyncio.to_thread(_current().search, search, [one for _, one in pipes])
+            )
+        finally:
+            for _, one in pipes:
+                os.close(one)
+        if process is None:
+            return None
+        loop = asyncio.get_running_loop()
+        while pipes:
+            readers.append(reader := asyncio.StreamReader(limit, loop))
+            protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+            file = os.fdopen(pipes.pop(0)[0], "rb", buffering=0)
+            await loop.connect_read_pipe(partial(_itself, protocol), file)
+        return ForkedSearch(process, readers)
+    finally:
+        for one, _ in pipes:
+            os.close(one)
+
+
+def _itself(protocol: asyncio.StreamReaderProtocol) -> asyncio.StreamReaderProtocol:
+    return protocol
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work that goes on if the caller is cancelled; then wait for it, as it uses the caller's descriptors."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
 class PreparedProcess:
     """The prepared process of this program, started when it is needed. Commands may start in several threads at once."""
 
@@ -186,11 +280,6 @@ class PreparedProcess:
         """The id of the process; None if none runs."""
         return None if self._process is None else self._process.pid
 
-    def warm_up(self) -> None:
-        """Start the process, if there is none and there can be one."""
-        with self._lock, contextlib.suppress(OSError):
-            self._opened()
-
     def start(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have a supervisor forked that starts a command; return None if that is not possible."""
         with contextlib.suppress(OSError), self._lock:
@@ -201,6 +290,30 @@ class PreparedProcess:
                 if (started := self._asked(channel, command, output)) is not None:
                     self._n_failures = 0
                     return started
+                self._close()
+        return None
+
+    def search(self, search: ConfinedSearch, pipes: Sequence[int]) -> ForkedProcess | None:
+        """Have a search program forked; return None if that is not possible.
+
+        Args:
+            search: the program.
+            pipes: the descriptors for its output, its errors and its exit code, which stay open.
+        """
+        with contextlib.suppress(OSError), self._lock:
+            for _ in range(2):
+                if (channel := self._opened()) is None:
+                    return None
+                numbers = " ".join(map(str, search.known))
+                request = request_of(numbers, "", search.words, search.environ, search.argv)
+                given = [request, *pipes, search.folder, *search.known]
+                try:
+                    process = self._answer(channel, b"P", given)
+                finally:
+                    os.close(request)
+                if process is not None:
+                    self._n_failures = 0
+                    return process
                 self._close()
         return None
 
@@ -243,17 +356,13 @@ class PreparedProcess:
             request = request_of(
                 command.mark, command.work_dir, command.words, command.environ, command.argv
             )
-            socket.send_fds(channel, [b"S"], [request, orders, reports, output])
-            channel.settimeout(_ANSWER_S)
-            answer, descriptors, _, _ = socket.recv_fds(channel, _ANSWER_BYTES, 1)
-            if not descriptors or not answer.isdigit():
+            process = self._answer(channel, b"S", [request, orders, reports, output])
+            if process is None:
                 return None
-            process = ForkedSupervisor(int(answer), descriptors[0])
             os.write(order, b"G")
             is_started = True
             return Started(process, order, heard)
-        except OSError as error:
-            log.warning("the prepared process does not answer: %s", error)
+        except OSError:
             return None
         finally:
             for descriptor in (orders, reports, request):
@@ -262,6 +371,21 @@ class PreparedProcess:
             if not is_started:
                 os.close(order)
                 os.close(heard)
+
+    def _answer(
+        self, channel: socket.socket, kind: bytes, given: Sequence[int]
+    ) -> ForkedProcess | None:
+        """Send a request; return the process that was forked for it, None if there is none."""
+        try:
+            socket.send_fds(channel, [kind], given)
+            channel.settimeout(_ANSWER_S)
+            answer, descriptors, _, _ = socket.recv_fds(channel, _ANSWER_BYTES, 1)
+        except OSError as error:
+            log.warning("the prepared process does not answer: %s", error)
+            return None
+        if not descriptors or not answer.isdigit():
+            return None
+        return ForkedProcess(int(answer), descriptors[0])
 
     def _close(self) -> None:
         channel, self._channel = self._channel, None

@@ -42,6 +42,7 @@ _ENDING_MS = 5
 """Milliseconds in which processes that are about to end may do so by themselves before all are listed, which takes as long."""
 _MOST_BYTES = 64
 _N_DESCRIPTORS = 4
+_MOST_DESCRIPTORS = 16
 
 
 _BEGIN = (
@@ -121,11 +122,13 @@ def request_of(
 
 
 def prepare(requests: int) -> None:
-    """Fork a supervisor for each request until the program ends; does not return.
+    """Fork a process for each request until the program ends; does not return.
 
-    A request is a byte with four descriptors: the file of `request_of`, orders, reports, and the command's output. The answer is
-    the process id of the supervisor, with a descriptor of that process; without one, the supervisor was not started. This process
-    reads nothing of a request and keeps none of its descriptors, so it holds nothing of a session.
+    A request is a byte with descriptors: `S` for a supervisor, with the file of `request_of`, orders, reports, and the command's
+    output; `P` for a search program, with the file, its output, its errors, the pipe for its exit code, its folder, and those that
+    it knows by their numbers, which are the mark of the request. The answer is the process id, with a descriptor of that process;
+    without one, nothing was started. This process reads nothing of a request, and keeps only the pipes for exit codes, so it
+    holds nothing of a session.
     """
     try:
         _prepare(requests)
@@ -151,12 +154,13 @@ def _prepare(requests: int) -> None:
         poll.register(descriptor, select.POLLIN)
     gc.collect()
     gc.freeze()
-    room = _socket.CMSG_SPACE(4 * _N_DESCRIPTORS)
+    room = _socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+    codes: dict[int, int] = {}
     while True:
         ready = [descriptor for descriptor, _ in poll.poll()]
         if wake_read in ready:
             os.read(wake_read, 4096)
-            _reap(-1, -1)
+            _tell_codes(codes)
         if program in ready:
             return
         if requests not in ready:
@@ -169,18 +173,26 @@ def _prepare(requests: int) -> None:
             for _, _, numbers in extra
             for at in range(0, len(numbers), 4)
         ]
-        if len(given) != _N_DESCRIPTORS:
+        if len(given) < _N_DESCRIPTORS:
             return
+        itself = os.getpid()
         try:
             child = os.fork()
         except OSError:
             child = -1
         if child == 0:
-            for descriptor in (requests, wake_read, wake_write, program):
+            for descriptor in (requests, wake_read, wake_write, program, *codes.values()):
                 os.close(descriptor)
-            _begin_forked(*given)
+            if data == b"S":
+                _begin_forked(*given)
+            else:
+                _begin_search(itself, *given)
+        kept = given[3] if data == b"P" and child > 0 else -1
+        if kept >= 0:
+            codes[child] = kept
         for descriptor in given:
-            os.close(descriptor)
+            if descriptor != kept:
+                os.close(descriptor)
         if child < 0:
             channel.sendmsg([b"-1"])
             continue
@@ -189,6 +201,58 @@ def _prepare(requests: int) -> None:
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, held.to_bytes(4, sys.byteorder))
         channel.sendmsg([str(child).encode()], [rights])
         os.close(held)
+
+
+def _tell_codes(codes: dict[int, int]) -> None:
+    """Wait for the processes that have ended, and tell the exit codes of those with a pipe for it."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        pipe = codes.pop(pid, -1)
+        if pipe >= 0:
+            _report(pipe, str(os.waitstatus_to_exitcode(status)))
+            os.close(pipe)
+
+
+def _begin_search(
+    parent: int, request: int, output: int, errors: int, code: int, folder: int, *known: int
+) -> None:
+    """Become a confined search program in a process that was forked from the prepared one (`parent`); does not return."""
+    try:
+        os.close(code)
+        # Until it has confined itself, it opens files in its `/proc/self`.
+        _set(_PR_SET_DUMPABLE, 1)
+        os.setsid()
+        with open(request, "rb") as file:
+            head, mark, _, *texts = file.read().split(b"\0")
+        n_words, n_variables, _ = map(int, head.split())
+        numbers = [*map(int, mark.split())]
+        # A descriptor may have the number that another one gets.
+        free = max(2, *numbers, output, errors, folder, *known) + 1
+        moved = [*enumerate((output, errors, folder, *known), free)]
+        for at, descriptor in moved:
+            os.dup2(descriptor, at, inheritable=False)
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        os.fchdir(free + 2)
+        for at, number in enumerate((1, 2, -1, *numbers), free):
+            if number >= 0:
+                os.dup2(at, number)
+        os.environb.update(
+            dict(text.split(b"=", 1) for text in texts[n_words : n_words + n_variables])
+        )
+        words = [f"parent:{parent}", *map(os.fsdecode, texts[:n_words])]
+        argv = [*map(os.fsdecode, texts[n_words + n_variables :])]
+        arguments = [str(len(words)), *words, *argv]
+        sys.modules["confine"].begin_search(arguments)
+    except OSError as error:
+        os.write(2, f"{error.strerror}\n".encode(errors="replace"))
+    finally:
+        os._exit(126)
 
 
 def _begin_forked(request: int, orders: int, reports: int, output: int) -> None:

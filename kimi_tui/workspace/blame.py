@@ -15,7 +15,8 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from kimi_tui.workspace.diff import StoredTexts
-from kimi_tui.workspace.snapshots import ManifestEntry, SnapshotLog
+from kimi_tui.workspace.manifest import ManifestEntry
+from kimi_tui.workspace.snapshots import SnapshotLog
 
 _WINDOW_LINES = 3
 """Equal lines in a row that count as the same place again after a change."""

@@ -9,8 +9,8 @@ import pytest
 from support.soul import stage, until_end
 
 from kimi_tui.soul.system_prompt import FolderFacts
+from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.scan import Scan, Scanner
-from kimi_tui.workspace.snapshots import Limits
 
 
 def furnish(folder: Path, *names: str) -> None:

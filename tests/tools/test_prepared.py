@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.covered import whole_sandbox
+from support.covered import search_sandbox, whole_sandbox
+from support.tool_env import Bench
 from support.watching import alive, until
 
 from kimi_tui.tools import prepared
@@ -168,6 +169,24 @@ async def test_where_none_can_be_started_commands_run_without(
     assert len(tried) == prepared._MOST_FAILURES
 
 
+async def test_a_search_is_started_from_it_and_again_where_it_was_killed(
+    own: prepared.PreparedProcess, bench: Bench
+) -> None:
+    bench.search_sandbox = search_sandbox("landlock")
+    bench.write("one.txt", "parent:needle\n")
+    for _ in range(2):
+        outcome = await bench.run("Grep", pattern="parent:needle")
+        assert outcome.output == "one.txt"
+        assert own.pid is not None
+        os.kill(own.pid, signal.SIGKILL)
+        await until_dead(own.pid)
+    both = await asyncio.gather(
+        *(bench.run("Grep", pattern=f"needle|{n}") for n in range(10)),
+        ended("exit 3", bench.work_dir),
+    )
+    assert [getattr(one, "output", None) for one in both[:-1]] == ["one.txt"] * 10
+
+
 async def test_many_commands_at_once(own: prepared.PreparedProcess, tmp_path: Path) -> None:
     ends = await asyncio.gather(*(ended(f"echo {n}; exit {n}", tmp_path) for n in range(40)))
     assert [(end.output.text, end.exit_code) for end in ends] == [(f"{n}\n", n) for n in range(40)]
@@ -269,7 +288,7 @@ def test_it_ends_with_the_program_and_so_does_all_of_a_command(how: str, tmp_pat
 
 
 def test_a_forked_copy_of_the_program_has_one_of_its_own(own: prepared.PreparedProcess) -> None:
-    prepared.warm_up()
+    own._opened()
     assert own.pid is not None
     child = os.fork()
     if child == 0:

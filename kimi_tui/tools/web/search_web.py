@@ -68,7 +68,8 @@ class _SearchRequest(NamedTuple):
     key: str
 
 
-class _Service(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Service:
     """How a service is asked, and where its answer has the results.
 
     Attributes:
