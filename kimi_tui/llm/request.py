@@ -474,7 +474,7 @@ class _Settled:
     """
 
     form: tuple[str, Dialect, Recipient]
-    history: tuple[Message, ...]
+    history: Sequence[Message]
     data: bytearray
     last: Sent | None
     reply: str
