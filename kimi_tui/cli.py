@@ -223,6 +223,8 @@ def parse(arguments: Sequence[str]) -> Options | int:
     if given.pop("version", False):
         return _say_version()
     words: list[str] = given.pop("message", [])
+    if "added" in given:
+        given["added"] = tuple(given["added"])
     if given and "prompt" in given:
         from kimi_tui.config.settings import ConfigError
         from kimi_tui.headless.options import taken_from
@@ -347,6 +349,15 @@ def _parser() -> ArgumentParser:
         type=given,
         metavar="DIR",
         help="the work folder (default: this folder)",
+    )
+    add(
+        "--add-dir",
+        dest="added",
+        action="append",
+        default=[],
+        type=given,
+        metavar="DIR",
+        help="another folder that the agent may read and work in; can be given several times",
     )
     add(
         "--model",

@@ -167,7 +167,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests and run them first, so that no worker waits for a last long one at the end; apply `sample`."""
     cases: defaultdict[object, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sample") is not None:
+        is_left_out = item.get_closest_marker("exhaustive") is not None
+        if item.get_closest_marker("sample") is not None and not is_left_out:
             cases[item.nodeid.partition("[")[0]].append(item)
     for some in cases.values():
         mark = some[0].get_closest_marker("sample")

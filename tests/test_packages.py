@@ -23,9 +23,10 @@ def normal(name: str) -> str:
 
 
 def declared() -> dict[str, str]:
-    """Return the version requirement of each declared package."""
+    """Return the version requirement of each declared package, and of those of the extra for MCP servers."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in project["dependencies"])
+    lines = [*project["dependencies"], *project["optional-dependencies"]["mcp"]]
+    pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in lines)
     return {normal(found[1]): found[2] for found in pairs if found}
 
 
@@ -155,7 +156,7 @@ STARTS = {
     "soul/git_changes.py:_answer": "argv of safe_git: find_program",
     "tools/command_groups.py:_parsed": "find_shfmt: find_program",
     "tools/file_list.py:scan": "rg_program: find_program",
-    "tools/grep.py:_search": "rg_program: find_program",
+    "tools/grep.py:_started": "rg_program: find_program",
     "tools/grep.py:_type_names": "rg_program: find_program",
     "tools/grep.py:": "the script _FROM: rg_program, by its whole path",
     "tui/desktop.py:_run_apart": "commands of find_program",
@@ -164,9 +165,11 @@ STARTS = {
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
     # These are the interpreter, and parts of this program.
     "config/keyring.py:_answer_of_process": "sys.executable",
+    "tui/main/commands/session.py:_export_page": "sys.executable -P",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",
     "hooks/process.py:__init__": "supervised: sys.executable",
+    "mcp/process.py:__init__": "supervised: sys.executable",
     "tools/prepared.py:_opened": "preparing: sys.executable",
     "tools/prepared.py:_started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.

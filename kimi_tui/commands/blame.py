@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import sys
 from argparse import ArgumentTypeError
@@ -18,15 +17,20 @@ from kimi_tui.commands.sessions import chosen_session
 from kimi_tui.foreign_text import clean
 from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.session import Session
-from kimi_tui.soul.blame import Authors, BlamedLine, LineAuthor, NoBlame, blame_lines
-from kimi_tui.soul.checkpoint_table import shown_timeline
+from kimi_tui.soul.blame import (
+    Authors,
+    BlamedLine,
+    NoBlame,
+    blame_lines,
+    file_and_lines,
+)
+from kimi_tui.soul.checkpoint_table import timeline_of
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.history import session_history
-from kimi_tui.tui.formatting import age, cut
+from kimi_tui.tui.formatting import author_words, cut
 from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.tracker import stored_snapshots
 
-_WHO = {"before": "before", "task": "task", "other": "others", "agent": "agent"}
 _TAB_CELLS = 4
 
 
@@ -56,16 +60,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _file_and_lines(text: str) -> tuple[str, int, int]:
-    """Parse `FILE`, `FILE:10` or `FILE:10-20`; 0 stands for an end that is not given."""
-    found = re.fullmatch(r"(.+):([0-9]{1,9})(?:-([0-9]{1,9}))?", text, re.DOTALL)
-    if found is None:
-        return text, 0, 0
-    name, first, last = found[1], int(found[2]), int(found[3] or found[2])
-    if not 0 < first <= last:
-        raise ArgumentTypeError(
-            f"{text!r} names no lines; write FILE:FIRST-LAST, counted from line 1"
-        )
-    return name, first, last
+    try:
+        return file_and_lines(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 async def _blame(session: Session, path: str, first: int, last: int, *, as_json: bool) -> int:
@@ -89,7 +87,8 @@ async def _blame(session: Session, path: str, first: int, last: int, *, as_json:
 
 def _blamed(session: Session, folder: Path, path: str) -> list[BlamedLine]:
     log, texts = stored_snapshots(folder)
-    authors = Authors(log, session_history(session), shown_timeline(session))
+    history = session_history(session)
+    authors = Authors(log, history, timeline_of(session, history))
     blame = FileBlame(log, texts, path)
     return blame_lines(path, log, blame, authors, root=session.work_dir)
 
@@ -113,7 +112,7 @@ def _print(shown: range, lines: Sequence[BlamedLine]) -> None:
     from rich.cells import cell_len
 
     now = datetime.now(UTC)
-    heads = {n: _head(lines[n - 1].author, now) for n in shown}
+    heads = {n: author_words(lines[n - 1].author, now) for n in shown}
     widths = [max((cell_len(head[k]) for head in heads.values()), default=0) for k in range(3)]
     most = len(str(shown.stop - 1))
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -122,13 +121,3 @@ def _print(shown: range, lines: Sequence[BlamedLine]) -> None:
         text = clean(lines[number - 1].text.expandtabs(_TAB_CELLS))
         row = f"{'  '.join(part for part in parts if part)}  {number:>{most}}  {text}".rstrip()
         print(cut(row, columns) if columns else row)
-
-
-def _head(author: LineAuthor, now: datetime) -> tuple[str, str, str]:
-    """Return the columns before a line: who, tool and age."""
-    when = age(datetime.fromtimestamp(author.at, UTC), now) if author.at else "now"
-    if author.who != "agent":
-        return _WHO[author.who], "", when if author.who != "before" else ""
-    point = f"#{author.checkpoint_id}" if author.checkpoint_id >= 0 else "agent"
-    where = f"{point} line {author.world_line}" if author.world_line else point
-    return where, author.tool, when

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from kimi_tui.app_paths import make_private, short
 from kimi_tui.base_url import is_url
@@ -24,6 +24,7 @@ from kimi_tui.config.settings import (
     TABLES,
     Config,
     ConfigError,
+    EditCheck,
     ModelConfig,
     ModelPrices,
     ProviderConfig,
@@ -46,6 +47,7 @@ _KIMI_CLI = frozenset(
     )
 )
 _MAX_HEADERS = 20
+_MOST_CHECKS = 20
 _MAX_HEADER_CHARS = 4_096
 # The patterns are strings: most files name no header, and compiling them would delay the first paint.
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -55,7 +57,7 @@ _OWN_HEADERS = (
 )
 """Headers that the request or the connection needs unchanged, or that would claim another identity."""
 _FIGURES = ("input", "output", "cached_input")
-_SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
+_SECTIONS = frozenset({*TABLES, "models", "providers", "keys", "checks"})
 _PLACE = r"\(at line (\d+), column \d+\)$"
 
 
@@ -117,6 +119,10 @@ def parse_config(data: bytes, path: Path) -> Config:
     return _Reader(path).config(table)
 
 
+def _are_texts(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
+
+
 class _Reader:
     """Takes values out of tables and remembers those that it could not use."""
 
@@ -150,6 +156,7 @@ class _Reader:
             models=models,
             providers=providers,
             keys=self._keys(self._table(table, "keys")),
+            checks=self._checks(self._table(table, "checks")),
             source=self._path,
             notices=tuple(self._notices),
             **values,
@@ -282,6 +289,30 @@ class _Reader:
         table = dict(_dotted(table))
         wanted = self._values(table, "keys", dict.fromkeys(table, Setting("", STRIPPED)))
         return usable_keys(wanted, lambda name, what: self._say(f"keys.{name}", what))
+
+    def _checks(self, table: TomlTable) -> tuple[EditCheck, ...]:
+        """Return the checks after edits; each that cannot be used is named in a notice."""
+        for name in table:
+            if name != "after_edit":
+                self._say(f"checks.{name[:40]}", "is unknown")
+        entries = table.get("after_edit", [])
+        if not isinstance(entries, list):
+            self._say("checks.after_edit", "must be a list of lists of words")
+            return ()
+        found: list[EditCheck] = []
+        for number, entry in enumerate(cast("list[Any]", entries), 1):
+            place = f"checks.after_edit, entry {number},"
+            facts = cast(TomlTable, entry if isinstance(entry, Mapping) else {"run": entry})
+            words, files = facts.get("run"), facts.get("files", [])
+            if not (_are_texts(words) and words) or not _are_texts(files):
+                self._say(place, 'must be words, such as ["ruff", "check", "{file}"]')
+            elif not words[0] or words[0].startswith("-") or "=" in words[0]:
+                self._say(place, "must begin with the name of a program")
+            elif any("\0" in word for word in (*words, *files)):
+                self._say(place, "has a character that no word can have")
+            else:
+                found.append(EditCheck(tuple(words), tuple(files)))
+        return tuple(found[:_MOST_CHECKS])
 
     def _tables(self, table: TomlTable, key: str) -> dict[str, TomlTable]:
         found: dict[str, TomlTable] = {}

@@ -136,7 +136,8 @@ def shown_rule(rule: str) -> str:
     if not colon or " " in kind:
         return rule
     # What follows a number sign identifies the version that was allowed.
-    return f"{kind} {rest.partition('#')[0]}"
+    name = rest.partition("#")[0]
+    return f"{kind} {name}" if name else f"the {kind} of this folder"
 
 
 def _identity(work_dir: Path) -> _Folder | None:

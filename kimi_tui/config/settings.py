@@ -399,6 +399,15 @@ class NotifyConfig(NamedTuple):
     )
 
 
+class EditCheck(NamedTuple):
+    """A program to run after edits of the agent: its words, in which `{file}` stands for the file, and patterns of the names
+    of files that it is for (empty for all).
+    """
+
+    words: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+
 @table
 class PromptConfig(NamedTuple):
     """The editing of the prompt."""
@@ -431,7 +440,8 @@ class MouseConfig(NamedTuple):
 class Config(NamedTuple):
     """The contents of the file; the tables have their names there.
 
-    `search` is the search service, of `[web.search]` or of kimi-cli. `notices` name the keys that were not understood; `source` is the file, if there was one.
+    `checks` run after edits. `search` is the search service, of `[web.search]` or of kimi-cli. `notices` name the keys that
+    were not understood; `source` is the file, if there was one.
     """
 
     default_model: str = setting(
@@ -522,6 +532,7 @@ class Config(NamedTuple):
     models: Mapping[str, ModelConfig] = MappingProxyType({})
     providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     keys: Mapping[str, str] = MappingProxyType({})
+    checks: tuple[EditCheck, ...] = ()
     source: Path | None = None
     notices: tuple[str, ...] = ()
 

@@ -101,7 +101,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--bare",
         action="store_true",
-        help="do not read AGENTS.md, CLAUDE.md and other project notes",
+        help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, run no hooks, and start no MCP servers",
     )
     add("--max-steps", type=_whole, metavar="N", help="stop the turn after N steps")
     add(

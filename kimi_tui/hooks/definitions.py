@@ -118,7 +118,11 @@ class Hook(NamedTuple):
             names: the names of the tool in all spellings, or the kind of the event.
             subject: the command, path or address of the call, for a condition.
         """
-        return _matches(self.matcher, names) and self._holds(names, subject)
+        is_meant = _matches(self.matcher, names)
+        if not is_meant and self.form == "kimi" and not _why_no_matcher(self.matcher):
+            # In kimi-cli's form every matcher is an expression: `File` is for all tools with that in their names.
+            is_meant = any(re.search(self.matcher, name[:128]) for name in names)
+        return is_meant and self._holds(names, subject)
 
     def _holds(self, names: Sequence[str], subject: str) -> bool:
         found = _CONDITION.fullmatch(self.condition) if self.condition else None

@@ -78,7 +78,7 @@ def outer_arguments(tool: str, inner: str, arguments: str) -> str:
     """Return the arguments of the call itself, from those of the tool that it calls."""
     if tool == inner:
         return arguments
-    return json.dumps({"tool": inner, "arguments": json.loads(arguments)}, ensure_ascii=False)
+    return f'{{"tool": {json.dumps(inner, ensure_ascii=False)}, "arguments": {arguments}}}'
 
 
 def claude_name(tool: str) -> str:

@@ -13,6 +13,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -38,6 +39,7 @@ from kimi_tui.hooks.payload import (
 )
 from kimi_tui.hooks.process import HookEnd, run_hook
 from kimi_tui.tools.process import user_environment
+from kimi_tui.tools.sandbox.git_watch import WatchedCommand
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -180,21 +182,25 @@ class Hooks:
             return "allowed"
         return "changed" if self._is_folder_on else "not allowed"
 
-    async def allow_folder(self) -> None:
-        """Allow the hooks of the work folder as they are now.
+    async def folder_digest(self) -> str:
+        """Return the digest of the hooks of the work folder, with the scripts that they name, as they are now."""
+        return await asyncio.to_thread(digest_of, self.found.folder, self._facts.work_dir)
+
+    async def allow_folder(self, digest: str) -> None:
+        """Allow the hooks of the work folder as they were when they had this digest.
 
         Raises:
             OSError, ValueError: the permission could not be stored.
         """
         if self._permissions is None:
             raise ValueError("this session has no permissions")
-        permissions, work_dir, hooks = self._permissions, self._facts.work_dir, self.found.folder
+        permissions = self._permissions
 
         def store() -> None:
             for rule in permissions.rules:
                 if rule.startswith("hooks:"):
                     permissions.remove(rule)
-            permissions.add(f"hooks:#{digest_of(hooks, work_dir)}")
+            permissions.add(f"hooks:#{digest}")
 
         await asyncio.to_thread(store)
         self._is_folder_on = True
@@ -397,6 +403,8 @@ class Hooks:
         argv: Sequence[str] = ["/bin/sh", "-c", hook.command]
         environ: Mapping[str, str] = user_environment(self._environ)
         words: Sequence[str] = ()
+        around: AbstractContextManager[object] | None = None
+        stop = threading.Event()
         limit_s = min(hook.timeout_s, _END_S) if event == "SessionEnd" else hook.timeout_s
         if hook.sandbox:
             sandbox = await self._facts.sandbox()
@@ -410,9 +418,11 @@ class Hooks:
             except (NoSandbox, OSError) as error:
                 return Answer("failed", f"the sandbox cannot be set up: {error}")
             argv, environ, words = confined.argv, confined.environ, confined.words
+            # What it does to git's levers is undone, as for commands of the agent.
+            watched = WatchedCommand(confined.policy.watch, stop.set)
+            around = sandbox.git_watch.around(watched)
         given = json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace")
         async with self._room:
-            stop = threading.Event()
             end = await self._in_thread(
                 stop,
                 lambda: run_hook(
@@ -423,6 +433,7 @@ class Hooks:
                     timeout_s=limit_s,
                     words=words,
                     stop=stop,
+                    around=around,
                 ),
             )
         return answer_of(end, event)

@@ -33,9 +33,21 @@ class Inks:
         palette: the colours by name; None to paint with the terminal's own ink and page, as long as the theme is not known.
         colours: the number of colours of the terminal.
         grey: whether colours are replaced by greys (`NO_COLOR`).
+        theme: the name of the palette; empty for none.
+
+    Attributes:
+        theme: as above.
     """
 
-    def __init__(self, palette: Mapping[str, str] | None, colours: int, *, grey: bool) -> None:
+    def __init__(
+        self,
+        palette: Mapping[str, str] | None,
+        colours: int,
+        *,
+        grey: bool,
+        theme: str = "",
+    ) -> None:
+        self.theme = theme
         self._palette = palette
         self._colours = colours
         self._grey = grey

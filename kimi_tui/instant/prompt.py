@@ -14,15 +14,16 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import AUTO
 from kimi_tui.instant.inks import Inks, dimmed, has_own_colours
 from kimi_tui.instant.typed import Ahead, TypedAhead
+from kimi_tui.launch import NEWEST
 from kimi_tui.tui.first_page import FirstPage, first_page, page_rows, prompt_rows
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.palette import colours_of, guess_light, is_light, palettes_for
@@ -31,6 +32,7 @@ from kimi_tui.tui.rows import Line
 if TYPE_CHECKING:
     from types import FrameType
 
+    from kimi_tui.instant.stored_frame import Cells, StoredFrame
     from kimi_tui.launch import Launch
 
 SWITCH_S = 0.001
@@ -64,6 +66,7 @@ class InstantPrompt:
         page: the content of the page.
         glyphs: the set of signs in use.
         inks: returns how rows are painted, for a light (True), a dark (False) or a yet unknown terminal.
+        stored: the last frame of the session that is continued; None for none.
         asks: whether to ask the terminal for the colour of its background.
         own_colours: whether rows are painted in the terminal's own colours.
 
@@ -78,6 +81,7 @@ class InstantPrompt:
         glyphs: Glyphs,
         inks: Callable[[bool | None], Inks],
         *,
+        stored: StoredFrame | None = None,
         asks: bool,
         own_colours: bool,
     ) -> None:
@@ -87,6 +91,7 @@ class InstantPrompt:
         self._glyphs = glyphs
         self._inks_of = inks
         self._inks = inks(None)
+        self._stored = stored
         self._asks = asks
         self._own_colours = own_colours
         self._typed = TypedAhead()
@@ -94,9 +99,10 @@ class InstantPrompt:
         self._size = (0, 0)
         self._is_resized = False
         self._is_over = False
+        self._painting = Lock()
         self._has_terminal = False
         self._answered = ""
-        self._leave = _LEAVE
+        self._enter, self._leave = _ENTER, _LEAVE
         self._is_before = False
         """Whether input was there before raw mode began."""
         self._before: dict[int, Any] = {}
@@ -122,13 +128,15 @@ class InstantPrompt:
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._ended)
-        self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stopped)
         self._before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, self._resized)
         self._make_raw()
         self._is_before = bool(select.select([self._input], [], [], 0)[0])
         keys = "" if os.environ.get("TEXTUAL_DISABLE_KITTY_KEY") else _KITTY_KEYS
-        self._leave = _LEAVE if keys else _LEAVE.replace(_KITTY_POPPED, "")
-        first = _ENTER + keys + (_BACKGROUND_QUESTION if self._asks else "")
+        if not keys:
+            self._leave = _LEAVE.replace(_KITTY_POPPED, "")
+        self._enter = _ENTER + keys
+        first = self._enter + (_BACKGROUND_QUESTION if self._asks else "")
         # A terminal that accepts nothing must not hold up the imports: then the thread waits for it.
         if select.select([], [self._output], [], 0)[1]:
             self._write(first)
@@ -140,8 +148,10 @@ class InstantPrompt:
                 self._read(ANSWER_S)
             self._write(self._changes())
         sys.setswitchinterval(SWITCH_S)
-        self._thread = Thread(target=self._run, args=(first,), name="instant prompt", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._run, args=(first,), name="instant prompt", daemon=True)
+        thread.start()
+        # A signal that comes earlier could not wait for a thread that does not run yet.
+        self._thread = thread
 
     def _make_raw(self) -> None:
         attributes = termios.tcgetattr(self._input)
@@ -179,17 +189,28 @@ class InstantPrompt:
         if not self._has_terminal:
             return
         self._has_terminal = False
+        self._give_back()
+        for number, handler in self._before.items():
+            if signal.getsignal(number) in (self._ended, self._resized, self._stopped):
+                signal.signal(number, handler)
+
+    def _give_back(self) -> None:
         with suppress(OSError, termios.error):
             termios.tcsetattr(self._input, termios.TCSANOW, self.attributes)
         self._write(self._leave)
-        for number, handler in self._before.items():
-            if signal.getsignal(number) in (self._ended, self._resized, signal.SIG_IGN):
-                signal.signal(number, handler)
 
     @property
     def is_light(self) -> bool | None:
         """Whether the terminal is light, as it has answered; None if it has not."""
         return is_light(self._typed.colour)
+
+    @property
+    def stored(self) -> StoredFrame | None:
+        """The last frame of the session, if it is shown: it has the size and the theme of the terminal."""
+        stored = self._stored
+        if stored is None or self._size != (stored.look.columns, stored.look.rows):
+            return None
+        return stored if self._inks.theme == stored.look.theme else None
 
     # --- in the thread
 
@@ -204,10 +225,11 @@ class InstantPrompt:
                     return
                 if self._input in readable and not self._read(0):
                     return  # the terminal is gone, as the app will find
-                if self._is_resized:
-                    self._is_resized = False
-                    self._painted = []
-                self._write(self._changes())
+                with self._painting:
+                    if self._is_resized:
+                        self._is_resized = False
+                        self._painted = []
+                    self._write(self._changes())
         except OSError:
             return
 
@@ -244,6 +266,11 @@ class InstantPrompt:
             prompt_rows(self._typed.text, width, self._glyphs),
         )
         painted = [self._inks.row(self._shown(row), width) for row in rows]
+        if (stored := self.stored) is not None:
+            # The header says that the session is being opened.
+            above = height - 1 - sum(row.fill == "raised" for row in rows)
+            kept = stored.rows[1:][1 - above :]
+            painted[above - len(kept) : above] = map(_painted_cells, kept)
         before, self._painted = self._painted, painted
         return "".join(
             f"\x1b[{y};1H{row}"
@@ -261,10 +288,10 @@ class InstantPrompt:
                 data = data[os.write(self._output, data) :]
 
     def _stop(self) -> None:
+        self._is_over = True
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._is_over = True
         self._call()
         thread.join(1.0)
         sys.setswitchinterval(self._switch_s)
@@ -284,9 +311,22 @@ class InstantPrompt:
         self._is_resized = True
         self._call()
 
+    def _stopped(self, number: int, frame: FrameType | None) -> None:
+        with self._painting:
+            self._give_back()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._make_raw()
+            self._is_resized = True
+            self._write(self._enter)
+        self._call()
+
     def _ended(self, number: int, frame: FrameType | None) -> None:
         self.restore()
         os._exit(128 + number)
+
+
+def _painted_cells(row: Sequence[Cells]) -> str:
+    return "".join(f"\x1b[0{codes}m{text}" for text, codes in row) + "\x1b[0m"
 
 
 def _size_of(descriptor: int) -> tuple[int, int]:
@@ -335,10 +375,23 @@ def prompt_of(launch: Launch, environ: Mapping[str, str]) -> InstantPrompt | Non
             light = guess if light is None else light
             name = "" if light is None else "light" if light else "dark"
         # A theme of Textual's has colours that are not known yet.
-        palette = palettes.get(name)
-        return Inks(None if grey and name == "16" else palette, colours, grey=grey)
+        palette = None if grey and name == "16" else palettes.get(name)
+        return Inks(palette, colours, grey=grey, theme=name if palette is not None else "")
 
     glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
+    stored = None
+    if launch.resume == NEWEST and not (launch.fork or launch.demo):
+        from kimi_tui.instant.stored_frame import FrameLook, newest_session, read_frame
+
+        size = _size_of(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
+        look = FrameLook(*size, "" if theme == AUTO else theme, colours, grey, glyphs is ASCII)
+        if (session := newest_session(launch.work_dir)) is not None:
+            stored = read_frame(session, look)
     return InstantPrompt(
-        first_page(launch), glyphs, inks, asks=theme == AUTO, own_colours=theme == "16"
+        first_page(launch),
+        glyphs,
+        inks,
+        stored=stored,
+        asks=theme == AUTO,
+        own_colours=theme == "16",
     )

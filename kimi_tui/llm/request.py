@@ -474,7 +474,7 @@ class _Settled:
     """
 
     form: tuple[str, Dialect, Recipient]
-    history: Sequence[Message]
+    history: tuple[Message, ...]
     data: bytearray
     last: Sent | None
     reply: str
@@ -609,7 +609,7 @@ class RequestBuilder:
         while settled.n_counted < number and tokens.is_counted(history[settled.n_counted]):
             settled.said_tokens += tokens.said_tokens(history[settled.n_counted])
             settled.n_counted += 1
-        settled.history = history[:number]
+        settled.history = tuple(history[:number])
         settled.last, settled.reply = last, reply
         if is_plain and len(settled.data) <= _MOST_KEPT_BYTES:
             self._settled = settled

@@ -230,7 +230,9 @@ async def _is_near(host: str) -> bool:
         found = await asyncio.get_running_loop().getaddrinfo(host, 443, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    return any(not is_public(ipaddress.ip_address(one[4][0].partition("%")[0])) for one in found)
+    return any(
+        not is_public(ipaddress.ip_address(str(one[4][0]).partition("%")[0])) for one in found
+    )
 
 
 async def login(

@@ -184,6 +184,14 @@ class ContextIndex:
         callers = self._callers.get(name)
         return bool(callers) and callers[-1] >= first
 
+    def tools_called(self, first: int) -> list[str]:
+        """Return the names of the tools that messages from `first` on call."""
+        return [name for name, places in self._callers.items() if places and places[-1] >= first]
+
+    def callers(self, name: str, first: int) -> list[int]:
+        """Return the numbers of the messages from `first` on that call the tool with this name."""
+        return [place for place in self._callers.get(name, ()) if place >= first]
+
     def is_marker(self, index: int) -> bool:
         """Return whether a message only names a checkpoint."""
         return self._kinds[index] == MessageKind.MARKER

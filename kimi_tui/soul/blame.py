@@ -6,6 +6,7 @@ checkpoint of the snapshot.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,21 @@ class BlamedLine(NamedTuple):
 
 class NoBlame(Exception):
     """The lines of a file have no known authors; the message is a sentence for the user."""
+
+
+def file_and_lines(text: str) -> tuple[str, int, int]:
+    """Parse `FILE`, `FILE:10` or `FILE:10-20`; 0 stands for an end that is not given.
+
+    Raises:
+        ValueError: the lines are no range.
+    """
+    found = re.fullmatch(r"(.+):([0-9]{1,9})(?:-([0-9]{1,9}))?", text, re.DOTALL)
+    if found is None:
+        return text, 0, 0
+    name, first, last = found[1], int(found[2]), int(found[3] or found[2])
+    if not 0 < first <= last:
+        raise ValueError(f"{text!r} names no lines; write FILE:FIRST-LAST, counted from line 1")
+    return name, first, last
 
 
 class Authors:

@@ -17,9 +17,13 @@ from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.session import Session
+from kimi_tui.soul.blame import BlamedLine
+from kimi_tui.soul.checkpoint_table import timeline_of
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.git_changes import GitChanges, changes_against, changes_to_commit
+from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import is_user_words
 from kimi_tui.soul.tasks import OneAtATime
 from kimi_tui.tools.credentials import find_keys, redact_keys
@@ -89,6 +93,20 @@ class FileChanges:
         return NamedChanges(
             changes, f"from #{start}{until}" if end is not None else f"since #{start}"
         )
+
+    async def blame(self, session: Session, path: str) -> list[BlamedLine]:
+        """Return the lines of a file as it is now, each with who wrote it.
+
+        Args:
+            session: the session, whose record is written out.
+            path: the file, relative to the work folder.
+
+        Raises:
+            NoBlame: its lines have no known authors; the text is for the user.
+        """
+        history = await asyncio.to_thread(session_history, session)
+        timeline = await asyncio.to_thread(timeline_of, session, history)
+        return await self._conversation.files.blame(path, history, timeline)
 
     async def against(self, base: str) -> GitChanges:
         """Return the changes since the working files left a branch or a commit.

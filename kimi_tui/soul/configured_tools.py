@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.settings import Config, ConfigError, SearchConfig
@@ -10,7 +10,9 @@ from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.tools.base import Tool
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.toolset import Toolset, default_toolset
-from kimi_tui.tools.web.search_web import SearchService, SearchWeb
+
+if TYPE_CHECKING:
+    from kimi_tui.tools.web.search_web import SearchService
 
 
 def configured_toolset(config: Config, skills: SessionSkills | None) -> Toolset:
@@ -22,6 +24,8 @@ def configured_toolset(config: Config, skills: SessionSkills | None) -> Toolset:
     """
     added: list[Tool[Any]] = []
     if config.search is not None:
+        from kimi_tui.tools.web.search_web import SearchWeb
+
         added.append(SearchWeb(_service(config.search)))
     if skills is not None and (tool := skills.tool()) is not None:
         added.append(tool)
@@ -29,6 +33,8 @@ def configured_toolset(config: Config, skills: SessionSkills | None) -> Toolset:
 
 
 def _service(config: SearchConfig) -> SearchService:
+    from kimi_tui.tools.web.search_web import SearchService
+
     def key() -> str:
         try:
             return real_key(config.api_key)

@@ -21,8 +21,9 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from kimi_tui.session.rotation import repaired_entries
 from kimi_tui.session.session import Session
+from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.restore import Intent, Restored
-from kimi_tui.workspace.snapshots import By, Limits, Snapshot
+from kimi_tui.workspace.snapshots import By, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
 P = ParamSpec("P")

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.config.permissions import ProjectPermissions
+from kimi_tui.config.settings import EditCheck
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.definitions import FoundHooks
@@ -35,6 +36,7 @@ from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
+from kimi_tui.soul.edit_checks import EditChecks
 from kimi_tui.soul.errors import (
     BudgetSpent,
     EmptySummary,
@@ -67,6 +69,7 @@ from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tool_cards import ImageBlock
+from kimi_tui.tools.added_folders import AddedFolders
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -116,38 +119,41 @@ _LONGEST_NAME = 120
 class KimiSoul:
     """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
-    Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
-    another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
-    `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
-    `StorageTrouble` (an `OSError`) and changes nothing.
+        Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
+        another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
+        `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
+        `StorageTrouble` (an `OSError`) and changes nothing.
 
-    Args:
-        session: the open session.
-        conversation: its live conversation.
-        mode: the approval mode.
-        compaction: the compaction strategy.
-        environ: the environment of the program; tools read it in threads.
-        history: the stored history of the session, for the first listener.
-        sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
-        no_sandbox: why there is none; empty if there is one.
-        search_sandbox: the sandbox of search programs, also in a folder where commands have none.
-        asks_for_keys: whether the user is asked before a result with API keys goes to the model.
-        seeing: the names of configured models that take images.
-        inbox: the messages from before the session was open; None for none.
-        reads_notes: whether the agent is given the notes of the folders that it works in.
-        permissions: the permissions for the work folder that hold in every session; None for none.
-        hooks: the hooks that run; None for no hooks at all.
+        Args:
+            session: the open session.
+            conversation: its live conversation.
+            mode: the approval mode.
+            compaction: the compaction strategy.
+            environ: the environment of the program; tools read it in threads.
+            history: the stored history of the session, for the first listener.
+            sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
+            no_sandbox: why there is none; empty if there is one.
+            search_sandbox: the sandbox of search programs, also in a folder where commands have none.
+            asks_for_keys: whether the user is asked before a result with API keys goes to the model.
+            seeing: the names of configured models that take images.
+            inbox: the messages from before the session was open; None for none.
+            reads_notes: whether the agent is given the notes of the folders that it works in.
+            permissions: the permissions for the work folder that hold in every session; None for none.
+            hooks: the hooks that run; None for no hooks at all.
+            checks: the programs that run after edits.
 
-    Attributes:
-        wire: the event queue on which everything is published.
-        session: the open session.
-        no_sandbox: why there is no sandbox; empty if there is one.
-        search_sandbox: the sandbox of search programs; None if there is none.
-        inbox: the user's messages that are not in the context yet.
-        hooks: the hooks of the session; None without hooks.
-        changes: what changed in the work folder, and messages of commits.
-        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
-        servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
+        Attributes:
+            wire: the event queue on which everything is published.
+            session: the open session.
+            no_sandbox: why there is no sandbox; empty if there is one.
+            search_sandbox: the sandbox of search programs; None if there is none.
+            inbox: the user's messages that are not in the context yet.
+            hooks: the hooks of the session; None without hooks.
+            changes: what changed in the work folder, and messages of commits.
+            added: the folders that the user added beside the work folder.
+            travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+    , lines, marks, tasks, dmails: its parts (see `Soul`).
+            servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
 
     name = "kimi-tui"
@@ -170,6 +176,7 @@ class KimiSoul:
         reads_notes: bool = True,
         permissions: ProjectPermissions | None = None,
         hooks: FoundHooks | None = None,
+        checks: Sequence[EditCheck] = (),
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -212,9 +219,14 @@ class KimiSoul:
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
         self.hooks = self._hooks_of(hooks, environ, permissions)
         self._tools.hooks = self._compactor.hooks = self.hooks
+        self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
+        if checks:
+            self._tools.checks = self.checks
         self._hearing: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[str] | None = None
         """The task of the hooks at the start of the session."""
+        self._tools.added = self.added = AddedFolders(session.work_dir, environ)
+        conversation.files.added = lambda: [*map(self.added.shown, self.added.paths)]
         self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
@@ -241,6 +253,9 @@ class KimiSoul:
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _warn(self, text: str, advice: str) -> None:
+        self.wire.publish(Notice("warning", text, advice))
 
     def _hooks_of(
         self,
@@ -339,6 +354,9 @@ class KimiSoul:
         return self._sandbox.gaps if self._sandbox is not None else None
 
     def _watch_git(self) -> None:
+        for one in (self._sandbox, self.search_sandbox):
+            if one is not None:
+                one.added = lambda: self.added.paths
         if (sandbox := self._sandbox) is not None:
             loop = asyncio.get_running_loop()
             sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))

@@ -209,6 +209,7 @@ class Reminders:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
+        self._told_added: tuple[int, frozenset[str]] = (0, frozenset())
         # The system prompt says nothing of plan mode.
         self._first_mode = "ask" if runtime.approval.mode == "plan" else runtime.approval.mode
 
@@ -235,9 +236,23 @@ class Reminders:
             lean = self._conversation.form.lean and mode == "plan"
             text = prompt("lean/mode_plan" if lean else f"mode/{mode}")
             due.append(Message.model_validate({"role": "user", "content": text, "mode": mode}))
+        due += map(user_message, self._of_added())
         if self._runtime.jobs.all:
             due += map(user_message, self._of_jobs())
         return due
+
+    def _of_added(self) -> Iterator[str]:
+        """Yield a text about the folders that the user added and that this world line was not told of."""
+        added = () if self._runtime.added is None else self._runtime.added.paths
+        if not added:
+            return
+        n_changes, told = self._told_added
+        if n_changes != self._conversation.n_changes:
+            told = frozenset[str]()
+        news = [path for path in added if path not in told]
+        if news:
+            yield prompt("folder_added", FOLDERS=quoted(", ".join(map(one_line, news))))
+        self._told_added = self._conversation.n_changes, told.union(news)
 
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
         """Return the notes of the folders whose files these calls used."""

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from kimi_tui.mcp.config import configured
 from kimi_tui.mcp.permissions import Permissions
 from kimi_tui.mcp.servers import McpServers
+from kimi_tui.tools.base import RESULTS_NAME
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import Notice
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.base import Tool
-
-RESULTS_NAME = "results"
-"""The folder in a session's folder for results that are too long for a message."""
 
 
 class _Session:

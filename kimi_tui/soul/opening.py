@@ -211,6 +211,7 @@ async def open_session(
             waits_for_sandbox=waits_for_sandbox,
             permissions=permissions,
             hooks=hooks,
+            checks=() if stage.demo else config.checks,
         )
         soul.skills = skills
         hook_words = await soul.begin_hooks("resume" if is_old else "startup")
@@ -245,8 +246,9 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk]),
+            *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
             *hook_words,
+            *await asyncio.to_thread(_add_folders, soul, launch.added),
             *session.remarks,
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
@@ -256,6 +258,19 @@ async def open_session(
 def _has_servers(work_dir: Path) -> bool:
     """Return whether a file may configure MCP servers. Their modules are loaded only then."""
     return any(map(os.path.lexists, mcp_files(work_dir)))
+
+
+def _add_folders(soul: KimiSoul, folders: Sequence[Path]) -> list[str]:
+    """Add the folders of the command line; return sentences about those that cannot be added. It looks at files."""
+    from kimi_tui.tools.added_folders import BadFolder
+
+    words: list[str] = []
+    for folder in folders:
+        try:
+            soul.added.add(str(folder))
+        except BadFolder as bad:
+            words.append(f"--add-dir: {bad}")
+    return words
 
 
 async def _is_to_be_forked(

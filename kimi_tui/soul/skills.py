@@ -54,10 +54,14 @@ class SessionSkills:
 
     Args:
         work_dir: the session's folder.
+
+    Attributes:
+        waiting: the number of skills that wait for a yes of the user, when they were looked for last.
     """
 
     def __init__(self, work_dir: Path) -> None:
         self._work_dir = work_dir
+        self.waiting = 0
 
     def found(self) -> list[SessionSkill]:
         """Return the skills, those that were used most first, else in the order of their places."""
@@ -68,7 +72,17 @@ class SessionSkills:
         uses = _uses()
         skills = [one for one in commands if one.is_skill]
         skills.sort(key=lambda one: -uses[str(one.path)])
-        return [SessionSkill(one, _state(one, shown)) for one in skills]
+        found = [SessionSkill(one, _state(one, shown)) for one in skills]
+        self.waiting = sum(one.state == "not allowed" for one in found)
+        return found
+
+    @property
+    def waiting_words(self) -> str:
+        """The sentence about the skills that wait for a yes; empty for none."""
+        if not self.waiting:
+            return ""
+        brings = "a skill" if self.waiting == 1 else f"{self.waiting} skills"
+        return f"This folder brings {brings} that the agent is not told of. In the app, /skills allow shows what they say."
 
     def tool(self) -> Skill | None:
         """Return the tool with the skills that the model may use; None if there are none."""

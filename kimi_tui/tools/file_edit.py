@@ -42,7 +42,7 @@ from kimi_tui.tools.paths import (
     locate,
     read_approval_on_error,
 )
-from kimi_tui.workspace.snapshots import Limits
+from kimi_tui.workspace.manifest import Limits
 
 Compute = Callable[[ResolvedPath, Content | None], str]
 """Computes the whole new text from the content on disk (None: no file); raises `ToolProblem`. It runs in a thread."""

@@ -94,7 +94,7 @@ from kimi_tui.tui.terminal_input import (
     InputResumed,
     TerminalGone,
     TerminalInput,
-    TypedAhead,
+    TextTypedAhead,
 )
 from kimi_tui.tui.textual_patches.app import PatchedApp, bindings_of, driver_of, parse_source
 from kimi_tui.tui.textual_patches.compositor import draw_all
@@ -298,7 +298,10 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         return WelcomeScreen(self.launch)
 
     def _main_screen(self) -> MainScreen:
-        screen = MainScreen(self.launch, self.size, self.images, self.window_status)
+        stored = self._instant.stored if self._instant is not None else None
+        if stored is not None and (stored.look.columns, stored.look.rows) != self.size:
+            stored = None
+        screen = MainScreen(self.launch, self.size, self.images, self.window_status, stored)
         self._open_screens.append(screen)
         return screen
 
@@ -728,8 +731,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self._instant.ready.set()
             self.set_timer(LONGEST_HOLD_S, self._draw_first)
 
-    @on(TypedAhead)
-    def _typed_ahead(self, event: TypedAhead) -> None:
+    @on(TextTypedAhead)
+    def _typed_ahead(self, event: TextTypedAhead) -> None:
         """Put text into the prompt that was typed before the app read the terminal. No key has come yet."""
         for screen in self._open_screens:
             screen.bench.last_key_at = event.at

@@ -13,6 +13,7 @@ from kimi_tui.foreign_text import one_line
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kimi_tui.soul.blame import LineAuthor
     from kimi_tui.soul.token_meter import WindowPart
     from kimi_tui.soul.usage import Cost, Statistics
 
@@ -192,6 +193,21 @@ def ago(age: str) -> str:
     if age == "now":
         return "just now"
     return f"{age} ago" if age[0].isdigit() and "-" not in age else age
+
+
+_AUTHORS = {"before": "before", "task": "task", "other": "others"}
+
+
+def author_words(author: LineAuthor, now: datetime) -> tuple[str, str, str]:
+    """Return the author of a line in columns: the checkpoint (or `before` the session, `task`, `others`), the tool, the age."""
+    from datetime import UTC, datetime
+
+    when = age(datetime.fromtimestamp(author.at, UTC), now) if author.at else "now"
+    if author.who != "agent":
+        return _AUTHORS[author.who], "", when if author.who != "before" else ""
+    point = f"#{author.checkpoint_id}" if author.checkpoint_id >= 0 else "agent"
+    where = f"{point} line {author.world_line}" if author.world_line else point
+    return where, author.tool, when
 
 
 def time_of(iso: str) -> datetime | None:

@@ -24,7 +24,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from textual import events
 from textual.message import Message
@@ -46,10 +46,12 @@ from kimi_tui.tui.textual_patches.terminal import (
 from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from textual.app import App
     from textual.message_pump import MessagePump
 
-    from kimi_tui.instant.prompt import InstantPrompt
+    from kimi_tui.instant.typed import Ahead
 
 ASK = "\x1b]11;?\x07\x1b[?2031h"
 """Asks for the colour of the background, and to be notified when the terminal turns light or dark."""
@@ -77,7 +79,24 @@ class ExtendedKeysTold(Message):
     """The terminal has reported, or shown, that it sends Shift+Enter as a key of its own."""
 
 
-class TypedAhead(Message):
+class InstantTerminal(Protocol):
+    """The terminal in the hands of the instant prompt (`kimi_tui.instant.prompt`).
+
+    Attributes:
+        attributes: the settings of the terminal before it was taken.
+    """
+
+    attributes: list[Any]
+
+    def hand_over(self, ends: Event) -> Ahead:
+        """Wait until the first frame can be drawn or the program ends, stop, and return what was typed."""
+        ...
+
+    def let_go(self) -> None:
+        """Leave the restoring of the terminal to the driver."""
+
+
+class TextTypedAhead(Message):
     """The user typed this text before the app read the terminal. It comes before all keys; `at` is a monotonic time."""
 
     def __init__(self, text: str, at: float) -> None:
@@ -595,7 +614,7 @@ class TerminalInput(PatchedDriver):
         key_read: Callable[[str], None],
         asks_background: bool,
         splits_alt: bool,
-        instant: InstantPrompt | None = None,
+        instant: InstantTerminal | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(app, **settings)  # pyright: ignore[reportUnknownMemberType]
@@ -784,7 +803,7 @@ class TerminalInput(PatchedDriver):
             parser.splits_alt = self.splits_alt
             now = time.monotonic()
             if ahead.text:
-                self.process_message(TypedAhead(ahead.text, now))
+                self.process_message(TextTypedAhead(ahead.text, now))
             before = now
             for at, data in ahead.rest:
                 if at - before > BURST_S:

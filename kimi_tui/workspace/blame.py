@@ -15,7 +15,8 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from kimi_tui.workspace.diff import StoredTexts
-from kimi_tui.workspace.snapshots import ManifestEntry, SnapshotLog
+from kimi_tui.workspace.manifest import ManifestEntry
+from kimi_tui.workspace.snapshots import SnapshotLog
 
 _WINDOW_LINES = 3
 """Equal lines in a row that count as the same place again after a change."""
@@ -25,7 +26,7 @@ _MOST_PAIRS = 250_000
 """Pairs of lines that are compared exactly; larger changes are compared by lines that are unique on both sides."""
 
 
-class _Run(NamedTuple):
+class _EqualLines(NamedTuple):
     """Lines that are the same on both sides: their places, and how many they are."""
 
     old: int
@@ -225,7 +226,7 @@ def _begins_line(text: str, place: int) -> bool:
 # -- lines ---------------------------------------------------------------------------------------
 
 
-def _equal_runs(old: Sequence[str], new: Sequence[str]) -> Iterator[_Run]:
+def _equal_runs(old: Sequence[str], new: Sequence[str]) -> Iterator[_EqualLines]:
     """Yield the lines that stay, in order."""
     if not old or not new:
         return
@@ -241,7 +242,7 @@ def _equal_runs(old: Sequence[str], new: Sequence[str]) -> Iterator[_Run]:
     i = j = 0
     while i < len(old) and j < len(new):
         if n := _run_length(one, other, i, j):
-            yield _Run(i, j, n)
+            yield _EqualLines(i, j, n)
             i, j = i + n, j + n
             continue
         place = _next_window(one, other, i, j)
@@ -253,9 +254,9 @@ def _equal_runs(old: Sequence[str], new: Sequence[str]) -> Iterator[_Run]:
         i, j = x, y
 
 
-def _exact_runs(old: Sequence[str], new: Sequence[str], i: int, j: int) -> Iterator[_Run]:
+def _exact_runs(old: Sequence[str], new: Sequence[str], i: int, j: int) -> Iterator[_EqualLines]:
     matcher = SequenceMatcher(None, old, new, autojunk=False)
-    yield from (_Run(i + x, j + y, n) for x, y, n in matcher.get_matching_blocks() if n)
+    yield from (_EqualLines(i + x, j + y, n) for x, y, n in matcher.get_matching_blocks() if n)
 
 
 def _run_length(one: bytes, other: bytes, i: int, j: int) -> int:
@@ -291,7 +292,7 @@ def _next_window(one: bytes, other: bytes, i: int, j: int) -> tuple[int, int] | 
     return best
 
 
-def _unique_runs(old: array[int], new: array[int], i: int, j: int) -> Iterator[_Run]:
+def _unique_runs(old: array[int], new: array[int], i: int, j: int) -> Iterator[_EqualLines]:
     """Yield lines that stand once on each side, as many as are in order, with their equal neighbours."""
     places = _unique(new)
     pairs = [(x, places[line]) for line, x in _unique(old).items() if line in places]
@@ -307,7 +308,7 @@ def _unique_runs(old: array[int], new: array[int], i: int, j: int) -> Iterator[_
         ):
             back += 1
         n = back + _run_length(one, other, x, y)
-        yield _Run(i + x - back, j + y - back, n)
+        yield _EqualLines(i + x - back, j + y - back, n)
         end_old, end_new = x - back + n, y - back + n
 
 

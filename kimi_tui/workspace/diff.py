@@ -14,16 +14,9 @@ from typing import Literal
 
 from kimi_tui.text_encoding import UTF8, as_shown, encoding_of
 from kimi_tui.tool_cards import DiffLine
+from kimi_tui.workspace.manifest import Manifest, ManifestEntry, was_looked_for
 from kimi_tui.workspace.restore import FileChange, as_file
-from kimi_tui.workspace.snapshots import (
-    FOREIGN,
-    By,
-    Manifest,
-    ManifestEntry,
-    Snapshot,
-    SnapshotLog,
-    was_looked_for,
-)
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
 
 CONTEXT_LINES = 2

@@ -29,23 +29,18 @@ from kimi_tui.filesystem import (
     sync_folder,
 )
 from kimi_tui.workspace.ignore import is_of_version_control
-from kimi_tui.workspace.protected_names import secrets
-from kimi_tui.workspace.snapshots import (
-    FOREIGN,
+from kimi_tui.workspace.manifest import (
     REST,
-    By,
     Kind,
     Limits,
     Manifest,
     ManifestEntry,
     ancestors,
-    new_id,
-    parse_entry,
-    parse_path,
     permission_bits,
-    stored_entry,
     was_looked_for,
 )
+from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.snapshots import FOREIGN, By, new_id, parse_entry, parse_path, stored_entry
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
 FileFate = Literal["restore", "create", "delete", "conflict", "skip"]

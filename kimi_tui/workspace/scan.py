@@ -22,8 +22,7 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.filesystem import is_temporary_name, open_folder
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
-from kimi_tui.workspace.protected_names import secrets
-from kimi_tui.workspace.snapshots import (
+from kimi_tui.workspace.manifest import (
     REST,
     Limits,
     Manifest,
@@ -31,6 +30,7 @@ from kimi_tui.workspace.snapshots import (
     ancestors,
     permission_bits,
 )
+from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
 from kimi_tui.workspace.tree_watch import AS_FOLDER, CONTENT, Told, TreeWatch, held_files
 

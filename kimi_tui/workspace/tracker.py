@@ -20,12 +20,21 @@ from pathlib import Path
 
 from kimi_tui.display_names import some_of
 from kimi_tui.workspace import restore
+from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.diff import (
     Changes,
     Divergence,
     StoredTexts,
     find_changes,
     find_divergence,
+)
+from kimi_tui.workspace.manifest import (
+    Limits,
+    Manifest,
+    ManifestEntry,
+    ScanExtent,
+    extent,
+    was_looked_for,
 )
 from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
@@ -43,20 +52,7 @@ from kimi_tui.workspace.restore import (
     stands,
 )
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import (
-    FOREIGN,
-    By,
-    Limits,
-    Manifest,
-    ManifestEntry,
-    ScanExtent,
-    Snapshot,
-    SnapshotLog,
-    delta,
-    extent,
-    new_id,
-    was_looked_for,
-)
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobStore, disk_usage
 from kimi_tui.workspace.tree_watch import TreeWatch
 
@@ -205,6 +201,7 @@ class Tracker:
         self._cancelled = cancelled
         self._backups = PreScanBackups()
         self._owed: set[str] = set()
+        self._blames: dict[str, FileBlame] = {}
         self._note = ""
         self._scanner: Scanner | None = None
         self._watch: TreeWatch | None = None
@@ -456,6 +453,14 @@ class Tracker:
         """
         self.take_snapshot("other", surely=True)
         return find_divergence(self._log, self.texts, self._scanner_manifest(), begins, newest)
+
+    def blame(self, path: str) -> tuple[SnapshotLog, FileBlame]:
+        """Return the snapshots and the lines of a file as they became; asked again, the latter is continued.
+
+        Args:
+            path: the file, relative to the work folder.
+        """
+        return self._log, self._blames.setdefault(path, FileBlame(self._log, self.texts, path))
 
     def changes(
         self,

@@ -214,6 +214,7 @@ def test_lean_schemas_are_taken_by_the_tools() -> None:
     assert default_toolset().lean(["Glob"]).accepts("Glob", '{"pattern": "*"}')
 
 
+@pytest.mark.exhaustive
 async def test_a_small_window_works_from_hello_to_an_edit(tmp_path: Path) -> None:
     async with stage(tmp_path, window=4_096) as on:
         (on.work / "a.txt").write_text("".join(f"line {n} of many\n" for n in range(2_000)))
@@ -364,6 +365,7 @@ async def test_ollama_as_it_is_installed_says_hello(tmp_path: Path) -> None:
         assert "32,768" in notice.advice
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("server", ["ollama", "llama.cpp"])
 async def test_a_template_without_tools_is_chatted_with_without_them(
     tmp_path: Path, server: str
@@ -441,6 +443,7 @@ async def test_who_does_not_want_that_is_told_what_takes_the_room(tmp_path: Path
         assert not on.server.requests
 
 
+@pytest.mark.exhaustive
 async def test_two_long_answers_in_a_small_window_are_compacted(tmp_path: Path) -> None:
     async with stage(tmp_path, window=2_048) as on:
         on.soul.use_tools("off")
@@ -461,6 +464,7 @@ async def test_two_long_answers_in_a_small_window_are_compacted(tmp_path: Path) 
         assert on.soul.used < 1_536
 
 
+@pytest.mark.exhaustive
 async def test_a_long_turn_in_a_small_window_is_compacted_as_it_goes(tmp_path: Path) -> None:
     async with stage(tmp_path, window=4_096) as on:
         (on.work / "a.txt").write_text("some words in a line\n" * 3_000)
@@ -500,6 +504,7 @@ async def test_the_folders_notes_are_named_where_they_are_too_long(tmp_path: Pat
         assert "Rules. Rules." not in str(on.sent())
 
 
+@pytest.mark.exhaustive
 async def test_a_model_that_reads_slowly_is_offered_the_lean_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

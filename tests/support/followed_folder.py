@@ -11,8 +11,8 @@ from typing import Any
 from unittest import mock
 
 from kimi_tui.workspace import scan
+from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.restore import PreparedRestore, Restored
-from kimi_tui.workspace.snapshots import Limits
 from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
 

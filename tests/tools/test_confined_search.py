@@ -94,6 +94,7 @@ def in_turns(bench: Bench) -> list[Path]:
     return folders
 
 
+@pytest.mark.sample
 async def test_links_that_change_all_the_time_lead_to_no_key(confined: Bench, home: Path) -> None:
     with swapping(in_turns(confined), home / ".ssh"):
         for _ in range(ROUNDS):
@@ -110,6 +111,7 @@ async def test_without_the_sandbox_they_do(bench: Bench, home: Path) -> None:
     raise AssertionError("no key was read")
 
 
+@pytest.mark.sample
 async def test_of_one_subfolder_nothing_beside_it_is_read(confined: Bench) -> None:
     confined.write("beside/own.txt", f"{KEY}\n")
     with swapping(in_turns(confined), confined.work_dir / "beside"):
@@ -117,6 +119,7 @@ async def test_of_one_subfolder_nothing_beside_it_is_read(confined: Bench) -> No
             assert KEY.encode() not in await raw_output(confined, path="sub")
 
 
+@pytest.mark.sample
 async def test_secrets_are_not_read_but_where_they_are_asked_for(
     confined: Bench, home: Path
 ) -> None:

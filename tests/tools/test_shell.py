@@ -348,6 +348,7 @@ async def test_a_work_folder_that_is_gone_is_an_error(bench: Bench) -> None:
     assert "no longer exists" in outcome.message
 
 
+@pytest.mark.exhaustive
 async def test_several_commands_at_once_keep_apart(bench: Bench) -> None:
     outcomes = await asyncio.gather(
         *(bench.run("Shell", command=f"seq {n}000 {n}999") for n in range(1, 6))
@@ -356,6 +357,7 @@ async def test_several_commands_at_once_keep_apart(bench: Bench) -> None:
         assert outcome.output.split() == [str(i) for i in range(n * 1000, n * 1000 + 1000)]
 
 
+@pytest.mark.exhaustive
 async def test_no_descriptor_or_zombie_is_left(bench: Bench) -> None:
     await bench.run("Shell", command="true")
     before = n_descriptors()
@@ -506,6 +508,7 @@ asyncio.run(running.run())
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "command",
     [
@@ -541,6 +544,7 @@ def test_descendants_are_found_by_ps() -> None:
         child.wait()
 
 
+@pytest.mark.exhaustive
 async def test_in_plan_mode_no_yes_stands_for_what_runs_the_folder(
     bench: Bench, tmp_path: Path
 ) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.workspace.blame import LineOrigins, versions_of
-from kimi_tui.workspace.snapshots import By, ManifestEntry, SnapshotLog
+from kimi_tui.workspace.manifest import ManifestEntry
+from kimi_tui.workspace.snapshots import By, SnapshotLog
 from kimi_tui.workspace.store import hash_of
 
 

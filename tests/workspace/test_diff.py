@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.workspace.diff import Divergence, diff_lines, text_of
-from kimi_tui.workspace.snapshots import Limits
+from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "", "c d"]), max_size=12).map("\n".join)

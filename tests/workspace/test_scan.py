@@ -20,9 +20,9 @@ from kimi_tui.tools import file_edit
 from kimi_tui.tools.files import read_whole
 from kimi_tui.tools.paths import ResolvedPath
 from kimi_tui.workspace import restore, scan
+from kimi_tui.workspace.manifest import REST, Limits, ManifestEntry, was_looked_for
 from kimi_tui.workspace.restore import FileChange
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import REST, Limits, ManifestEntry, was_looked_for
 from kimi_tui.workspace.store import BlobStore
 
 

@@ -12,8 +12,8 @@ import pytest
 from support.file_histories import FileHistory
 
 from kimi_tui.workspace import tree_watch
+from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import Limits
 from kimi_tui.workspace.store import BlobStore
 from kimi_tui.workspace.tree_watch import TreeWatch
 

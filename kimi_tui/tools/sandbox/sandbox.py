@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -111,6 +111,7 @@ class Sandbox:
 
     Attributes:
         git_watch: undoes the changes of its commands to git's levers while they run.
+        added: returns the folders that the user added for this run.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Sandbox:
         self._trimming = threading.Thread()
         self._trim_from = 0.0
         self.git_watch = GitWatch()
+        self.added: Callable[[], tuple[str, ...]] = tuple
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -148,7 +150,12 @@ class Sandbox:
             NoSandbox: a sandbox is not possible in this folder.
         """
         policy = policy_for(
-            work_dir, self.settings, self.environ, network=network, memory=self._memory
+            work_dir,
+            self.settings,
+            self.environ,
+            network=network,
+            memory=self._memory,
+            added=self.added(),
         )
         if self.backend == "bwrap":
             if link := next(filter(os.path.islink, policy.kept), None):

@@ -9,10 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import httpx2
 
 from kimi_tui.base_url import is_near
 
@@ -86,6 +84,9 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     Raises:
         BadAddress: the URL cannot be fetched.
     """
+    # The library is loaded by every command that only knows the tools otherwise.
+    import httpx2
+
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise BadAddress(
@@ -167,14 +168,18 @@ def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour
 
 
-def refuse_near(url: PageURL) -> None:
+def refuse_near(url: PageURL, may_connect: Callable[[IPAddress], bool] = is_public) -> None:
     """Refuse a host that is not on the public internet, as its name or its literal address tells.
+
+    Args:
+        url: the URL.
+        may_connect: whether an address may be connected to.
 
     Raises:
         BadAddress: it is one.
     """
     literal = literal_address(url.host)
-    if (not is_public(literal)) if literal is not None else is_near(url.host):
+    if (not may_connect(literal)) if literal is not None else is_near(url.host):
         raise near(url.host)
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,8 +31,11 @@ from kimi_tui.tools.base import (
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
 from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size, without_our_tags
 from kimi_tui.tools.web.addresses import PageURL, is_allowed
-from kimi_tui.tools.web.fetching import MAX_BYTES, Fetched, PageFetcher
-from kimi_tui.tools.web.page_reader import PageKind, PageReader, PageText
+
+if TYPE_CHECKING:
+    # What fetches and reads pages is imported with the first page.
+    from kimi_tui.tools.web.fetching import Fetched, PageFetcher
+    from kimi_tui.tools.web.page_reader import PageKind, PageReader
 
 MAX_CHARS = 30_000
 """The largest number of characters of a page in one result."""
@@ -62,12 +66,22 @@ class FetchURLParams(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page as it was read. `url` is the one after redirects; `status` is the HTTP status, `n_bytes` the size of its body."""
+    """A page as it was read.
+
+    Attributes:
+        url: the one after redirects.
+        status: the HTTP status.
+        n_bytes: the size of its body.
+        title, text, note: its text, as `page_reader` returns it; empty for an image.
+        image: the image that it is; None for a text.
+    """
 
     url: PageURL
     status: int
     n_bytes: int
-    text: PageText
+    title: str = ""
+    text: str = ""
+    note: str = ""
     image: Image | None = None
 
 
@@ -91,30 +105,21 @@ class FetchURL(TypedTool[FetchURLParams]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._allow = tuple(allow)
-        self._made_fetcher = fetcher
+        self._fetcher = fetcher
         self._clock = clock
         self._reader: PageReader | None = None
         self._kept: dict[str, tuple[float, _Page]] = {}
 
-    @property
-    def _fetcher(self) -> PageFetcher:
-        if self._made_fetcher is None:
-            self._made_fetcher = PageFetcher()
-        return self._made_fetcher
-
-    def question(self, params: FetchURLParams, env: ToolEnv) -> ApprovalQuestion | None:
-        """Ask whether pages of the host may be fetched; a page that is kept is not fetched again."""
-        url = self._fetcher.check(_with_scheme(params.url))
-        if self._from_kept(url) is not None:
-            return None
-        return self._question(url, env)
-
     async def run(self, params: FetchURLParams, env: ToolEnv) -> ToolOutcome:
-        """Fetch the page, or take the kept one; return a part of it."""
+        """Take the kept page, or ask whether pages of the host may be fetched, and fetch it; return a part of it."""
+        if self._fetcher is None:
+            self._fetcher = await asyncio.to_thread(_fetcher)
         url = self._fetcher.check(_with_scheme(params.url))
         page = self._from_kept(url)
         if page is None:
-            page = await self._fetched(url, env)
+            if (ask := self._question(url, env)) is not None:
+                await env.approver.ask(ask)
+            page = await self._fetched(url, self._fetcher, env)
         if page.image is not None:
             return _image_outcome(page, page.image)
         return _text_outcome(page, params.offset, env)
@@ -130,7 +135,7 @@ class FetchURL(TypedTool[FetchURLParams]):
             TO_RUN if is_open else TO_GO_OUTSIDE,
             f"Fetch a page from {url.site}?",
             str(url),
-            where=f"{again}The agent reads the page",
+            where=f"{again}The agent gets the text of the page",
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
             project_rule=f"host:{url.site}",
@@ -138,12 +143,12 @@ class FetchURL(TypedTool[FetchURLParams]):
             sandboxed=sandbox is not None and sandbox.settings.network,
         )
 
-    async def _fetched(self, url: PageURL, env: ToolEnv) -> _Page:
+    async def _fetched(self, url: PageURL, fetcher: PageFetcher, env: ToolEnv) -> _Page:
         async def may_follow(there: PageURL) -> None:
             if (ask := self._question(there, env, url.site)) is not None:
                 await env.approver.ask(ask)
 
-        fetched = await self._fetcher.fetch(url, env.environ, may_follow)
+        fetched = await fetcher.fetch(url, env.environ, may_follow)
         page = await self._read(fetched, env)
         if fetched.status < HTTPStatus.BAD_REQUEST:
             self._keep(url, page)
@@ -159,16 +164,17 @@ class FetchURL(TypedTool[FetchURLParams]):
         n_bytes = len(body)
         if is_image(body[:16]):
             image = await _image(fetched, env)
-            return _Page(url, fetched.status, n_bytes, PageText("", "", ""), image)
+            return _Page(url, fetched.status, n_bytes, image=image)
         kind = _kind(fetched)
         if kind == "pdf" and fetched.is_cut:
             raise _too_large(fetched)
-        self._reader = self._reader or PageReader()
+        if self._reader is None:
+            self._reader = await asyncio.to_thread(_reader)
         text = await self._reader.read(body, kind, fetched.charset, str(url), env.environ)
         if fetched.is_cut:
-            note = f"{text.note} Only the first {format_size(MAX_BYTES)} were read."
+            note = f"{text.note} Only the first {format_size(n_bytes)} were read."
             text = text._replace(note=note.strip())
-        return _Page(url, fetched.status, n_bytes, text)
+        return _Page(url, fetched.status, n_bytes, *text)
 
     def _from_kept(self, url: PageURL) -> _Page | None:
         kept = self._kept.get(str(url))
@@ -193,8 +199,20 @@ class FetchURL(TypedTool[FetchURLParams]):
         self._kept = {**dict(reversed(newest)), str(url): (now, page)}
 
 
+def _fetcher() -> PageFetcher:
+    from kimi_tui.tools.web.fetching import PageFetcher
+
+    return PageFetcher()
+
+
+def _reader() -> PageReader:
+    from kimi_tui.tools.web.page_reader import PageReader
+
+    return PageReader()
+
+
 def _weight(page: _Page) -> int:
-    return len(page.text.text) + (len(page.image.data) if page.image is not None else 0)
+    return len(page.text) + (len(page.image.data) if page.image is not None else 0)
 
 
 def _with_scheme(text: str) -> str:
@@ -243,7 +261,7 @@ async def _image(fetched: Fetched, env: ToolEnv) -> Image:
 
 def _too_large(fetched: Fetched) -> ToolProblem:
     return ToolProblem(
-        f"{fetched.url} is larger than {format_size(MAX_BYTES)}. To save it as a file, use curl in the shell.",
+        f"{fetched.url} is larger than {format_size(len(fetched.body))}. To save it as a file, use curl in the shell.",
         brief="too large",
     )
 
@@ -263,7 +281,7 @@ def _image_outcome(page: _Page, image: Image) -> ToolOutcome:
 
 
 def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
-    title, text, note = page.text
+    title, text, note = page.title, page.text, page.note
     is_error = page.status >= HTTPStatus.BAD_REQUEST
     said = _status_words(page.status)
     if is_error and not text:

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import cast
 
 import httpcore2
 import httpx2
@@ -115,8 +116,7 @@ class PageFetcher:
         """
         try:
             url = page_url(text)
-            if self._may_connect is is_public:
-                refuse_near(url)
+            refuse_near(url, self._may_connect)
         except BadAddress as bad:
             raise ToolProblem(str(bad), brief=bad.brief) from bad
         return url
@@ -229,12 +229,12 @@ class PageFetcher:
             port=None if url.has_usual_port else url.port,
             target=url.target.encode(),
         )
-        headers = {
-            "Host": url.site,
-            "User-Agent": USER_AGENT,
-            "Accept": _ACCEPTED,
-            "Accept-Encoding": "gzip, deflate",
-        }
+        headers = [
+            ("Host", url.site),
+            ("User-Agent", USER_AGENT),
+            ("Accept", _ACCEPTED),
+            ("Accept-Encoding", "gzip, deflate"),
+        ]
         limits = {"connect": _CONNECT_S, "read": _SILENCE_S, "write": _SILENCE_S, "pool": 1.0}
         async with pool.stream(
             "GET", request, headers=headers, extensions={"timeout": limits}
@@ -256,8 +256,7 @@ class PageFetcher:
         """
         try:
             there = page_url(place, url)
-            if self._may_connect is is_public:
-                refuse_near(there)
+            refuse_near(there, self._may_connect)
         except BadAddress as bad:
             # The server's words do not belong into ours.
             raise BadAddress(
@@ -271,12 +270,13 @@ class PageFetcher:
         return there
 
 
-class _CheckedBackend(httpcore2.AnyIOBackend):
+class _CheckedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to checked addresses only."""
 
     def __init__(self, resolve: Resolve, may_connect: Callable[[IPAddress], bool]) -> None:
         self._resolve = resolve
         self._may_connect = may_connect
+        self._backend = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
         self,
@@ -298,12 +298,16 @@ class _CheckedBackend(httpcore2.AnyIOBackend):
         failed: Exception = httpcore2.ConnectError("the name has no address")
         for address in found[:_ADDRESSES]:
             try:
-                return await super().connect_tcp(
+                return await self._backend.connect_tcp(
                     address, port, timeout, local_address, socket_options
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failed = error
         raise failed
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
 
 
 def _refuse_near_ones(

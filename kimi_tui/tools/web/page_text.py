@@ -7,6 +7,9 @@ sets for itself end it where they do not suffice. It imports its parsers then, a
 On standard input is one line of JSON (`kind`, `charset`, `base`), then the page; on standard output one line of JSON
 (`title`, `note`), then the text.
 """
+# The parsers have no types, so their elements are `Any` here.
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ import sys
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser as StandardParser
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
 
-if TYPE_CHECKING:
-    from lxml.html import HtmlElement
+Element = Any
+"""An element of lxml's tree."""
 
 MAX_CHARS = 1_000_000
 """The largest number of characters of a page's text."""
@@ -205,7 +208,7 @@ def html_text(text: str, base: str) -> tuple[str, str, str]:
     return title, markdown, note
 
 
-def _flattened(root: HtmlElement) -> tuple[int, int]:
+def _flattened(root: Element) -> tuple[int, int]:
     """Take out elements that are nested deeper than any reader of the tree bears; their content stays.
 
     Returns:
@@ -228,7 +231,7 @@ def _flattened(root: HtmlElement) -> tuple[int, int]:
     return deepest, n_elements
 
 
-def _drop_hidden(root: HtmlElement) -> None:
+def _drop_hidden(root: Element) -> None:
     """Remove what is never shown, and what is about the site."""
     for element in list(root.iter()):
         if not isinstance(element.tag, str):
@@ -245,7 +248,7 @@ def _drop_hidden(root: HtmlElement) -> None:
             element.drop_tree()
 
 
-def _squeeze(root: HtmlElement) -> None:
+def _squeeze(root: Element) -> None:
     """Remove control characters, and make runs of blanks outside code one blank or line end: the patterns of the converter take a square of their length."""
     from lxml.etree import iterwalk
 
@@ -272,7 +275,7 @@ def _one_blank(run: re.Match[str]) -> str:
     return "\n" if "\n" in run[0] else " "
 
 
-def _main_part(root: HtmlElement) -> HtmlElement:
+def _main_part(root: Element) -> Element:
     """Return the element with what the page is about."""
     bodies = root.xpath("//body")
     body = bodies[0] if bodies else root
@@ -298,7 +301,7 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def _absolute_links(part: HtmlElement, base: str) -> None:
+def _absolute_links(part: Element, base: str) -> None:
     for element in part.iter("a", "img"):
         name = "href" if element.tag == "a" else "src"
         value = element.get(name)
@@ -316,7 +319,7 @@ def _absolute_links(part: HtmlElement, base: str) -> None:
             del element.attrib[name]
 
 
-def _markdown(part: HtmlElement) -> str:
+def _markdown(part: Element) -> str:
     from lxml.etree import tostring
     from markdownify import ATX, MarkdownConverter
 
@@ -332,7 +335,7 @@ def _markdown(part: HtmlElement) -> str:
             # Signs beside headings that link to these.
             if not text.strip() or text.strip() in ("#", "¶", "§", "🔗"):
                 return ""
-            return cast(str, super().convert_a(el, text, parent_tags)) if href else text
+            return cast(str, cast(Any, super()).convert_a(el, text, parent_tags)) if href else text
 
         def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
             return cast(
@@ -341,21 +344,21 @@ def _markdown(part: HtmlElement) -> str:
             )
 
         def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
-            return cast(str, super().convert_pre(el, text.strip("\r\n"), parent_tags))
+            return cast(str, cast(Any, super()).convert_pre(el, text.strip("\r\n"), parent_tags))
 
         def convert_dt(self, el: Any, text: str, parent_tags: Any) -> str:
             return f"\n\n**{text.strip()}**\n" if text.strip() else ""
 
-    options = {
-        "heading_style": ATX,
-        "bullets": "-",
-        "strip_pre": None,
-        "code_language_callback": _code_language,
-        "escape_underscores": False,
-        "escape_asterisks": False,
-        "escape_misc": False,
-    }
-    return str(Converter(**options).convert(tostring(part, encoding="unicode", method="html")))
+    converter = Converter(
+        heading_style=ATX,
+        bullets="-",
+        strip_pre=None,
+        code_language_callback=_code_language,
+        escape_underscores=False,
+        escape_asterisks=False,
+        escape_misc=False,
+    )
+    return str(converter.convert(tostring(part, encoding="unicode", method="html")))
 
 
 def _code_language(pre: Any) -> str:
@@ -369,7 +372,7 @@ def _code_language(pre: Any) -> str:
     return ""
 
 
-def _plain(part: HtmlElement) -> str:
+def _plain(part: Element) -> str:
     """Return the text of an element, with a line end at blocks; it needs no deep stack."""
     from lxml.etree import iterwalk
 

@@ -62,13 +62,14 @@ class SearchResult(NamedTuple):
     date: str = ""
 
 
-class _Search(NamedTuple):
+class _SearchRequest(NamedTuple):
     text: str
     limit: int
     key: str
 
 
-class _Service(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Service:
     """How a service is asked, and where its answer has the results.
 
     Attributes:
@@ -84,15 +85,15 @@ class _Service(NamedTuple):
 
     base_url: str
     path: str
-    headers: Callable[[_Search], dict[str, str]]
+    headers: Callable[[_SearchRequest], dict[str, str]]
     results: tuple[str, ...]
     excerpts: tuple[str, ...]
     date: str
-    parameters: Callable[[_Search], dict[str, str | int]] | None = None
-    body: Callable[[_Search], dict[str, Any]] | None = None
+    parameters: Callable[[_SearchRequest], dict[str, str | int]] | None = None
+    body: Callable[[_SearchRequest], dict[str, Any]] | None = None
 
 
-def _bearer(query: _Search) -> dict[str, str]:
+def _bearer(query: _SearchRequest) -> dict[str, str]:
     return {"Authorization": f"Bearer {query.key}"} if query.key else {}
 
 
@@ -189,7 +190,7 @@ class SearchWeb(TypedTool[SearchWebParams]):
         key = self._service.key
         if callable(key):
             key = await asyncio.to_thread(key)
-        query = _Search(params.query.strip(), params.limit, key)
+        query = _SearchRequest(params.query.strip(), params.limit, key)
         try:
             async with asyncio.timeout(TOTAL_S):
                 data = await self._answer(query)
@@ -209,7 +210,7 @@ class SearchWeb(TypedTool[SearchWebParams]):
         count = counted(len(found), "result")
         return ToolOutcome(output, f"{count}.", brief=count)
 
-    async def _answer(self, query: _Search) -> bytes:
+    async def _answer(self, query: _SearchRequest) -> bytes:
         """Return the body of the service's answer.
 
         Raises:

@@ -858,6 +858,7 @@ class ConversationController:
         self._live = True
         COLLECTOR.release(self._n_told)
         self._bench.views.history_told()
+        self._bench.frame.drop_stored()
         self._bench.start(asyncio.to_thread(trim_heap))
         session = self._bench.views.session
         session.settle(running=self.running)

@@ -69,6 +69,9 @@ def facts_of(block: ToolBlock) -> list[CardFact]:
     elif has_diff and not failed:
         counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
         out.append(CardFact(tuple(Span(*one) for one in counts), 1))
+        # A check after the edit has failed, or has changed the file.
+        if checked := brief.partition(" · ")[2]:
+            out.append(CardFact((Span(checked, "error" if "failed" in checked else "quiet"),), 0))
     elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
         out.append(CardFact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
     elif failed:

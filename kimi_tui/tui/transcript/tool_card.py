@@ -164,6 +164,8 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
             yield row
     if is_empty:
         yield from _output_rows(block, room)
+    elif block.unfolded and block.card.shows == "diff":
+        yield from _output(block, 0, room)
     yield from _allowed_by(block, room)
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"

@@ -17,7 +17,7 @@ from support.page_server import PageServer, answer, fetcher, redirect
 from support.tool_env import Bench
 
 from kimi_tui.tools.base import ToolEnv
-from kimi_tui.tools.outcome import ToolOutcome, ToolRejected
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.toolset import Toolset
@@ -112,6 +112,17 @@ async def test_another_site_of_a_redirect_is_asked_for(web_bench: Bench) -> None
         assert "docs.example" in web_bench.approver.asks[1].where
 
 
+async def test_no_page_is_fetched_without_its_question_however_many_are_kept(
+    web_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_url, "_KEPT_PAGES", 1)
+    async with PageServer() as web:
+        web.pages |= {f"/{n}": answer(f"page {n}", "text/plain") for n in range(4)}
+        for _ in range(2):
+            await asyncio.gather(*(fetch(web_bench, web.url(f"/{n}")) for n in range(4)))
+        assert len(web.requests) == len(web_bench.approver.asks)
+
+
 async def test_it_is_asked_for_as_a_command_with_the_network_would_be(web_bench: Bench) -> None:
     def env_with(network: bool | None) -> ToolEnv:
         if network is None:
@@ -119,11 +130,13 @@ async def test_it_is_asked_for_as_a_command_with_the_network_would_be(web_bench:
         sandbox = Sandbox("bwrap", SandboxSettings(network=network), {})
         return replace(web_bench.env, sandbox=sandbox)
 
-    tool = cast("FetchURL", web_bench.tools.get("FetchURL"))
     asks = []
+    tool = cast("FetchURL", web_bench.tools.get("FetchURL"))
     for network in (None, False, True):
-        ask = tool.question(tool.parse({"url": "https://docs.example/"}), env_with(network))
-        assert ask is not None
+        with pytest.raises(ToolProblem):
+            # Nobody listens there.
+            await tool.run(tool.parse({"url": "http://docs.example:1099/"}), env_with(network))
+        ask = web_bench.approver.asks[-1]
         asks.append(("all" in ask.asks.unasked, ask.sandboxed))
     assert asks == [(True, False), (False, False), (True, True)]
 
@@ -132,8 +145,8 @@ async def test_a_page_is_kept_for_a_while_and_not_asked_for_again(
     web_bench: Bench, clock: Clock
 ) -> None:
     async with PageServer() as web:
-        text = "".join(f"<p>Line {n} of the page.</p>" for n in range(2_000))
-        web.pages |= {"/": redirect("/long"), "/long": answer(text)}
+        text = "".join(f"Line {n} of the page.\n\n" for n in range(2_000))
+        web.pages |= {"/": redirect("/long"), "/long": answer(text, "text/plain")}
         first = await fetch(web_bench, web.url())
         assert "Continue with offset=30000." in first.message
         second = await fetch(web_bench, web.url(), offset=30_000)
@@ -144,7 +157,7 @@ async def test_a_page_is_kept_for_a_while_and_not_asked_for_again(
         assert past.is_error
         assert "past its end" in past.message
         clock.now += KEPT_S + 1
-        web.pages["/long"] = answer("<p>new</p>")
+        web.pages["/long"] = answer("new", "text/plain")
         assert material(await fetch(web_bench, web.url())) == "new"
         # Errors are not kept.
         for words, status in (("<p>broken now</p>", 503), ("<p>works again</p>", 200)):
@@ -243,12 +256,12 @@ async def test_what_may_not_be_fetched_is_not_asked_for(bench: Bench, url: str) 
     assert not bench.approver.asks
 
 
-async def test_a_url_without_its_scheme(bench: Bench) -> None:
-    tool = cast(Any, bench.tools.get("FetchURL"))
+async def test_a_url_without_its_scheme(web_bench: Bench) -> None:
+    web_bench.approver.refuse = ""
     for text in ("docs.example/a?b=http://x", " docs.example:8443 "):
-        assert tool.question(tool.parse({"url": text}), bench.env).detail.startswith(
-            "https://docs.example"
-        )
+        with pytest.raises(ToolRejected):
+            await fetch(web_bench, text)
+        assert web_bench.approver.asks[-1].detail.startswith("https://docs.example")
 
 
 async def test_a_page_that_takes_too_long_is_left(

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kimi_tui.foreign_text import clean
+from kimi_tui.tui.formatting import author_words
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kimi_tui.soul.changes import NamedChanges
     from kimi_tui.soul.git_changes import GitChanges
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -42,6 +49,82 @@ async def diff(main: MainParts, argument: str) -> None:
         main.bench.tell(str(error.args[0]), level="warning")
         return
     await _show(main, "Changes", found)
+
+
+_MOST_BLAMED = 20_000
+"""The most lines that the list shows; of a longer file a part can be named."""
+
+
+async def blame(main: MainParts, argument: str) -> None:
+    """Show the lines of a file with who wrote them; the chosen one leads to its checkpoint."""
+    from kimi_tui.soul.blame import NoBlame, file_and_lines
+    from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
+    from kimi_tui.tui.pick_list import Entry
+
+    try:
+        name, first, last = file_and_lines(argument.strip())
+    except ValueError as error:
+        main.bench.tell(f"{error}.", level="warning")
+        return
+    if not name:
+        main.bench.tell(
+            "/blame needs a file.", advice="For example: /blame app.py:10-20", level="warning"
+        )
+        return
+    soul = await main.conversation.opened()
+    await soul.files_ready()
+    await soul.flush()
+    try:
+        path = _below(soul.session.work_dir, name)
+        lines = await soul.changes.blame(soul.session, path)
+    except NoBlame as no:
+        main.bench.tell(str(no), level="warning")
+        return
+    shown = list(enumerate(lines, 1))[max(0, first - 1) : last or None]
+    if not shown:
+        main.bench.tell(f'"{path}" has no such lines.', level="warning")
+        return
+    now = datetime.now(UTC)
+    items = [
+        ListedItem(
+            Entry(f"{number:>5}  {clean(line.text.expandtabs(4))}", author_words(line.author, now)),
+            verb="go to the checkpoint" if line.author.checkpoint_id >= 0 else "",
+            result=f"{line.author.world_line}:{line.author.checkpoint_id}"
+            if line.author.checkpoint_id >= 0
+            else "",
+        )
+        for number, line in shown[:_MOST_BLAMED]
+    ]
+
+    async def same() -> list[ListedItem]:
+        return items
+
+    chosen = await main.bench.ask(ListScreen(f"Blame {path}", same, first=items, empty=""))
+    if not chosen:
+        return
+    world_line, point = map(int, chosen.split(":"))
+    if world_line:
+        main.bench.tell(
+            f"Checkpoint #{point} is on world line {world_line}.",
+            advice=f"/worldline {world_line} shows it.",
+        )
+        return
+    main.bench.read_chat(point)
+
+
+def _below(folder: Path, name: str) -> str:
+    """Return the path of a file relative to the work folder.
+
+    Raises:
+        NoBlame: it is not below it.
+    """
+    from kimi_tui.app_paths import expanded
+    from kimi_tui.soul.blame import NoBlame
+
+    path = os.path.relpath(folder.absolute() / expanded(name), folder.absolute())
+    if path == ".." or path.startswith("../"):
+        raise NoBlame(f'"{name}" is outside the work folder.')
+    return path
 
 
 async def review(main: MainParts, argument: str) -> None:

@@ -27,11 +27,9 @@ _NO_STYLES = "kimi-tui has no output styles. Say in AGENTS.md how the agent shou
 _NO_PLUGINS = "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands."
 _PRIVACY = "kimi-tui sends data to the server of your model and nowhere else."
 _TODO = "kimi-tui has no to-do command. The agent keeps its own to-do list in the chat; the timeline (Ctrl+T) shows what was done."
-_FOLDERS = "Start kimi-tui in the parent folder, or add a folder to sandbox.writable in /settings."
 
 ELSEWHERE: Mapping[str, str] = {
     "about": _DOCTOR,
-    "add-dir": _FOLDERS,
     "agent": _NO_AGENTS,
     "agents": _NO_AGENTS,
     "auto": _MODES,
@@ -39,7 +37,6 @@ ELSEWHERE: Mapping[str, str] = {
     "changelog": _UPDATE,
     "debug": "The log file has details; kimi-tui doctor says where it is.",
     "details": "Press Tab to go to the chat; Space there expands a block. /fold does the same.",
-    "directory": _FOLDERS,
     "doctor": _DOCTOR,
     "docs": "F1 is the help; docs/guide.md is the user guide.",
     "extensions": "kimi-tui has no extensions. Commands are Markdown files in .kimi-tui/commands.",

@@ -1,4 +1,4 @@
-"""Commands about what the agent may do, what runs around it, and what it is told: permissions, hooks and skills."""
+"""Commands about what the agent may do, what runs around it, and what it is told: permissions, hooks, checks, folders, skills."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kimi_tui.agent_parts import MODE_TITLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimi_tui.config.settings import EditCheck
     from kimi_tui.hooks.definitions import Hook
     from kimi_tui.hooks.runner import Hooks
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -87,8 +88,8 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
     of_project = [
         ListedItem(
             Entry(shown_rule(rule), group="This project"),
-            f"{mode} This permission is stored for this folder in your own configuration. "
-            "A command needs it only outside the sandbox.",
+            f"{mode} This permission is stored for this folder in your own configuration."
+            f"{'' if ':' in rule else ' A command needs it only outside the sandbox.'}",
             "revoke",
             partial(revoke_project, rule),
         )
@@ -206,6 +207,8 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
             "The hooks of this folder are allowed.", advice="/permissions revokes that."
         )
         return
+    # The yes is for what is there now: a script that changes while the question is shown needs another one.
+    digest = await found.folder_digest()
     texts = [
         f"{one.event}{f' ({one.matcher})' if one.matcher else ''}, at most {one.timeout_s:g} s:\n{one.command}"
         for one in hooks
@@ -222,7 +225,7 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
         main.bench.tell("The hooks of this folder do not run.")
         return
     try:
-        await found.allow_folder()
+        await found.allow_folder(digest)
     except (OSError, ValueError) as error:
         why = error.strerror or error if isinstance(error, OSError) else error
         main.bench.tell(f"The permission could not be stored: {why}.", level="warning")
@@ -230,6 +233,98 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
     main.bench.tell(
         "The hooks of this folder run from now on.", advice="/permissions revokes that."
     )
+
+
+async def checks(main: MainParts, argument: str) -> None:
+    """List the programs that run after edits, to turn them off and on in this session."""
+    soul = await main.conversation.opened()
+    from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+    await main.bench.ask(
+        ListScreen(
+            "Checks after edits",
+            partial(_check_items, soul),
+            first=await _check_items(soul),
+            empty='There are no checks. In your config.toml, [checks] after_edit = [["ruff", "check", "{file}"]] makes one.',
+        )
+    )
+
+
+async def _check_items(soul: KimiSoul) -> Sequence[ListedItem]:
+    import shlex
+
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    made = soul.checks
+
+    async def turn(check: EditCheck) -> str:
+        made.off ^= {check}
+        return f"The check is {'off' if check in made.off else 'on'} in this session."
+
+    return [
+        ListedItem(
+            Entry(
+                shlex.join(check.words),
+                ", ".join(check.files) or "all files",
+                holds=check not in made.off,
+            ),
+            "It runs in the sandbox after each edit of such a file. What it prints when it fails goes to the agent; "
+            "if it changes the file, the change is shown.",
+            "turn on" if check in made.off else "turn off",
+            partial(turn, check),
+        )
+        for check in made.checks
+    ]
+
+
+async def add_dir(main: MainParts, argument: str) -> None:
+    """Add a folder that the agent may use as the work folder; without one, list those that were added, to remove them."""
+    from kimi_tui.tools.added_folders import BadFolder
+
+    soul = await main.conversation.opened()
+    if not argument.strip():
+        from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+        await main.bench.ask(
+            ListScreen(
+                "Added folders",
+                partial(_folder_items, soul),
+                first=await _folder_items(soul),
+                empty="No folder was added. /add-dir DIR adds one for this run.",
+            )
+        )
+        return
+    try:
+        path = await asyncio.to_thread(soul.added.add, argument)
+    except BadFolder as bad:
+        main.bench.tell(str(bad), level="warning")
+        return
+    main.bench.tell(
+        f"The agent may use {soul.added.shown(path)} until kimi-tui ends: it reads there without asking, "
+        "and edits and runs commands as the mode allows.",
+        advice="No snapshot has its files: a rewind does not restore them.",
+    )
+
+
+async def _folder_items(soul: KimiSoul) -> Sequence[ListedItem]:
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    async def remove(path: str) -> str:
+        soul.added.remove(path)
+        return f"Removed: {soul.added.shown(path)}."
+
+    return [
+        ListedItem(
+            Entry(soul.added.shown(path)),
+            "The agent reads here without asking, and edits and runs commands as the mode allows. "
+            "A rewind does not restore these files.",
+            "remove",
+            partial(remove, path),
+        )
+        for path in await asyncio.to_thread(lambda: soul.added.paths)
+    ]
 
 
 _SKILL_WORDS: dict[SkillState, str] = {
@@ -267,7 +362,7 @@ async def skills(main: MainParts, argument: str) -> None:
             "Skills",
             items,
             first=_skill_items(found),
-            empty="There are no skills. docs/web.md says where they are looked for.",
+            empty="There are no skills. docs/skills.md says where they are looked for.",
         )
     )
     if wants == _ALLOW:

@@ -533,10 +533,13 @@ async def export(main: MainParts, argument: str) -> None:
 
 
 async def _export_page(main: MainParts, form: str, name: str) -> None:
-    """Have `kimi-tui export` write the page: making it takes a second of computing, which would delay keys here."""
+    """Have `kimi-tui export` write the page: making it takes a second of computing, which would delay keys here.
+
+    It runs in the work folder, whose modules must not be found before those of the program.
+    """
     soul = await main.conversation.opened()
     await soul.flush()
-    command = [sys.executable, "-m", "kimi_tui", "export", f"--{form}", soul.session.id]
+    command = [sys.executable, "-P", "-m", "kimi_tui", "export", f"--{form}", soul.session.id]
     process = await asyncio.create_subprocess_exec(
         *command,
         *((f"--output={name}",) if name else ()),

@@ -317,8 +317,8 @@ COMMANDS = CommandTable(
         "Show the MCP servers",
         "List the MCP servers and their tools; allow, restart or switch them off.",
         mcp.mcp,
-        argument="[allow | restart | on | off NAME]",
-        values=_one_of("allow", "restart", "on", "off"),
+        argument="[allow | restart | login | on | off NAME]",
+        values=_one_of("allow", "restart", "login", "on", "off"),
         opens=True,
     ),
     Command(
@@ -328,6 +328,22 @@ COMMANDS = CommandTable(
         rules.skills,
         argument="[allow]",
         values=_one_of("allow"),
+        opens=True,
+    ),
+    Command(
+        "add-dir",
+        "Add a folder",
+        "Let the agent use another folder until kimi-tui ends; without one, list them.",
+        rules.add_dir,
+        argument="[DIR]",
+        opens=True,
+        aliases=("directory",),
+    ),
+    Command(
+        "checks",
+        "Show the checks",
+        "List the programs that run after edits, and turn them on or off here.",
+        rules.checks,
         opens=True,
     ),
     Command(
@@ -387,6 +403,14 @@ COMMANDS = CommandTable(
         opens=True,
         values=_checkpoints,
         aliases=("changes",),
+    ),
+    Command(
+        "blame",
+        "Show who wrote each line",
+        "Show the checkpoint that wrote each line of a file; Enter goes there.",
+        changes.blame,
+        argument="FILE[:LINES]",
+        opens=True,
     ),
     Command(
         "review",
