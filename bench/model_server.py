@@ -22,6 +22,8 @@ from bench.long_session import NOTES
 VALUE = "value.txt"
 """The file that `steps replace` edits; it holds "value 0"."""
 
+DONE = "All steps are done."
+"""What the answer after the last step says."""
 _ORDER = re.compile(r"(?:burst|pace (?P<pace>\d+)|(?P<read>read)|steps (?P<call>\w+)) (?P<n>\d+)")
 _WRITTEN = "a line that the agent writes\n" * 40
 _CALLS: dict[str, dict[str, Callable[[int], dict[str, Any]]]] = {
@@ -116,7 +118,8 @@ def _read(n: int) -> dict[str, Any]:
 async def _answer(body: dict[str, Any], asked_at: float, writer: asyncio.StreamWriter) -> None:
     order = _order(body)
     n_tokens = int(order["n"]) if order is not None else 10
-    if order is not None and order["call"]:
+    # A request without tools is about something else, such as the title of the session.
+    if order is not None and order["call"] and body.get("tools"):
         await _step(order, body, asked_at, writer)
         return
     finish = "stop"
@@ -154,7 +157,7 @@ async def _step(
         _steps.clear()
     else:
         _steps.append((asked_at - _answered_at[0]) * 1000)
-    events, finish = [_event({"content": "done"})], "stop"
+    events, finish = [_event({"content": DONE})], "stop"
     offered = {tool["function"]["name"] for tool in body.get("tools", ())}
     for name, arguments in _CALLS[order["call"]].items():
         if name in offered and done < n_steps:

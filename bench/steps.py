@@ -20,16 +20,19 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from bench import resume
+from bench.model_server import DONE
 from bench.programs import OURS, Program, Terminal, model_server, programs
-from bench.table import Figures, Goal, table
+from bench.ready import READY
+from bench.table import Bar, Figures, Goal, table
 
 N_STEPS = 30
 _WARM = 4
 """Steps before those that are measured. Both numbers are even, so that the edits of a file leave it as it was."""
 _FEW, _MANY, _A_FOLDER = 2, 20_000, 100
 _LONG_STEPS = 1_000
-_SIDE = 20
-"""The number of steps around the tenth and up to the last of a long turn whose medians are compared."""
+_TENTH, _SIDE = 10, 20
+"""The medians of so many steps, from the tenth on and up to the last of a long turn, are compared."""
 CALLS = ("shell", "read", "write", "replace", "grep", "glob")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NAMES = {
@@ -156,15 +159,58 @@ def figures(rounds: int, *, alone: bool = False, calls: tuple[str, ...] = CALLS)
     }
 
 
+def long_turn(base_url: str, n_steps: int = _LONG_STEPS) -> list[Bar]:
+    """Return the rows of a turn of so many steps, each of which changes two of 20,000 files."""
+    with tempfile.TemporaryDirectory() as place:
+        home, work = Path(place) / "home", Path(place) / "work"
+        for folder in (home, work):
+            folder.mkdir()
+        write_files(work, _MANY)
+        (home / "config.toml").write_text("[loop_control]\nmax_steps_per_turn = 100000\n")
+        with OURS.running(base_url, folder=Path(place)) as terminal:
+            take_steps(terminal, base_url, "two", _WARM)
+            before = resume.rss_mb(terminal.pid)
+            steps, _ = take_steps(terminal, base_url, "two", n_steps, timeout_s=n_steps)
+            more = resume.rss_mb(terminal.pid) - before
+        whole = resume.open_it(home, work, "--continue", end=DONE.encode())
+        empty = resume.open_it(Path(place) / "empty", work, end=READY.encode())
+    first = statistics.median(steps[_TENTH : _TENTH + _SIDE])
+    last = statistics.median(steps[-_SIDE:])
+    name = f"{n_steps:,} steps that change two of {_MANY:,} files"
+    return [
+        Bar(f"{name}, last step of the tenth", last / first, Goal(1.5)),
+        Bar(f"{name}, MB more", more, Goal(20)),
+        Bar(f"{name}, opened, s over an empty start", whole.drawn_s - empty.drawn_s, Goal(1)),
+    ]
+
+
+def bars(rounds: int) -> tuple[Figures, list[Bar]]:
+    """Return the figures of all programs, and the rows of a long turn, for the table of all measurements."""
+    found = figures(rounds)
+    with model_server() as base_url:
+        return found, long_turn(base_url)
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.steps")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", action="store_true", help="measure only kimi-tui")
-    parser.add_argument("--calls", nargs="+", choices=CALLS, default=CALLS)
+    parser.add_argument("--calls", nargs="*", choices=CALLS, default=CALLS)
+    parser.add_argument("--long", type=int, default=0, metavar="N", help="a turn of N steps, too")
     options = parser.parse_args()
-    found = figures(options.rounds, alone=options.alone, calls=tuple(options.calls))
-    print(table(found, {row: goal for row, goal in GOALS.items() if row in found[OURS.name]}))
+    found = (
+        figures(options.rounds, alone=options.alone, calls=tuple(options.calls))
+        if options.calls
+        else {OURS.name: {}}
+    )
+    goals = {row: goal for row, goal in GOALS.items() if row in found[OURS.name]}
+    if options.long:
+        with model_server() as base_url:
+            rows = long_turn(base_url, options.long)
+        found[OURS.name] |= {bar.row: bar.ours for bar in rows}
+        goals |= {bar.row: bar.goal for bar in rows}
+    print(table(found, goals))
     return 0
 
 

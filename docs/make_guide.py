@@ -13,7 +13,7 @@ from pathlib import Path
 from kimi_tui.commands.dispatch import COMMANDS as SUBCOMMANDS
 from kimi_tui.tui.dialogs.help import FIRST, sections
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.timeline.legend import legend
 

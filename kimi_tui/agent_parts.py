@@ -32,8 +32,10 @@ _UNASKED: dict[Mode, str] = {
 _UNCONFINED = (
     "the agent runs commands outside any sandbox and edits files in this folder without asking."
 )
-PartName = Literal["travel", "lines", "marks", "tasks", "dmails"]
-"""Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user."""
+PartName = Literal["travel", "lines", "marks", "tasks", "dmails", "session"]
+"""Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user; a stored session with its
+modes, models, tools and statistics.
+"""
 PARTS: frozenset[PartName] = frozenset(get_args(PartName))
 _PART_WORDS: dict[PartName, str] = {
     "travel": "time travel",
@@ -41,6 +43,7 @@ _PART_WORDS: dict[PartName, str] = {
     "marks": "bookmarks and pins",
     "tasks": "background tasks",
     "dmails": "D-Mails",
+    "session": "session commands",
 }
 
 

@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 APP = "kimi-tui"
@@ -104,15 +105,19 @@ def home_places(environ: Mapping[str, str], *names: str) -> list[str]:
         names: paths relative to the home folder, such as `.config/git/config`; an empty one means the home folder itself.
     """
     home = os.path.realpath(home_of(environ) or "/")
-    moved = {f"{usual}/": environ.get(variable, "") for usual, variable in XDG_FOLDERS.items()}
-    moved = {usual: path for usual, path in moved.items() if os.path.isabs(path)}
+    moved = tuple(environ.get(variable, "") for variable in XDG_FOLDERS.values())
+    return list(_home_places(home, moved, names))
+
+
+@lru_cache(maxsize=256)
+def _home_places(home: str, moved: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
     places: dict[str, None] = {}
     for name in names:
         places[os.path.normpath(os.path.join(home, name))] = None
-        for usual, path in moved.items():
-            if f"{name}/".startswith(usual):
-                places[os.path.normpath(os.path.join(path, name[len(usual) :]))] = None
-    return list(places)
+        for usual, path in zip(XDG_FOLDERS, moved, strict=True):
+            if os.path.isabs(path) and f"{name}/".startswith(f"{usual}/"):
+                places[os.path.normpath(os.path.join(path, name[len(usual) + 1 :]))] = None
+    return tuple(places)
 
 
 def no_home_notice() -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Generator, Sequence
 
+    from kimi_tui.instant.prompt import InstantPrompt
     from kimi_tui.launch import Launch, Options
 
 REPLAY = "replay"
@@ -148,9 +149,20 @@ def start(launch: Launch) -> int:
         # Textual draws on the standard error of the program's start.
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
-    from kimi_tui.own_process import harden, tune_malloc
+    from kimi_tui.instant.prompt import begin
 
     _forget_odd_sizes()
+    instant = begin(launch)
+    try:
+        return _run_app(launch, instant)
+    finally:
+        if instant is not None:
+            instant.restore()
+
+
+def _run_app(launch: Launch, instant: InstantPrompt | None) -> int:
+    from kimi_tui.own_process import harden, tune_malloc
+
     harden()
     tune_malloc()
     # Textual reads this at its import. A frame is drawn only when something changed; after another frame a key could wait 34
@@ -164,7 +176,7 @@ def start(launch: Launch) -> int:
     # Imported modules stay for good, so the collector need never visit them again. A screen does not stay, so this comes
     # before the first one is made.
     gc.freeze()
-    app = KimiApp(launch, colours=colours_of(os.environ))
+    app = KimiApp(launch, colours=colours_of(os.environ), instant=instant)
     try:
         app.run(mouse=launch.config.mouse.capture)
     except (KeyboardInterrupt, SystemExit) as error:
@@ -211,6 +223,8 @@ def parse(arguments: Sequence[str]) -> Options | int:
     if given.pop("version", False):
         return _say_version()
     words: list[str] = given.pop("message", [])
+    if "added" in given:
+        given["added"] = tuple(given["added"])
     if given and "prompt" in given:
         from kimi_tui.config.settings import ConfigError
         from kimi_tui.headless.options import taken_from
@@ -335,6 +349,15 @@ def _parser() -> ArgumentParser:
         type=given,
         metavar="DIR",
         help="the work folder (default: this folder)",
+    )
+    add(
+        "--add-dir",
+        dest="added",
+        action="append",
+        default=[],
+        type=given,
+        metavar="DIR",
+        help="another folder that the agent may read and work in; can be given several times",
     )
     add(
         "--model",

@@ -13,12 +13,13 @@ CHIP_START = "[image "
 CHIP = re.compile(
     r"\[image (?:(?P<name>[^\[\]\n]{1,100}) )?\d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
 )
-_CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
+# The patterns are strings: compiling them would delay the first paint.
+_CUT = r"\[image [^\[\]\n]{0,120}…$"
 """Matches the part of a chip at the end of an older title."""
-_LINE_MARK = re.compile(r"^(?:#{1,6} |> ?|[-*+] (?:\[[ xX]\] )?)")
-_LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{1,400}\)")
-_OPENING = re.compile(r"(?<![\w*])\*{1,3}(?=[\w\"'“(]|$)")
-_CLOSING = re.compile(r"(?<=[\w.!?:;,\"'”)])\*{1,3}(?!\w)|^\*{1,3}(?!\w)")
+_LINE_MARK = r"^(?:#{1,6} |> ?|[-*+] (?:\[[ xX]\] )?)"
+_LINK = r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{1,400}\)"
+_OPENING = r"(?<![\w*])\*{1,3}(?=[\w\"'“(]|$)"
+_CLOSING = r"(?<=[\w.!?:;,\"'”)])\*{1,3}(?!\w)|^\*{1,3}(?!\w)"
 
 
 def counted(count: int, noun: str) -> str:
@@ -48,7 +49,7 @@ def titled(text: str, names: Sequence[str] = ()) -> str:
     if CHIP_START not in text:
         return text if text.strip() or not names else _image_title(names)
     chips = [found["name"] or "" for found in CHIP.finditer(text)]
-    words = _CUT.sub("", CHIP.sub("", text))
+    words = re.sub(_CUT, "", CHIP.sub("", text))
     if words.strip():
         return "\n".join(" ".join(line.split()) for line in words.split("\n")).strip("\n")
     return _image_title(names or chips)
@@ -60,12 +61,12 @@ def unmarked(text: str) -> str:
     Code fences are left out. The text is the model's, and may be the beginning of a longer one.
     """
     lines = [line.strip() for line in text.split("\n")]
-    shown = [_LINE_MARK.sub("", line) for line in lines if not line.startswith(("```", "~~~"))]
+    shown = [re.sub(_LINE_MARK, "", line) for line in lines if not line.startswith(("```", "~~~"))]
     parts = " ".join(filter(None, shown)).split("`")
     # The parts with odd numbers are code, in which asterisks are no marks.
     for at in range(0, len(parts), 2):
-        words, n_opened = _OPENING.subn("", _LINK.sub(r"\1", parts[at]))
-        parts[at] = _CLOSING.sub("", words) if n_opened or at else words
+        words, n_opened = re.subn(_OPENING, "", re.sub(_LINK, r"\1", parts[at]))
+        parts[at] = re.sub(_CLOSING, "", words) if n_opened or at else words
     return "".join(parts)
 
 

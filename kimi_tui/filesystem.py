@@ -229,10 +229,10 @@ def real_path(path: str) -> str:
 def is_under(path: str, folders: Collection[str]) -> bool:
     """Return whether a path is one of these, or below one; all must be absolute and without links."""
     while path not in folders:
-        above: str = os.path.dirname(path)
-        if above == path:
+        if path in ("/", ""):
             return False
-        path = above
+        # `os.path.dirname` takes five times as long, and the policy of a command asks this thousands of times.
+        path = path[: path.rfind("/")] if path.rfind("/") > 0 else path[: path.find("/") + 1]
     return True
 
 

@@ -56,6 +56,7 @@ class Options(NamedTuple):
     message: str = ""
     mode: "Mode | None" = None
     headless: "HeadlessOptions | None" = None
+    added: tuple[str, ...] = ()
 
 
 class GivenValue(NamedTuple):
@@ -74,7 +75,8 @@ class Launch(NamedTuple):
     the prompt. With `sandbox` commands run in a sandbox, where there is one. With `offers_files` the user is asked whether to
     restore files that differ from the end of the conversation. `given` are the settings that override the configuration file,
     by their keys. `kept_in` is the folder of the sessions if it is not the usual one. With `bare` the agent is not given the
-    notes of projects and of the user. `max_tokens` (input and output) and `max_cost` are the budget of this run; 0 for any.
+    notes of projects and of the user, and runs no hooks. `max_tokens` (input and output) and `max_cost` are the budget of this run; 0 for any.
+    `added` are folders beside the work folder that the agent may use as it may use that.
     """
 
     work_dir: Path
@@ -100,6 +102,7 @@ class Launch(NamedTuple):
     bare: bool = False
     max_tokens: int = 0
     max_cost: float = 0.0
+    added: tuple[Path, ...] = ()
 
 
 def launch_of(options: Options) -> Launch:
@@ -137,6 +140,7 @@ def launch_of(options: Options) -> Launch:
         replay=options.replay,
         prompt=options.message,
         work_dir_given=options.work_dir is not None,
+        added=tuple(map(_added, options.added)),
         given=_given(
             options, choice, here if here and here.model in ("", *config.models) else None
         ),
@@ -210,6 +214,13 @@ def _config(path: Path) -> Config:
 
 
 FOLDER_GONE = "The current folder no longer exists."
+
+
+def _added(given: str) -> Path:
+    path = expanded(given).absolute()
+    if not path.is_dir():
+        raise ConfigError(f'--add-dir: there is no folder "{given}"')
+    return path
 
 
 def _work_dir(given: str | None) -> Path:

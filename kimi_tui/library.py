@@ -62,6 +62,7 @@ async def open_session(
     mode: Mode | None = None,
     answer: Answerer | None = None,
     sandbox: bool = True,
+    add_dirs: Sequence[str | Path] = (),
     bare: bool = False,
     ephemeral: bool = False,
     max_tokens: int = 0,
@@ -78,7 +79,8 @@ async def open_session(
         mode: what the agent may do without a question; None for the configured mode.
         answer: answers the requests of the agent; without it they are refused, and the agent is told so.
         sandbox: whether commands run in the sandbox, where there is one.
-        bare: whether notes of the project and of the user are left out.
+        add_dirs: further folders that the agent may use as the work folder; a rewind does not restore their files.
+        bare: whether notes of the project and of the user, and hooks, are left out.
         ephemeral: whether the session is removed at the end.
         max_tokens: the most tokens of all calls, input and output; 0 for any number.
         max_cost: the most money, by the configured prices; 0 for any amount.
@@ -96,6 +98,7 @@ async def open_session(
         base_url=base_url,
         mode=mode,
         no_sandbox=not sandbox,
+        added=tuple(map(str, add_dirs)),
     )
     launch = await asyncio.to_thread(launch_of, options)
     limits = HeadlessOptions(bare=bare, max_tokens=max_tokens, max_cost=max_cost)

@@ -232,6 +232,16 @@ def short_name(tool: str, card: Card | None = None) -> str:
     return one_line(tool.removeprefix("mcp__").replace("__", "/", 1)) or "tool"
 
 
+CALL_TOOL = "CallTool"
+"""The tool that calls the one that its argument `tool` names, for servers whose tools are looked up."""
+
+
+def server_of(tool: str) -> str:
+    """Return the MCP server in the full name of a tool, `mcp__SERVER__TOOL`; empty if the name has none."""
+    server = tool.removeprefix("mcp__").partition("__")[0] if tool.startswith("mcp__") else ""
+    return one_line(server[:_MAX_SHORT])
+
+
 def card_record(card: Card) -> dict[str, object]:
     """Return the card as a JSON object, without the fields that equal those of a plain card."""
     values: dict[str, object] = {**asdict(card), "keys": list(card.keys)}

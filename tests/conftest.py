@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -161,8 +162,22 @@ def _unit_of(nodeid: str) -> str:
     return TOGETHER.get(nodeid.partition("::")[0].rpartition("tests/")[2], nodeid)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests and run them first, so that no worker waits for a last long one at the end."""
+    """Mark slow tests and run them first, so that no worker waits for a last long one at the end; apply `sample`."""
+    cases: defaultdict[object, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        is_left_out = item.get_closest_marker("exhaustive") is not None
+        if item.get_closest_marker("sample") is not None and not is_left_out:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for some in cases.values():
+        mark = some[0].get_closest_marker("sample")
+        assert mark is not None
+        (n,) = mark.args or (1,)
+        kept = {at * (len(some) - 1) // max(1, n - 1) for at in range(n)}
+        for at, item in enumerate(some):
+            if at not in kept:
+                item.add_marker(pytest.mark.exhaustive)
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here).as_posix()

@@ -23,9 +23,10 @@ def normal(name: str) -> str:
 
 
 def declared() -> dict[str, str]:
-    """Return the version requirement of each declared package."""
+    """Return the version requirement of each declared package, and of those of the extra for MCP servers."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in project["dependencies"])
+    lines = [*project["dependencies"], *project["optional-dependencies"]["mcp"]]
+    pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in lines)
     return {normal(found[1]): found[2] for found in pairs if found}
 
 
@@ -96,6 +97,7 @@ def test_what_is_used_from_within_has_an_upper_bound() -> None:
         "pygments",
         "openai",
         "httpx2",
+        "httpcore2",
         "h11",
         "pydantic",
     ):
@@ -106,8 +108,9 @@ OWN_JSON = {
     "config/model_choice.py:_folder_model",
     "projection/tool_calls.py:_string_value",
     "session/metadata.py:_write",
+    "tools/web/page_text.py:main",
 }
-"""The functions that need no check: the callers of one check it, one has a string that a pattern found, one has text that we wrote."""
+"""The functions that need no check: the callers of one check it, one has a string that a pattern found, two have text that we wrote."""
 
 
 def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_read() -> None:
@@ -150,6 +153,7 @@ STARTS = {
     # `find_program` finds these programs.
     "soul/system_prompt.py:_git_lines": "argv of repository_facts: find_program",
     "tools/command_groups.py:_answer": "argv of _program: refused where is_planted",
+    "soul/git_changes.py:_answer": "argv of safe_git: find_program",
     "tools/command_groups.py:_parsed": "find_shfmt: find_program",
     "tools/file_list.py:scan": "rg_program: find_program",
     "tools/grep.py:_search": "rg_program: find_program",
@@ -161,10 +165,13 @@ STARTS = {
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
     # These are the interpreter, and parts of this program.
     "config/keyring.py:_answer_of_process": "sys.executable",
+    "tui/main/commands/session.py:_export_page": "sys.executable -P",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
-    "tools/sandbox/sandbox.py:_trouble": "supervised: sys.executable",
-    "tools/process.py:__init__": "supervised: sys.executable",
+    "tools/web/page_reader.py:run": "sys.executable",
     "hooks/process.py:__init__": "supervised: sys.executable",
+    "mcp/process.py:__init__": "supervised: sys.executable",
+    "tools/prepared.py:_opened": "preparing: sys.executable",
+    "tools/prepared.py:_started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.
     "tools/process.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.

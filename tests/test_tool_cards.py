@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.tool_cards import COMMANDS, KNOWN, PLAIN, Card, card_from, card_of, short_name
 from kimi_tui.tools.toolset import default_toolset
+from kimi_tui.tools.web.search_web import SearchService, SearchWeb
 
 SHIP = Card("Ship", ("site",), form="to {}")
 
@@ -23,6 +24,8 @@ def test_a_known_tool_has_its_own_card_whatever_a_record_says() -> None:
 def test_the_tools_of_the_program_are_known_by_name() -> None:
     # Records of earlier versions have no card of their tools, so no call of these tools may need one.
     tools = default_toolset()
+    # A search service has to be configured.
+    tools = tools.with_added([SearchWeb(SearchService("brave", "https://x.example", "key"))])
     assert set(tools.names) >= set(KNOWN)
     assert {tools.card(name) for name in KNOWN} == {None}
 

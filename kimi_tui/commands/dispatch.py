@@ -14,6 +14,8 @@ COMMANDS = {
     "import": "import sessions of kimi-cli",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the world lines (branches) of a session",
+    "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
+    "blame": "show which checkpoint wrote each line of a file",
     "rewind": "rewind a session to a checkpoint",
     "switch": "switch a session to a world line (a branch)",
     "jump": "the same as switch",
@@ -22,6 +24,7 @@ COMMANDS = {
     "dmail": "rewind a session with a D-Mail: a note to the agent's past self",
     "doctor": "check this machine and the configuration",
     "replay": "replay a session",
+    "mcp": "set up MCP servers, whose tools the agent uses",
     "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
@@ -66,10 +69,22 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import import_sessions
 
             return import_sessions.run(arguments)
+        case "mcp":
+            from kimi_tui.commands import mcp
+
+            return mcp.run(arguments)
         case "approvals":
             from kimi_tui.commands import approvals
 
             return approvals.run(arguments)
+        case "blame":
+            from kimi_tui.commands import blame
+
+            return blame.run(arguments)
+        case "export":
+            from kimi_tui.commands import export
+
+            return export.run(arguments)
         case "doctor":
             from kimi_tui.commands import doctor
 

@@ -25,9 +25,8 @@ from kimi_tui.app_paths import config_file, home_dir, kimi_cli_config_file, log_
 from kimi_tui.base_url import host_of, is_loopback
 from kimi_tui.config.checks import PROVIDER_TYPES
 from kimi_tui.config.file import MAX_CONFIG_BYTES
-from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
 from kimi_tui.config.reference import in_words, settings, value_of
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import KEYRING_PREFIX, Config
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from kimi_tui.app_paths import config_file, short
-from kimi_tui.commands.console import print_json, print_pairs, print_table, say
+from kimi_tui.commands.console import complain, print_json, print_pairs, print_table, say
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
+from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source
-from kimi_tui.program import DONE
+from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.errors import SessionLocked
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import DiskUse, disk_use, opened, read_only_copy
@@ -65,7 +67,7 @@ async def print_session(session: Session, *, as_json: bool) -> int:
     Raises:
         StorageTrouble: the session cannot be opened at all.
     """
-    async with _readable(session) as read:
+    async with readable(session) as read:
         found = await asyncio.to_thread(_look, read, session.dir)
     if as_json:
         print_json(_facts(read, found))
@@ -75,7 +77,7 @@ async def print_session(session: Session, *, as_json: bool) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _readable(session: Session) -> AsyncGenerator[Session]:
+async def readable(session: Session) -> AsyncGenerator[Session]:
     """Open the session; if another process has it open, open a copy."""
     async with contextlib.AsyncExitStack() as stack:
         try:
@@ -85,12 +87,47 @@ async def _readable(session: Session) -> AsyncGenerator[Session]:
         yield read
 
 
-async def print_markdown(session: Session) -> int:
-    """Print the conversation as Markdown; return the exit code."""
-    async with _readable(session) as read:
+async def print_markdown(session: Session, output: Path | None = None) -> int:
+    """Print the conversation as Markdown, or write it into a new file; return the exit code."""
+    async with readable(session) as read:
         messages = read.context.world_line.messages
         text = await asyncio.to_thread(lambda: clean_source(as_markdown(messages[:])))
-    print(text, end="")
+    return written(text, output)
+
+
+async def print_conversation(session: Session, output: Path | None = None) -> int:
+    """Print messages, checkpoints and world lines as JSON, or write them into a new file; return the exit code."""
+    async with readable(session) as read:
+        line = read.context.world_line
+        shown = await asyncio.to_thread(shown_lines, read)
+        facts: dict[str, Any] = {
+            "id": session.id,
+            "title": read.title or "Untitled",
+            "work_dir": str(session.work_dir),
+            "messages": [message.stored() for message in line.messages[:]],
+            "checkpoints": [row_facts(row) for row in list_checkpoints(read)],
+            "world_lines": [
+                line_facts(one, shown.get(one.n)) for one in read.world_lines.list(line)
+            ],
+        }
+    return written(json.dumps(facts, ensure_ascii=True, indent=2) + "\n", output)
+
+
+def written(text: str, output: Path | None) -> int:
+    """Print a text, or write it into a new file; return the exit code."""
+    if output is None:
+        print(text, end="")
+        return DONE
+    try:
+        Storage().write_file(output, text.encode("utf-8", "replace"), new=True)
+    except FileExistsError:
+        complain(f'"{output}" exists already. Choose another name with -o FILE.')
+        return USAGE
+    except OSError as error:
+        # What a full disk left is no export; a folder or a file of others was never opened.
+        output.unlink(missing_ok=True)
+        complain(f'"{output}" cannot be written: {error.strerror or error}.')
+        return FAILED
     return DONE
 
 
@@ -294,7 +331,7 @@ async def print_checkpoints(session: Session, world_line: int, *, as_json: bool)
         UnknownWorldLine: no line has that number.
         StorageTrouble: the session cannot be opened at all.
     """
-    async with _readable(session) as read:
+    async with readable(session) as read:
         rows = await asyncio.to_thread(list_checkpoints, read, world_line)
     if as_json:
         print_json([row_facts(row) for row in rows])
@@ -348,7 +385,7 @@ async def print_world_lines(session: Session, *, as_json: bool) -> int:
     Raises:
         StorageTrouble: the session cannot be opened at all.
     """
-    async with _readable(session) as read:
+    async with readable(session) as read:
         lines = await asyncio.to_thread(read.world_lines.list, read.context.world_line)
         shown = await asyncio.to_thread(shown_lines, read) if lines else {}
     if as_json:

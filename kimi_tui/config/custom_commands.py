@@ -1,9 +1,9 @@
 """Custom commands: Markdown files whose text is sent to the model when their name is typed after a slash.
 
 They are in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder; the name of a file in a subfolder
-contains the folder (`git/commit.md` is `/git:commit`). Claude's commands, and the skills of Claude, kimi-cli and similar
-programs, are read too: folders with a SKILL.md, and single files. A command that comes from the work folder is shown to the
-user before its first use. Nothing in a file is run; its text is only sent.
+contains the folder (`git/commit.md` is `/git:commit`). Claude's commands are read too, and skills (agentskills.io) of this
+program, of Claude, Codex, kimi-cli and similar ones: folders with a SKILL.md, and single files. A command that comes from the
+work folder is shown to the user before its first use. Nothing in a file is run; its text is only sent.
 """
 
 from __future__ import annotations
@@ -42,10 +42,16 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
 _SKILL = "SKILL.md"
 _COMMANDS = ((".claude", "commands"),)
+_OWN_SKILLS = ("skills",)
 _SKILLS = (
-    *((".claude", "skills"), (".kimi", "skills"), (".kimi-code", "skills"), (".codex", "skills")),
-    *((".agents", "skills"), (".config", "agents", "skills")),
+    *((".agents", "skills"), (".claude", "skills"), (".kimi-code", "skills"), (".kimi", "skills")),
+    *((".codex", "skills"), (".config", "agents", "skills")),
 )
+_SKILL_PLACES = frozenset({_OWN_SKILLS, (".kimi-tui", "skills"), *_SKILLS})
+_SKILL_TYPES = frozenset({"", "prompt", "inline", "standard"})
+_FOLDER_PLACES = re.compile(r"\$\{(?:CLAUDE_SKILL_DIR|KIMI_SKILL_DIR)\}")
+MAX_DESCRIPTION = 1_024
+"""The largest number of characters of a description, as agentskills.io has it."""
 # This is how a value of several lines begins in YAML.
 _BLOCK = re.compile(r"[|>][-+1-9]{0,2}")
 
@@ -60,6 +66,10 @@ class CustomCommand(NamedTuple):
         text: the text to send, with placeholders for the arguments.
         path: the file.
         origin: the owner: the user, or the work folder.
+        is_skill: whether it is a skill, which the agent may use by itself.
+        description: what a skill says about itself and when it is to be used, one line; empty if it says nothing.
+        for_agent: whether the agent may be told of it.
+        for_user: whether it is a command of the user.
     """
 
     name: str
@@ -68,6 +78,10 @@ class CustomCommand(NamedTuple):
     text: str
     path: Path
     origin: Origin
+    is_skill: bool = False
+    description: str = ""
+    for_agent: bool = False
+    for_user: bool = True
 
     @property
     def short_name(self) -> str:
@@ -82,7 +96,9 @@ class CustomCommand(NamedTuple):
     @property
     def digest(self) -> str:
         """A digest of the file's contents."""
-        said = "\0".join((self.name, self.help, self.argument, self.text))
+        # A longer description than the help is read by the agent alone.
+        longer = (self.description,) if self.description != self.help else ()
+        said = "\0".join((self.name, self.help, self.argument, self.text, *longer))
         return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
 
     def with_arguments(self, arguments: str) -> str:
@@ -106,7 +122,9 @@ class CustomCommand(NamedTuple):
         return text if n_filled or not arguments else f"{text}\n\n{arguments}"
 
 
-def custom_commands(work_dir: Path, config_dir: Path, home: Path | None) -> list[CustomCommand]:
+def custom_commands(
+    work_dir: Path, config_dir: Path, home: Path | None, above: Sequence[Path] = ()
+) -> list[CustomCommand]:
     """Return all custom commands, the user's own first, so that a repository cannot take one of their names. It reads files,
     so call it in a thread.
 
@@ -114,19 +132,27 @@ def custom_commands(work_dir: Path, config_dir: Path, home: Path | None) -> list
         work_dir: the work folder.
         config_dir: the folder of config.toml.
         home: the user's home folder; None if there is none.
+        above: the folders above the work folder, up to the root of its repository, the nearest first: they may have skills too.
     """
     theirs = (*_COMMANDS, *_SKILLS)
-    places: list[_Place] = [(config_dir, ("commands",), "user")]
+    places: list[_Place] = _below(config_dir, (("commands",), _OWN_SKILLS), "user")
     if home is not None:
         places += _below(home, theirs, "user")
+    own = ((".kimi-tui", "commands"), (".kimi-tui", "skills"))
     if work_dir != home:
-        places += _below(work_dir, ((".kimi-tui", "commands"), *theirs), "folder")
+        places += _below(work_dir, (*own, *theirs), "folder")
+    for folder in above:
+        if folder != home:
+            places += _below(folder, ((".kimi-tui", "skills"), *_SKILLS), "folder")
     found: dict[str, CustomCommand] = {}
     for root, parts, origin in places:
         for name, path in _files(root, parts, origin):
             if len(found) >= MAX_FILES:
                 return list(found.values())
-            if name not in found and (made := _command_in(root, name, path, origin)) is not None:
+            if name in found:
+                continue
+            is_skill = parts in _SKILL_PLACES
+            if (made := _command_in(root, name, path, origin, is_skill=is_skill)) is not None:
                 found[name] = made
     return list(found.values())
 
@@ -166,7 +192,7 @@ def _listed(
     root: Path, parts: tuple[str, ...], origin: Origin, most: int
 ) -> tuple[list[str], list[str], int]:
     """Return the commands in a folder, its folders of commands, and the number of entries read (no more than `most`)."""
-    links, are_skills = origin == "user", parts in _SKILLS
+    links, are_skills = origin == "user", parts in _SKILL_PLACES
     files: list[str] = []
     folders: list[str] = []
     n_seen = 0
@@ -188,7 +214,9 @@ def _listed(
     return sorted(files), sorted(folders), n_seen
 
 
-def _command_in(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | None:
+def _command_in(
+    root: Path, name: str, path: Path, origin: Origin, *, is_skill: bool
+) -> CustomCommand | None:
     try:
         if origin == "user":
             data = read_regular(path, MAX_BYTES, links=True)
@@ -200,16 +228,30 @@ def _command_in(root: Path, name: str, path: Path, origin: Origin) -> CustomComm
     facts, body = _parted(text)
     if not body:
         return None
+    first = body.partition("\n")[0].lstrip("# ")
+    if is_skill:
+        body = _FOLDER_PLACES.sub(lambda _: str(path.parent), body)
     if path.name == _SKILL:
         body = f"{body}\n\nThe files that belong to this skill are in {path.parent}."
-    first = body.partition("\n")[0].lstrip("# ")
-    return CustomCommand(
+    command = CustomCommand(
         name,
         one_line(facts.get("description") or first)[:200],
-        one_line(facts.get("argument-hint", "[arguments]"))[:40],
+        one_line(facts.get("argumenthint", "[arguments]"))[:40],
         body,
         path,
         origin,
+    )
+    if not is_skill:
+        return command
+    said = [facts.get("description", ""), facts.get("whentouse", "")]
+    description = one_line(" ".join(filter(None, said))[: 4 * MAX_DESCRIPTION])[:MAX_DESCRIPTION]
+    may_call = facts.get("disablemodelinvocation", "").lower() != "true"
+    is_text = facts.get("type", "").lower() in _SKILL_TYPES
+    return command._replace(
+        is_skill=True,
+        description=description,
+        for_agent=bool(facts.get("description")) and may_call and is_text,
+        for_user=facts.get("userinvocable", "").lower() != "false",
     )
 
 
@@ -231,7 +273,10 @@ def _of_repository(root: Path, path: Path) -> bytes:
 
 
 def _parted(text: str) -> tuple[dict[str, str], str]:
-    """Split a file into its front matter (lines `key: value`, each value joined to one line) and the rest."""
+    """Split a file into its front matter (lines `key: value`, each value joined to one line) and the rest.
+
+    Keys are written in lower case without hyphens and underscores here, as programs spell them in three ways.
+    """
     if not text.startswith("---\n"):
         return {}, text
     head, end, body = text[4:].partition("\n---")
@@ -245,7 +290,7 @@ def _parted(text: str) -> tuple[dict[str, str], str]:
             pieces.append(line.strip())
             continue
         key, _, value = line.partition(":")
-        pieces = found.setdefault(key.strip().lower(), [])
+        pieces = found.setdefault(key.strip().lower().replace("-", "").replace("_", ""), [])
         pieces[:] = () if _BLOCK.fullmatch(value.strip()) else (value.strip(),)
     facts = {key: " ".join(filter(None, parts)).strip("\"'") for key, parts in found.items()}
     return {key: value for key, value in facts.items() if value}, body.partition("\n")[2].strip()

@@ -13,19 +13,22 @@ import re
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from kimi_tui.app_paths import make_private, short
+from kimi_tui.base_url import is_url
 from kimi_tui.config.checks import STRIPPED
-from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
 from kimi_tui.config.model_choice import ModelChoice, provider_type
 from kimi_tui.config.settings import (
+    KEYRING_PREFIX,
     TABLES,
     Config,
     ConfigError,
+    EditCheck,
     ModelConfig,
     ModelPrices,
     ProviderConfig,
+    SearchConfig,
     Setting,
     declared,
 )
@@ -44,6 +47,7 @@ _KIMI_CLI = frozenset(
     )
 )
 _MAX_HEADERS = 20
+_MOST_CHECKS = 20
 _MAX_HEADER_CHARS = 4_096
 # The patterns are strings: most files name no header, and compiling them would delay the first paint.
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -53,7 +57,7 @@ _OWN_HEADERS = (
 )
 """Headers that the request or the connection needs unchanged, or that would claim another identity."""
 _FIGURES = ("input", "output", "cached_input")
-_SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
+_SECTIONS = frozenset({*TABLES, "models", "providers", "keys", "checks"})
 _PLACE = r"\(at line (\d+), column \d+\)$"
 
 
@@ -82,9 +86,10 @@ def read_config(path: Path) -> Config:
 
 
 def _holds_key(config: Config) -> bool:
+    search = config.search
     return any(
         one.headers or (one.api_key and not one.api_key.startswith(KEYRING_PREFIX))
-        for one in config.providers.values()
+        for one in (*config.providers.values(), *([search] if search is not None else []))
     )
 
 
@@ -114,6 +119,10 @@ def parse_config(data: bytes, path: Path) -> Config:
     return _Reader(path).config(table)
 
 
+def _are_texts(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
+
+
 class _Reader:
     """Takes values out of tables and remembers those that it could not use."""
 
@@ -138,16 +147,62 @@ class _Reader:
             self._say("default_model", f"names [models.{default}], which is missing or wrong")
             default = ""
         for name, kind in TABLES.items():
-            values[name] = kind(**self._values(self._table(table, name), name, declared(kind)))
+            also = ("search",) if name == "web" else ()
+            entry = self._table(table, name)
+            values[name] = kind(**self._values(entry, name, declared(kind), also=also))
         return Config(
             default_model=default or (next(iter(models)) if len(models) == 1 else ""),
+            search=self._search(table),
             models=models,
             providers=providers,
             keys=self._keys(self._table(table, "keys")),
+            checks=self._checks(self._table(table, "checks")),
             source=self._path,
             notices=tuple(self._notices),
             **values,
         )
+
+    def _search(self, table: TomlTable) -> SearchConfig | None:
+        """Return the search service: that of `[web.search]`, else kimi-cli's own if it has a key."""
+        entry = self._table(self._table(table, "web"), "search", "web.search")
+        if not entry:
+            return self._kimi_search(table)
+        place = "web.search"
+        values = self._values(entry, place, declared(SearchConfig), also=("headers",))
+        provider = values.get("provider")
+        if provider is None:
+            if "provider" not in entry:
+                self._say(f"{place}.provider", "is missing")
+            return None
+        needed = "base_url" if provider == "searxng" else "api_key"
+        if not values.get(needed):
+            if needed not in entry or needed in values:
+                self._say(f"{place}.{needed}", f"is missing, and {provider} needs it")
+            return None
+        return SearchConfig(headers=self._headers(entry, place), **values)
+
+    def _kimi_search(self, table: TomlTable) -> SearchConfig | None:
+        services = table.get("services")
+        entry = (
+            cast(TomlTable, services).get("moonshot_search")
+            if isinstance(services, Mapping)
+            else None
+        )
+        if not isinstance(entry, Mapping):
+            return None
+        found = cast(TomlTable, entry)
+        key, url = found.get("api_key"), found.get("base_url")
+        if (
+            not isinstance(key, str)
+            or not key.strip()
+            or not isinstance(url, str)
+            or not is_url(url.strip())
+        ):
+            return None  # kimi-cli's login has no key of its own
+        headers = self._headers(
+            {"headers": found.get("custom_headers", {})}, "services.moonshot_search"
+        )
+        return SearchConfig("kimi", url.strip(), key.strip(), headers)
 
     def _provider(self, name: str, table: TomlTable) -> ProviderConfig | None:
         place = f"providers.{name}"
@@ -234,6 +289,30 @@ class _Reader:
         table = dict(_dotted(table))
         wanted = self._values(table, "keys", dict.fromkeys(table, Setting("", STRIPPED)))
         return usable_keys(wanted, lambda name, what: self._say(f"keys.{name}", what))
+
+    def _checks(self, table: TomlTable) -> tuple[EditCheck, ...]:
+        """Return the checks after edits; each that cannot be used is named in a notice."""
+        for name in table:
+            if name != "after_edit":
+                self._say(f"checks.{name[:40]}", "is unknown")
+        entries = table.get("after_edit", [])
+        if not isinstance(entries, list):
+            self._say("checks.after_edit", "must be a list of lists of words")
+            return ()
+        found: list[EditCheck] = []
+        for number, entry in enumerate(cast("list[Any]", entries), 1):
+            place = f"checks.after_edit, entry {number},"
+            facts = cast(TomlTable, entry if isinstance(entry, Mapping) else {"run": entry})
+            words, files = facts.get("run"), facts.get("files", [])
+            if not (_are_texts(words) and words) or not _are_texts(files):
+                self._say(place, 'must be words, such as ["ruff", "check", "{file}"]')
+            elif not words[0] or words[0].startswith("-") or "=" in words[0]:
+                self._say(place, "must begin with the name of a program")
+            elif any("\0" in word for word in (*words, *files)):
+                self._say(place, "has a character that no word can have")
+            else:
+                found.append(EditCheck(tuple(words), tuple(files)))
+        return tuple(found[:_MOST_CHECKS])
 
     def _tables(self, table: TomlTable, key: str) -> dict[str, TomlTable]:
         found: dict[str, TomlTable] = {}

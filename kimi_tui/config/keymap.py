@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cache
 
 DEFAULT_KEYS: Mapping[str, str] = {
@@ -223,6 +222,8 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
             continue
         key = _normal_keys(text)
         if name not in DEFAULT_KEYS:
+            from difflib import get_close_matches  # most files have no unknown action
+
             near = get_close_matches(name[:40], DEFAULT_KEYS, n=1, cutoff=0.7)
             hint = f": did you mean `{near[0]}`?" if near else ""
             report(name, f"is not an action{hint}")

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kimi_tui import lenient_json
-from kimi_tui.config.settings import ConfigError
+from kimi_tui.config.settings import KEYRING_PREFIX, ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.helper_programs import desktop_environment, run_helper
 
-PREFIX = "keyring:"
 WAIT_S = 60.0
 """Seconds that the user has for unlocking the keyring."""
 _SERVICE = "kimi-tui"
@@ -48,11 +47,11 @@ def real_key(api_key: str) -> str:
     Raises:
         ConfigError: the key is in the keyring, which does not return it.
     """
-    if not api_key.startswith(PREFIX):
+    if not api_key.startswith(KEYRING_PREFIX):
         return api_key
-    name = api_key.removeprefix(PREFIX)
+    name = api_key.removeprefix(KEYRING_PREFIX)
     shown = one_line(name[:_SHOWN_CHARS])
-    where = f'api_key = "{PREFIX}{shown}"'
+    where = f'api_key = "{KEYRING_PREFIX}{shown}"'
     told = _answer_of_process(name)
     if "missing" in told:
         raise ConfigError(

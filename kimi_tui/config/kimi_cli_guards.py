@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -36,9 +34,10 @@ def not_run_notice(config_file: Path) -> str:
 
 def _in_config(path: Path) -> Iterator[str]:
     try:
-        table: Mapping[str, Any] = tomllib.loads(
-            read_regular(path, _MAX_BYTES, links=True).decode()
-        )
+        text = read_regular(path, _MAX_BYTES, links=True).decode()
+        import tomllib
+
+        table: Mapping[str, Any] = tomllib.loads(text)
     except (OSError, ValueError, RecursionError):
         # The reader of the configuration says what is wrong with the file.
         return
@@ -55,6 +54,8 @@ def _in_servers(path: Path) -> str:
     except OSError:
         return "the MCP servers"
     try:
+        import json
+
         servers: object = json.loads(data).get("mcpServers")
     except (ValueError, RecursionError, AttributeError):
         return "the MCP servers"

@@ -5,14 +5,12 @@ servers of their families. For a server without a key the user is asked, unless 
 for one work folder alone (`FolderModel`). `config.keyring` reads a key in the system's keyring when it is needed.
 """
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui import lenient_json
 from kimi_tui.app_paths import data_dir, make_private, short
 from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, origin_of
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
@@ -313,6 +311,10 @@ def _folder_model(work_dir: Path) -> FolderModel | None:
         data = read_regular(_file(folder, work_dir), _MAX_BYTES)
     except FileNotFoundError:
         return None
+    import json
+
+    from kimi_tui import lenient_json
+
     table = lenient_json.mapping(json.loads(data))
     model, thinking = table.get("model"), table.get("thinking", "")
     if not isinstance(model, str) or not isinstance(thinking, str):
@@ -333,6 +335,8 @@ def keep_folder_model(work_dir: Path, chosen: FolderModel | None) -> None:
             path.unlink()
         return
     make_private(path.parent)
+    import json
+
     # The entry `folder` is only for people who read the file.
     table = {"folder": str(work_dir), **chosen._asdict()}
     Storage().replace_file(path, json.dumps(table).encode(), shared=True)

@@ -101,6 +101,7 @@ def page() -> str:
         rows.append(
             f"| `{setting.name}` | {f'`{default}`' if default else ''} | {takes} | {HOLDS[setting.holds]} | {setting.meaning} |"
         )
+    rows += ["", "## [checks]", "", *_CHECKS.strip().split("\n")]
     rows += [
         "",
         "## [keys]",
@@ -147,6 +148,27 @@ input = 0.6
 cached_input = 0.15
 output = 2.5
 currency = "$"
+
+[web.search]                   # without it the agent has no tool for searching the web
+provider = "brave"             # or searxng, tavily, exa, kimi
+api_key = "..."                # or "keyring:NAME"
+# base_url = "http://localhost:8888"  # where SearXNG runs; for the others only if it is not the usual one
+"""
+
+
+_CHECKS = """
+Programs that run in the sandbox after each edit of the agent, in order. They are words, without a shell; `{file}` is the file. The output of
+one that fails goes to the agent (20 lines); if one changes the file, as a formatter does, the change is shown as a diff of its own, and a
+rewind takes it along. `/checks` lists them. Only your own configuration can have them, never a repository.
+
+```toml
+[checks]
+after_edit = [
+  ["./tools/lint", "{file}"],                                  # after every edit
+  { files = ["*.py"], run = ["ruff", "format", "{file}"] },     # after edits of such files
+  { files = ["*.py"], run = ["ruff", "check", "{file}"] },
+]
+```
 """
 
 

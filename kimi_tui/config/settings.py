@@ -27,6 +27,8 @@ from kimi_tui.config.checks import (
 
 LEAST_WINDOW = 1_024
 """Tokens. Not even the short system prompt and an answer would fit into a smaller window."""
+KEYRING_PREFIX = "keyring:"
+"""The beginning of an `api_key` that names a key in the system's keyring."""
 AUTO = "auto"
 """The theme that is dark or light as the terminal is."""
 THEMES = tuple(
@@ -315,6 +317,44 @@ class SandboxConfig(NamedTuple):
     )
 
 
+SEARCH_PROVIDERS = ("searxng", "brave", "tavily", "exa", "kimi")
+"""The services that `SearchWeb` can ask."""
+
+
+@table
+class SearchConfig(NamedTuple):
+    """A search service with its own values: `api_key` and the values of `headers` are never shown and never logged.
+
+    An empty `base_url` stands for the usual one of the service.
+    """
+
+    provider: str = setting(NEEDED, one_of(SEARCH_PROVIDERS))
+    base_url: str = setting("", URL)
+    api_key: str = setting("", STRIPPED)
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts that are never shown and never logged."""
+        return tuple(filter(None, (self.api_key, *self.headers.values())))
+
+    def __repr__(self) -> str:
+        return f"SearchConfig({self.provider!r}, {self.base_url!r})"
+
+
+@table
+class WebConfig(NamedTuple):
+    """The pages of the web that need no approval."""
+
+    allow: tuple[str, ...] = setting(
+        (),
+        TEXTS,
+        "Hosts whose pages the agent may fetch without asking: example.org, *.example.org for every host below it, or * for all.",
+        title="Hosts without a question",
+        group=PERMISSIONS,
+    )
+
+
 @table
 class SecretsConfig(NamedTuple):
     """The handling of a tool result with something like a key."""
@@ -359,6 +399,15 @@ class NotifyConfig(NamedTuple):
     )
 
 
+class EditCheck(NamedTuple):
+    """A program to run after edits of the agent: its words, in which `{file}` stands for the file, and patterns of the names
+    of files that it is for (empty for all).
+    """
+
+    words: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+
 @table
 class PromptConfig(NamedTuple):
     """The editing of the prompt."""
@@ -391,7 +440,8 @@ class MouseConfig(NamedTuple):
 class Config(NamedTuple):
     """The contents of the file; the tables have their names there.
 
-    `notices` name the keys that were not understood; `source` is the file, if there was one.
+    `checks` run after edits. `search` is the search service, of `[web.search]` or of kimi-cli. `notices` name the keys that
+    were not understood; `source` is the file, if there was one.
     """
 
     default_model: str = setting(
@@ -473,13 +523,16 @@ class Config(NamedTuple):
     loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    web: WebConfig = WebConfig()
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
     prompt: PromptConfig = PromptConfig()
     mouse: MouseConfig = MouseConfig()
+    search: SearchConfig | None = None
     models: Mapping[str, ModelConfig] = MappingProxyType({})
     providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     keys: Mapping[str, str] = MappingProxyType({})
+    checks: tuple[EditCheck, ...] = ()
     source: Path | None = None
     notices: tuple[str, ...] = ()
 

@@ -31,7 +31,7 @@ class HeadlessOptions(NamedTuple):
         schema: the file with the JSON schema of the answer; None for none.
         output_file: the file that gets the answer; None for none.
         ephemeral: whether the session is removed at the end.
-        bare: whether notes of projects and of the user are left out.
+        bare: whether notes of projects and of the user, and hooks, are left out.
         max_steps: the most steps of a turn; None for the configured number.
         max_tokens: the most tokens of the run; 0 for any number.
         max_cost: the most money that the run may cost, by the configured prices; 0 for any amount.
@@ -101,7 +101,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--bare",
         action="store_true",
-        help="do not read AGENTS.md, CLAUDE.md and other project notes",
+        help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, and run no hooks",
     )
     add("--max-steps", type=_whole, metavar="N", help="stop the turn after N steps")
     add(

@@ -48,6 +48,7 @@ _SPELLINGS: Mapping[str, Mapping[str, str]] = {
 }
 """Names of arguments that Claude spells otherwise, by tool."""
 _EDITS = {"old": "old_string", "new": "new_string", "replace_all": "replace_all"}
+_WRAPPER = "CallTool"
 _SUBJECTS = ("command", "path", "url", "pattern", "query")
 
 Json = dict[str, Any]
@@ -57,6 +58,27 @@ def names_of(tool: str) -> tuple[str, ...]:
     """Return the names by which a matcher may mean a tool, its own first."""
     theirs = _CLAUDE_NAMES.get(tool)
     return (tool, *([theirs] if theirs else []), *_ALSO_NAMED.get(tool, ()))
+
+
+def inner_call(tool: str, arguments: str) -> tuple[str, str]:
+    """Return the tool of a server that `CallTool` calls, with its arguments: hooks are for that tool. Other calls stay."""
+    if tool != _WRAPPER:
+        return tool, arguments
+    try:
+        given = lenient_json.mapping(lenient_json.parse(arguments))
+    except (ValueError, RecursionError):
+        return tool, arguments
+    inner, values = given.get("tool"), given.get("arguments", {})
+    if not isinstance(inner, str) or not isinstance(values, dict | str):
+        return tool, arguments
+    return inner, values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)
+
+
+def outer_arguments(tool: str, inner: str, arguments: str) -> str:
+    """Return the arguments of the call itself, from those of the tool that it calls."""
+    if tool == inner:
+        return arguments
+    return f'{{"tool": {json.dumps(inner, ensure_ascii=False)}, "arguments": {arguments}}}'
 
 
 def claude_name(tool: str) -> str:

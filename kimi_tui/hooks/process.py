@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event as Flag
 from typing import Literal, NamedTuple
@@ -59,6 +60,7 @@ def run_hook(
     timeout_s: float,
     words: Sequence[str] = (),
     stop: Flag,
+    around: AbstractContextManager[object] | None = None,
 ) -> HookEnd:
     """Run a hook to its end. It blocks, so call it in a thread.
 
@@ -70,8 +72,23 @@ def run_hook(
         timeout_s: the seconds after which it is ended.
         words: the words with which the supervisor confines it; empty for none.
         stop: set when it is to be ended.
+        around: a context that is entered before it starts, and left when everything that it started has ended.
     """
     began = time.monotonic()
+    with around or contextlib.nullcontext():
+        end = _ended(argv, given, work_dir, environ, words, began + timeout_s, stop)
+    return end._replace(duration_s=time.monotonic() - began)
+
+
+def _ended(
+    argv: Sequence[str],
+    given: bytes,
+    work_dir: Path,
+    environ: Mapping[str, str],
+    words: Sequence[str],
+    deadline: float,
+    stop: Flag,
+) -> HookEnd:
     try:
         with tempfile.TemporaryFile() as file:
             # A file is read when the hook wants it; a pipe would have to be written while it runs.
@@ -81,8 +98,7 @@ def run_hook(
     except OSError as error:
         return HookEnd("not started", errors=str(error.strerror or error).encode())
     with process:
-        end = process.followed(began + timeout_s, stop)
-    return end._replace(duration_s=time.monotonic() - began)
+        return process.followed(deadline, stop)
 
 
 class _Process:

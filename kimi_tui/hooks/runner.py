@@ -13,6 +13,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -30,12 +31,15 @@ from kimi_tui.hooks.payload import (
     arguments_from,
     claude_mode,
     claude_name,
+    inner_call,
     input_of,
     names_of,
+    outer_arguments,
     subject_of,
 )
 from kimi_tui.hooks.process import HookEnd, run_hook
 from kimi_tui.tools.process import user_environment
+from kimi_tui.tools.sandbox.git_watch import WatchedCommand
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -229,11 +233,12 @@ class Hooks:
 
     # -- events that may be refused ----------------------------------------------------------------
 
-    async def before_tool(self, tool: str, arguments: str, key: str) -> BeforeTool:
+    async def before_tool(self, called: str, arguments: str, key: str) -> BeforeTool:
         """Run the hooks before a call.
 
         If one changes the input, those that did not are asked again with the changed one: a guard must see what will run.
         """
+        tool, arguments = inner_call(called, arguments)
         first = await self._before(tool, arguments, key, set())
         if first.by or first.arguments is None:
             return BeforeTool(*first[:5])
@@ -244,7 +249,7 @@ class Hooks:
             return BeforeTool("several hooks", "they change the input of the call in turn")
         context = "\n".join(dict.fromkeys(filter(None, (first.context, again.context))))
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
-        return BeforeTool("", reason, asks, first.arguments, context)
+        return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)
 
     async def _before(self, tool: str, arguments: str, key: str, but: set[str]) -> _Round:
         names, given = names_of(tool), input_of(tool, arguments)
@@ -278,6 +283,7 @@ class Hooks:
     ) -> HooksSaid:
         """Run the hooks after a call; a refusal is a reason for the model, as the call has run."""
         event: Event = "PostToolUseFailure" if is_error else "PostToolUse"
+        tool, arguments = inner_call(tool, arguments)
         names, given = names_of(tool), input_of(tool, arguments)
         subject = subject_of(tool, given)
         hooks = [one for one in self._active(event) if one.is_for(names, subject)]
@@ -393,6 +399,8 @@ class Hooks:
         argv: Sequence[str] = ["/bin/sh", "-c", hook.command]
         environ: Mapping[str, str] = user_environment(self._environ)
         words: Sequence[str] = ()
+        around: AbstractContextManager[object] | None = None
+        stop = threading.Event()
         limit_s = min(hook.timeout_s, _END_S) if event == "SessionEnd" else hook.timeout_s
         if hook.sandbox:
             sandbox = await self._facts.sandbox()
@@ -406,9 +414,11 @@ class Hooks:
             except (NoSandbox, OSError) as error:
                 return Answer("failed", f"the sandbox cannot be set up: {error}")
             argv, environ, words = confined.argv, confined.environ, confined.words
+            # What it does to git's levers is undone, as for commands of the agent.
+            watched = WatchedCommand(confined.policy.watch, stop.set)
+            around = sandbox.git_watch.around(watched)
         given = json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace")
         async with self._room:
-            stop = threading.Event()
             end = await self._in_thread(
                 stop,
                 lambda: run_hook(
@@ -419,6 +429,7 @@ class Hooks:
                     timeout_s=limit_s,
                     words=words,
                     stop=stop,
+                    around=around,
                 ),
             )
         return answer_of(end, event)

@@ -54,7 +54,7 @@ from kimi_tui.llm.provider import (
     Usage,
     check_origin,
 )
-from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
+from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, RequestBuilder
 from kimi_tui.llm.stream import AnswerReader
 from kimi_tui.llm.waiting import AnswerWait, WaitedTooLong, WaitLimits
 
@@ -119,6 +119,7 @@ class OpenAICompatible(ChatProvider):
         self._headers = headers
         self._secrets = (api_key, *headers.values())
         self._session_id = session_id
+        self._requests = RequestBuilder()
         self._limits = WaitLimits.of(self._host, stream_timeout_s, first_answer_timeout_s)
         self._dialect = dialect_for(self._base_url, model, dialect)
         self._dialect_is_set = dialect is not None
@@ -370,7 +371,7 @@ class OpenAICompatible(ChatProvider):
         for learned in range(MAX_LEARNED_PER_REQUEST + 1):
             dialect = self.dialect
             body = await asyncio.to_thread(
-                build_request, request, dialect, frozenset(self._quirks.dropped)
+                self._requests.build, request, dialect, frozenset(self._quirks.dropped)
             )
             response = await client.post(body.data)
             if response.is_success:

@@ -7,7 +7,8 @@ tools have one plain form that every provider takes (some servers refuse referen
 and titles only cost tokens), or the flavour that a dialect wants. The body is the smallest that a server takes, plus what its
 dialect requires.
 
-The functions are pure. They take milliseconds for a long conversation, so call them in a thread.
+The functions are pure, and a `RequestBuilder` makes the same as they do, but for a conversation that grows only what is new of it.
+They take milliseconds for a long conversation, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
+from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
@@ -131,10 +135,8 @@ def sent_messages(
         recipient: the provider and model that get the messages.
     """
     sent: list[Sent] = []
-    systems = [system, *(message.text for message in history if message.role == "system")]
-    if head := "\n\n".join(text for text in systems if text.strip()):
-        sent.append({"role": "system", "content": without_surrogates(head)})
     writer = _Writer(sent, dialect, recipient)
+    writer.system(system, history)
     for item in _steps(history):
         if isinstance(item, _Step):
             writer.step(item)
@@ -144,10 +146,10 @@ def sent_messages(
     return sent
 
 
-def _steps(history: Sequence[Message]) -> Iterator[_Step | Message]:
-    """Yield user messages unchanged, and assistant messages together with the results of their calls."""
+def _steps(history: Sequence[Message], first: int = 0) -> Iterator[_Step | Message]:
+    """Yield user messages unchanged, and assistant messages together with the results of their calls, from a message on."""
     step: _Step | None = None
-    for number, message in enumerate(history):
+    for number, message in enumerate(islice(history, first, None), first):
         if message.role == "assistant":
             if step is not None:
                 yield from _closed(step)
@@ -173,11 +175,20 @@ def _closed(step: _Step) -> Iterator[_Step | Message]:
 class _Writer:
     """Appends to the sent messages one by one, and joins neighbours of the same role."""
 
-    def __init__(self, sent: list[Sent], dialect: Dialect, recipient: Recipient) -> None:
+    def __init__(
+        self, sent: list[Sent], dialect: Dialect, recipient: Recipient, reply: str = ""
+    ) -> None:
         self._sent = sent
         self._dialect = dialect
         self._recipient = recipient
-        self._reply = ""
+        self.reply = reply
+        """What the agent answers to the newest message of the user, if another one follows."""
+
+    def system(self, system: str, history: Sequence[Message]) -> None:
+        """Write the one system message, with the texts of all that are stored."""
+        systems = [system, *(message.text for message in history if message.role == "system")]
+        if head := "\n\n".join(text for text in systems if text.strip()):
+            self._sent.append({"role": "system", "content": without_surrogates(head)})
 
     # The user's messages, and those that the program wrote in the user's place.
 
@@ -190,12 +201,12 @@ class _Writer:
         if last is not None and role == "tool" and _is_aside(message):
             last["content"] += "\n\n" + without_surrogates(message.text.strip())
             return
-        if role == "user" and self._reply and not _is_aside(message):
+        if role == "user" and self.reply and not _is_aside(message):
             # The user's text must not be joined to a summary or to a message that is answered already, so an assistant
             # message separates them.
-            self.step(_Step(Message(role="assistant", content=self._reply), 0))
+            self.step(_Step(Message(role="assistant", content=self.reply), 0))
             last, role = None, "assistant"
-        self._reply = _reply_to(message) or (self._reply if _is_aside(message) else "")
+        self.reply = _reply_to(message) or (self.reply if _is_aside(message) else "")
         if last is not None and role == "user":
             last["content"] = _joined(last["content"], parts)
             return
@@ -227,7 +238,7 @@ class _Writer:
     # The model's messages, and the results of its tools.
 
     def step(self, step: _Step) -> None:
-        self._reply = ""
+        self.reply = ""
         message = step.message
         calls = message.tool_calls or []
         ids = self._ids(calls, step.number)
@@ -401,6 +412,8 @@ _CHARS_A_TOKEN = 4
 _MOST_OF_IMAGE = 50_000
 """Tokens: more than any server counts for one image."""
 _MAX_SCHEMA_DEPTH = 40
+_MOST_KEPT_BYTES = 8 << 20
+"""Bytes of an encoded conversation that are kept for the next request; there are more only with many images."""
 _ALWAYS_SENT = {"model", "messages", "stream", "tools"}
 
 
@@ -443,62 +456,187 @@ def build_request(
 
     Call it in a thread: most of a long history has yet to be read from the disk.
     """
-    request = replace(request, history=tuple(request.history))
-    messages = sent_messages(request.system, request.history, dialect, request.recipient)
-    tools = _sent_tools(request.tools, dialect)
-    fields: dict[str, Any] = {
-        "model": request.recipient.model,
-        "messages": messages,
-        "stream": True,
-    }
-    if tools:
-        fields["tools"] = tools
-    if dialect.stream_options:
-        fields["stream_options"] = {"include_usage": True}
-    if dialect.cache_key and request.session_id:
-        fields["prompt_cache_key"] = request.session_id
-    limit = next((name for name in dialect.limits if name not in dropped), None)
-    if request.most_tokens and limit is not None:
-        fields[limit] = request.most_tokens
-    fields.update(dialect.thinking.fields(request.thinking, has_tools=bool(tools)))
-    fields.update(dialect.extra)
-    for name in dropped - _ALWAYS_SENT:
-        fields.pop(name, None)
-    in_messages = {name for message in messages for name in REASONING_FIELDS if name in message} | {
-        "extra_content"
-        for message in messages
-        for call in message.get("tool_calls", ())
-        if "extra_content" in call
-    }
-    if any(isinstance(message.get("content"), list) for message in messages):
-        in_messages.add("image_url")
-    data = _encoded(fields)
-    images = [
-        len(part["image_url"]["url"])
-        for message in messages
-        if isinstance(message.get("content"), list)
-        for part in message["content"]
-        if part["type"] == "image_url"
-    ]
-    return EncodedRequest(
-        data,
-        frozenset(fields.keys() - _ALWAYS_SENT | in_messages),
-        _estimated(request, messages),
-        len(data) - sum(images) + len(images) * _MOST_OF_IMAGE,
-    )
+    return RequestBuilder().build(request, dialect, dropped)
+
+
+@dataclass(slots=True)
+class _Settled:
+    """The beginning of a conversation, as it was encoded for a request: all before the last step, which may still grow.
+
+    Attributes:
+        form: what else decides how messages are sent.
+        history: the stored messages of the beginning, which never change.
+        data: the JSON of the sent messages but the last, with a comma after each.
+        last: the last sent message, to which later text may be joined; None if there is none.
+        reply: the state of the writer.
+        facts: the facts about the messages in `data`.
+        n_counted: the number of messages in `history` from the first on whose tokens are in `said_tokens`.
+    """
+
+    form: tuple[str, Dialect, Recipient]
+    history: tuple[Message, ...]
+    data: bytearray
+    last: Sent | None
+    reply: str
+    facts: _Facts
+    n_counted: int = 0
+    said_tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Facts:
+    """The facts about sent messages that a request tells besides its bytes.
+
+    Attributes:
+        optional: the names of fields in them that a server might refuse.
+        n_images: the number of images; `image_chars` are the characters of all of them.
+        thought_tokens: the estimated tokens of reasoning.
+    """
+
+    optional: set[str] = field(default_factory=set[str])
+    n_images: int = 0
+    image_chars: int = 0
+    thought_tokens: int = 0
+
+    def copy(self) -> _Facts:
+        """Return facts that can be added to."""
+        return replace(self, optional={*self.optional})
+
+    def add(self, message: Sent) -> None:
+        """Add those about one more message."""
+        for name in REASONING_FIELDS:
+            if name in message:
+                self.optional.add(name)
+        for name in ("reasoning_content", "reasoning"):
+            self.thought_tokens += len(message.get(name) or "") // _CHARS_A_TOKEN
+        if any("extra_content" in call for call in message.get("tool_calls", ())):
+            self.optional.add("extra_content")
+        content = message.get("content")
+        if not isinstance(content, list):
+            return
+        self.optional.add("image_url")
+        for part in cast("list[Sent]", content):
+            if part["type"] == "image_url":
+                self.n_images += 1
+                self.image_chars += len(part["image_url"]["url"])
+
+
+class RequestBuilder:
+    """Builds the requests of a conversation: what was sent before is not made and encoded anew, as long as it is the same."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._settled: _Settled | None = None
+        self._tools: tuple[tuple[ToolSpec, ...], str, bytes] = ((), "", b"")
+
+    def build(
+        self, request: ChatRequest, dialect: Dialect, dropped: frozenset[str] = frozenset()
+    ) -> EncodedRequest:
+        """Return the body of a request, see `build_request`. Call it in a thread."""
+        request = replace(request, history=tuple(request.history))
+        with self._lock:
+            return self._built(request, dialect, dropped)
+
+    def _built(
+        self, request: ChatRequest, dialect: Dialect, dropped: frozenset[str]
+    ) -> EncodedRequest:
+        fields: dict[str, Any] = {"model": request.recipient.model}
+        fields["messages"], facts, said = self._messages(request, dialect)
+        fields["stream"] = True
+        if request.tools:
+            fields["tools"] = self._encoded_tools(request.tools, dialect)
+        if dialect.stream_options:
+            fields["stream_options"] = {"include_usage": True}
+        if dialect.cache_key and request.session_id:
+            fields["prompt_cache_key"] = request.session_id
+        limit = next((name for name in dialect.limits if name not in dropped), None)
+        if request.most_tokens and limit is not None:
+            fields[limit] = request.most_tokens
+        fields.update(dialect.thinking.fields(request.thinking, has_tools=bool(request.tools)))
+        fields.update(dialect.extra)
+        for name in dropped - _ALWAYS_SENT:
+            fields.pop(name, None)
+        data = _encoded(fields)
+        return EncodedRequest(
+            data,
+            frozenset(fields.keys() - _ALWAYS_SENT | facts.optional),
+            _fixed(request.system) + said + facts.thought_tokens,
+            len(data) - facts.image_chars + facts.n_images * _MOST_OF_IMAGE,
+        )
+
+    def _encoded_tools(self, tools: tuple[ToolSpec, ...], dialect: Dialect) -> bytes:
+        if self._tools[:2] != (tools, dialect.schema):
+            self._tools = tools, dialect.schema, _json(_sent_tools(tools, dialect))
+        return self._tools[2]
+
+    def _messages(self, request: ChatRequest, dialect: Dialect) -> tuple[bytearray, _Facts, int]:
+        """Return the JSON of all messages, the facts about them, and the estimated tokens of the stored ones."""
+        history = request.history
+        settled, self._settled = self._settled, None
+        form = (request.system, dialect, request.recipient)
+        is_more = (
+            settled is not None and settled.form == form and _continues(settled.history, history)
+        )
+        # A stored system message is sent first, wherever it stands.
+        n_same = len(settled.history) if settled is not None and is_more else 0
+        is_plain = all(message.role != "system" for message in history[n_same:])
+        if settled is None or not is_more or not is_plain:
+            settled = _Settled(form, (), bytearray(), None, "", _Facts())
+        number = len(settled.history)
+        sent: list[Sent] = [] if settled.last is None else [{**settled.last}]
+        writer = _Writer(sent, dialect, request.recipient, settled.reply)
+        if settled.last is None:
+            writer.system(request.system, history)
+        # All before the newest step will be the same in the next request.
+        n_settled, last, reply = 0, settled.last, settled.reply
+        for item in _steps(history, number):
+            if isinstance(item, _Step):
+                if sent:
+                    n_settled, last, reply = len(sent) - 1, {**sent[-1]}, writer.reply
+                    number = item.number
+                writer.step(item)
+            else:
+                writer.user(item)
+        writer.end()
+        for message in sent[:n_settled]:
+            _add_json(settled.data, message)
+            settled.facts.add(message)
+        whole, facts = settled.data[:], settled.facts.copy()
+        for message in sent[n_settled:]:
+            _add_json(whole, message)
+            facts.add(message)
+        said = settled.said_tokens + _estimated(history[settled.n_counted :])
+        while settled.n_counted < number and tokens.is_counted(history[settled.n_counted]):
+            settled.said_tokens += tokens.said_tokens(history[settled.n_counted])
+            settled.n_counted += 1
+        settled.history = history[:number]
+        settled.last, settled.reply = last, reply
+        if is_plain and len(settled.data) <= _MOST_KEPT_BYTES:
+            self._settled = settled
+        del whole[-1:]
+        return whole, facts, said
+
+
+def _continues(before: Sequence[Message], history: Sequence[Message]) -> bool:
+    """Return whether a history begins with the same messages."""
+    return len(before) <= len(history) and all(map(is_, before, history))
+
+
+def _add_json(data: bytearray, message: Sent) -> None:
+    for piece in _json_of_message(message):
+        data += piece
+    data += b","
 
 
 def _encoded(fields: dict[str, Any]) -> bytes:
-    """Return the JSON, encoded message by message so that the interpreter's lock is released in between."""
-    pieces: list[bytes] = []
+    """Return the JSON of a request; the messages and the tools are JSON already."""
+    pieces: list[bytes | bytearray] = []
     for name, value in fields.items():
         pieces += (b"," if pieces else b"{", _json(name), b":")
         if name == "messages":
-            for number, message in enumerate(value):
-                pieces += (b"," if number else b"[", *_json_of_message(message))
-            pieces.append(b"]" if value else b"[]")
+            pieces += (b"[", value, b"]")
         else:
-            pieces.append(_json(value))
+            pieces.append(value if isinstance(value, bytes) else _json(value))
     return b"".join([*pieces, b"}"])
 
 
@@ -536,18 +674,15 @@ def _fixed(text: str) -> int:
     return tokens.estimate(text)
 
 
-def _estimated(request: ChatRequest, messages: Sequence[Sent]) -> int:
-    """Estimate the tokens of the messages, well enough to notice that the server cut half of them.
+def _estimated(history: Sequence[Message]) -> int:
+    """Estimate the tokens of stored messages without their reasoning, well enough to notice that the server cut half of them.
 
     Each stored message is counted once, the newest first. One request counts only as many messages of a long conversation as
     it can in milliseconds; it estimates the others by their length, and later requests count them.
     """
-    total = _fixed(request.system)
-    for message in messages:
-        for name in ("reasoning_content", "reasoning"):
-            total += len(message.get(name) or "") // _CHARS_A_TOKEN
+    total = 0
     left = _COUNTED_CHARS
-    for message in reversed(request.history):
+    for message in reversed(history):
         if tokens.is_counted(message):
             total += tokens.said_tokens(message)
             continue

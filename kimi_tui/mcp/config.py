@@ -299,7 +299,7 @@ class _Entry:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        value = self._fields.get(name) or []
+        value: object = self._fields.get(name) or []
         if not isinstance(value, list):
             raise BadEntry(f'"{name}" is not a list of texts')
         found = lenient_json.listing(value)
@@ -308,7 +308,7 @@ class _Entry:
         return tuple(found)
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        value = self._fields.get(name) or {}
+        value: object = self._fields.get(name) or {}
         if not isinstance(value, dict):
             raise BadEntry(f'"{name}" is not an object of texts')
         found: dict[str, str] = {}

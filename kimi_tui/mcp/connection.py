@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import httpx2
 import mcp_types
@@ -20,9 +20,11 @@ from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
+from pydantic import ValidationError
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import ServerConfig
+from kimi_tui.mcp.oauth import check_near
 from kimi_tui.mcp.process import ServerStart
 from kimi_tui.mcp.transport import StdioTransport, as_transport, repaired
 from kimi_tui.program import VERSION
@@ -61,7 +63,7 @@ class Listed(NamedTuple):
     resources: tuple[mcp_types.Resource, ...] = ()
 
 
-class Callbacks(NamedTuple):
+class ServerCallbacks(NamedTuple):
     """The functions with which a server reaches the person and the program.
 
     `elicit` answers a question of the server, `changed` is called when it says that its lists have changed, `roots` are the
@@ -202,7 +204,7 @@ async def connected(
     config: ServerConfig,
     start: ServerStart | None,
     errors: Path,
-    callbacks: Callbacks,
+    callbacks: ServerCallbacks,
     auth: httpx2.Auth | None = None,
 ) -> AsyncGenerator[Connection]:
     """Open a connection. Enter and leave it in the same task, and do not cancel the task while it is open.
@@ -240,7 +242,7 @@ async def _opened(
     config: ServerConfig,
     start: ServerStart | None,
     errors: Path,
-    callbacks: Callbacks,
+    callbacks: ServerCallbacks,
     auth: httpx2.Auth | None,
     mode: ConnectMode,
 ) -> AsyncGenerator[Connection]:
@@ -256,7 +258,8 @@ async def _opened(
 
     async def on_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
         roots = [
-            mcp_types.Root(uri=folder.as_uri(), name=folder.name) for folder in callbacks.roots
+            mcp_types.Root.model_validate({"uri": folder.as_uri(), "name": folder.name})
+            for folder in callbacks.roots
         ]
         return mcp_types.ListRootsResult(roots=roots)
 
@@ -308,6 +311,11 @@ async def _http(
     ended: asyncio.Event,
 ) -> object:
     """Return the transport of a server with an address. Redirects to other hosts are not followed by the package."""
+
+    async def guard(request: httpx2.Request) -> None:
+        await check_near(request, config)
+
+    hooks = {"request": [guard]}
     if config.transport == "sse":
 
         def client(
@@ -315,7 +323,9 @@ async def _http(
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth)
+            return httpx2.AsyncClient(
+                headers=headers, timeout=timeout, auth=auth, event_hooks=hooks
+            )
 
         made = sse_client(
             config.url,
@@ -328,7 +338,9 @@ async def _http(
         return repaired(made, ended.set)
     timeout = httpx2.Timeout(_HTTP_S, read=max(config.tool_timeout_s, 3600.0))
     http = await stack.enter_async_context(
-        httpx2.AsyncClient(headers=dict(config.headers), timeout=timeout, auth=auth)
+        httpx2.AsyncClient(
+            headers=dict(config.headers), timeout=timeout, auth=auth, event_hooks=hooks
+        )
     )
     made = streamable_http_client(config.url, http_client=http, max_sse_event_size=_LONGEST_EVENT)
     return repaired(made, ended.set)
@@ -336,8 +348,8 @@ async def _http(
 
 def innermost(error: BaseException) -> BaseException:
     """Return the first error inside nested groups of errors."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
@@ -354,5 +366,7 @@ def words_of(error: BaseException) -> str:
         return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:
         return f"it could not be started: {error.strerror}"
+    if isinstance(error, ValidationError):
+        return "its answer has another form than the protocol says"
     text = one_line(str(error))[:_LONGEST_WORDS] or type(error).__name__
     return f'it says "{text.rstrip(".")}"' if isinstance(error, MCPError) else text.rstrip(".")

@@ -12,7 +12,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tools.base import ApprovalQuestion, Approver, Asks
 from kimi_tui.tools.outcome import ToolRejected
 
-_MOST_FIELDS = 10
+_MOST_FIELDS = 24
 _MOST_OPTIONS = 20
 _MOST_WORDS = 500
 _LEAVE = "Leave it empty"

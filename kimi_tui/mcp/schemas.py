@@ -97,7 +97,9 @@ class _Bounding:
             case "additionalProperties":
                 if isinstance(value, bool):
                     return value
-                return self.part(value, depth + 1) if isinstance(value, dict) else None
+                return (
+                    self.part(cast("object", value), depth + 1) if isinstance(value, dict) else None
+                )
             case "enum":
                 values = [one for one in lenient_json.listing(value) if _is_plain(one)]
                 return values[:_MOST_VALUES] or None

@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -41,7 +42,7 @@ from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from kimi_tui.mcp.connection import Callbacks, Connection, Listed
+    from kimi_tui.mcp.connection import Connection, Listed, ServerCallbacks
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ class ServerRow(NamedTuple):
         tools: its tools.
         off: the names of its tools that are switched off, as the server names them.
         n_prompts, n_resources: how many of these it has.
+        is_withheld: whether its tools are other ones than the person allowed, so that the agent does not get them.
     """
 
     config: ServerConfig
@@ -121,6 +123,7 @@ class ServerRow(NamedTuple):
     off: frozenset[str]
     n_prompts: int
     n_resources: int
+    is_withheld: bool
 
 
 class PromptFacts(NamedTuple):
@@ -206,7 +209,7 @@ class McpServers:
         return [
             ServerRow(
                 *(one.config, one.state, one.why, one.place, one.tools, one.off),
-                *(len(one.prompts), len(one.resources)),
+                *(len(one.prompts), len(one.resources), one.is_withheld),
             )
             for one in self._servers.values()
         ]
@@ -246,6 +249,11 @@ class McpServers:
         if self._is_attended:
             left = max(self._started_at + PATIENCE_S - time.monotonic(), 0)
         await asyncio.wait([self._starting], timeout=left)
+
+    async def started(self) -> None:
+        """Wait until every server is connected or has failed."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
 
     async def aclose(self) -> None:
         """End all servers with their processes."""
@@ -327,14 +335,15 @@ class McpServers:
         was_ready = False
         while not one.stopping.is_set():
             began = time.monotonic()
-            connected = False
+            connected = is_for_good = False
             try:
                 connected = await self._connection(one, yes)
                 why = one.why
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                log.warning("MCP server %s: %s", one.config.name, error)
+                log.info("MCP server %s: %s", one.config.name, error)
+                is_for_good = isinstance(error, BadEntry | package.NoPackage)
                 why = str(error) if _is_failure(error) else f"{type(error).__name__}: {error}"
                 why = one_line(why)[:300]
             one.connection = None
@@ -345,7 +354,7 @@ class McpServers:
                 if time.monotonic() - began > _STEADY_S:
                     pauses = iter(_PAUSES_S)
             pause = next(pauses, None) if was_ready or one.config.transport != "stdio" else None
-            if one.state == "login" or pause is None:
+            if one.state == "login" or is_for_good or pause is None:
                 one.state = one.state if one.state == "login" else "failed"
                 one.why = why
                 self._tell_failed(one, topic)
@@ -390,10 +399,10 @@ class McpServers:
         else:
             check_url(config.url)
             one.place = f"at {_host_of(config.url)}"
-            auth = await self._login_of(one, config)
+            auth = await self._login_of(config)
         errors = log_file().parent / "mcp" / f"{config.name}.log"
-        callbacks: Callbacks = found.Callbacks(
-            lambda params: self._elicit(one, params), one.changed.set, [self._host.work_dir]
+        callbacks: ServerCallbacks = found.ServerCallbacks(
+            partial(self._elicit, one), one.changed.set, [self._host.work_dir]
         )
         try:
             async with found.connected(config, start, errors, callbacks, auth) as connection:
@@ -411,11 +420,8 @@ class McpServers:
                     one.why = connection.why
                 return True
         except found.ConnectionFailed as failed:
-            cause: BaseException | None = failed
-            while cause is not None:
-                if type(cause).__name__ == "LoginNeeded":
-                    one.state = "login"
-                cause = cause.__cause__
+            if type(failed.__cause__).__name__ == "LoginNeeded":
+                one.state = "login"
             if (
                 start is not None
                 and self._may_need_network(config, yes)
@@ -527,13 +533,12 @@ class McpServers:
             one.place = f"{one.place} ({one_line(why_none).rstrip('.')})"
         return ServerStart(tuple(argv), environ, folder)
 
-    async def _login_of(self, one: _Server, config: ServerConfig) -> Any:
+    async def _login_of(self, config: ServerConfig) -> Any:
         """Return the login at the address of a server; None if it has a token or a header for that."""
         if any(name.lower() == "authorization" for name, _ in config.headers):
             return None
-        del one
         oauth = await asyncio.to_thread(import_module, "kimi_tui.mcp.oauth")
-        return oauth.stored_login(config)
+        return await asyncio.to_thread(oauth.kept_login, config)
 
     # -- questions of a server -------------------------------------------------------------------
 
@@ -682,15 +687,19 @@ class McpServers:
         texts, _ = await results.parts_of([one.content for one in answer.messages], sees=False)
         return "\n\n".join(texts)
 
-    async def resource_text(self, server: str, uri: str) -> str:
-        """Return a resource as text.
+    async def resource_text(self, server: str, uri: str) -> str | None:
+        """Return a resource as text; None if there is no such server, or it lists no resource that begins like this.
 
         Raises:
             ToolProblem: the server did not give it.
         """
         one = self._servers.get(server)
         if one is None:
-            raise ToolProblem(f"There is no MCP server {server}.")
+            return None
+        is_listed = any(found.uri == uri for found in one.resources)
+        # A text with a colon need not be a resource, and an end of a sentence is no part of an address.
+        if not is_listed and ("://" not in uri or uri[-1:] in ".,;:!?)]}'"):
+            return None
         connection = await self._connected(one)
         results = import_module("kimi_tui.mcp.results")
         answer = await self._asked(server, connection.resource(uri))

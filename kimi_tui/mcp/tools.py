@@ -18,7 +18,7 @@ from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tokens import estimate_fixed
 from kimi_tui.mcp.schemas import bounded, cleaned
 from kimi_tui.prompts import prompt
-from kimi_tui.tool_cards import Card
+from kimi_tui.tool_cards import CALL_TOOL, Card
 from kimi_tui.tools.base import ApprovalQuestion, Changes, SchemaTool, Tool, ToolEnv, TypedTool
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.text import nearest_words
@@ -72,11 +72,6 @@ def name_of(server: str, raw: str) -> str:
         return start + fit
     mark = hashlib.sha256(raw.encode("utf-8", "replace")).hexdigest()[:6]
     return f"{start}{fit[: _LONGEST - len(start) - 7]}_{mark}"
-
-
-def server_in(name: str) -> str:
-    """Return the server in the name of a tool; empty if it is no server's tool."""
-    return name.removeprefix(PREFIX).partition("__")[0] if name.startswith(PREFIX) else ""
 
 
 Run = Callable[[ToolFacts, Mapping[str, Any], ToolEnv], Awaitable[ToolOutcome]]
@@ -210,7 +205,7 @@ class CallTool(TypedTool[CallToolParams]):
         names: returns the names of all of them.
     """
 
-    name = "CallTool"
+    name = CALL_TOOL
     changes: Changes = "anything"
     params = CallToolParams
     card = Card("Call", ("tool",))

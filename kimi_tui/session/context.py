@@ -323,6 +323,10 @@ class Context:
         """Write and fsync everything, in a thread; return False if that fails (`trouble` says why)."""
         return await self._run_to_completion(self._sync())
 
+    def sync_soon(self) -> None:
+        """Begin to write and fsync everything, in a thread; a later `sync` waits for that, too, and syncs only what has come since."""
+        self._begun(self._sync())
+
     async def aclose(self) -> None:
         """Save everything unsaved and close the files. Read `trouble` afterwards."""
         while self._running:
@@ -610,10 +614,13 @@ class Context:
 
     async def _run_to_completion(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Await `work`, which continues to its end even if the caller is cancelled; `aclose` waits for it."""
+        return await asyncio.shield(self._begun(work))
+
+    def _begun(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        return task
 
     def _ended(self, task: asyncio.Future[Any]) -> None:
         self._running.discard(task)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 CACHE_BYTES = 32 << 20
+_LOOKED_UP_AT_ONCE = 500
 # If more bytes than this follow the last usage, only the newest are read, and the rest is estimated by its size.
 _LOOKED_AT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 16
@@ -182,6 +183,14 @@ class ContextIndex:
         """Return whether any message from `first` on calls the tool with this name."""
         callers = self._callers.get(name)
         return bool(callers) and callers[-1] >= first
+
+    def tools_called(self, first: int) -> list[str]:
+        """Return the names of the tools that messages from `first` on call."""
+        return [name for name, places in self._callers.items() if places and places[-1] >= first]
+
+    def callers(self, name: str, first: int) -> list[int]:
+        """Return the numbers of the messages from `first` on that call the tool with this name."""
+        return [place for place in self._callers.get(name, ()) if place >= first]
 
     def is_marker(self, index: int) -> bool:
         """Return whether a message only names a checkpoint."""
@@ -365,6 +374,12 @@ class MessageCache:
             self._known.move_to_end(offset)
             return found[0]
 
+    def known(self, offsets: Sequence[int]) -> list[Message | None]:
+        """Return the message at each offset, None for those that are not in the cache. They count as no later used than before."""
+        with self._lock:
+            found = [self._known.get(offset) for offset in offsets]
+        return [None if one is None else one[0] for one in found]
+
     def put(self, offset: int, message: Message, size_bytes: int) -> None:
         """Add a message."""
         with self._lock:
@@ -429,8 +444,13 @@ class MessageList(Sequence["Message"]):
     def __iter__(self) -> Iterator[Message]:
         place = 0
         while place < len(self):
-            yield self._message(self._first + place)
-            place += 1
+            # Every request reads all messages of a conversation, so they are not looked up one by one.
+            last = min(len(self), place + _LOOKED_UP_AT_ONCE)
+            numbers = range(self._first + place, self._first + last)
+            known = self._cache.known([self._index.place(number)[0] for number in numbers])
+            for number, message in zip(numbers, known, strict=True):
+                yield self._message(number) if message is None else message
+            place = last
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

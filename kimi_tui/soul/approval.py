@@ -9,8 +9,9 @@ that answer covers it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 from uuid import uuid4
@@ -117,6 +118,21 @@ class Approval:
         if mode != self._mode:
             self._mode = mode
             self._wire.publish(ModeChanged(mode))
+
+    @contextlib.contextmanager
+    def reading_only(self) -> Generator[None]:
+        """Let nothing be changed meanwhile, as in plan mode; the mode and the permissions of before come back at the end.
+
+        A mode that the user chooses meanwhile stays.
+        """
+        before, allowed = self._mode, dict(self._allowed)
+        self.set_mode("plan")
+        try:
+            yield
+        finally:
+            if self._mode == "plan" != before:
+                self.set_mode(before)
+                self._allowed = allowed
 
     @property
     def allowed(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 
 from kimi_tui.config.permissions import ProjectPermissions
-from kimi_tui.config.settings import ModelPrices
+from kimi_tui.config.settings import EditCheck, ModelPrices
 from kimi_tui.hooks.definitions import FoundHooks
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.provider import ChatProvider
@@ -64,6 +64,7 @@ async def open_soul(
     waits_for_sandbox: bool = True,
     permissions: ProjectPermissions | None = None,
     hooks: FoundHooks | None = None,
+    checks: Sequence[EditCheck] = (),
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -90,6 +91,7 @@ async def open_soul(
         waits_for_sandbox: whether to wait until the sandbox was tried; otherwise the first call of a tool does.
         permissions: the permissions for the work folder that hold in every session; None for none.
         hooks: the hooks that run; None for no hooks at all.
+        checks: the programs that run after edits.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -180,6 +182,7 @@ async def open_soul(
             reads_notes=reads_notes,
             permissions=permissions,
             hooks=hooks,
+            checks=checks,
         )
         if not waits_for_sandbox:
             soul.use_sandbox_of(confining)

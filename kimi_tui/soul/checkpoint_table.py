@@ -89,7 +89,12 @@ class ShownLine(NamedTuple):
 
 def shown_timeline(session: Session) -> TimelineModel:
     """Return the timeline of a session, as the screen has it. Reads files: call it in a thread."""
-    model = _timeline(session_history(session))
+    return timeline_of(session, session_history(session))
+
+
+def timeline_of(session: Session, records: Iterable[EventRecord]) -> TimelineModel:
+    """Return the timeline that the events of a session make, with its marks."""
+    model = _timeline(records)
     marks = ev.MarksChanged(tuple(session.marks.bookmarks.items()))
     model.apply(EventRecord(0, 0.0, marks))
     return model

@@ -48,6 +48,7 @@ from kimi_tui.soul.messages import (
     is_user_words,
     label_of,
     segments,
+    server_called,
     summary_text,
     words_with_images,
 )
@@ -63,7 +64,7 @@ from kimi_tui.soul.rewind_values import (
 )
 from kimi_tui.soul.tasks import shielded
 from kimi_tui.soul.tool_results import files_written, never_ran, outcome_of
-from kimi_tui.tool_cards import CardOf, card_of
+from kimi_tui.tool_cards import CALL_TOOL, CardOf, card_of
 from kimi_tui.tools.base import ApprovalQuestion, Asks
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import links_around, locate, protected_reason
@@ -517,6 +518,7 @@ def _facts(
     card: CardOf,
 ) -> str:
     commands: list[str] = []
+    servers: dict[str, None] = {}
     shown: list[str] = []
     results = {each.tool_call_id: outcome_of(each) for each in undone if each.role == "tool"}
     for message in undone:
@@ -526,6 +528,12 @@ def _facts(
             shown.append(message.text.strip())
         for call in message.tool_calls or ():
             arguments = call_arguments(call.function.arguments)
+            server = server_called(call)
+            if server and not never_ran(results.get(call.id, ToolOutcome())):
+                name = call.function.name
+                servers[
+                    f"`{str(arguments.get('tool')) if name == CALL_TOOL else name}` of {server}"
+                ] = None
             look = card(call.function.name)
             command = next((arguments[key] for key in look.keys if key in arguments), None)
             if look.is_command and command is not None:
@@ -541,6 +549,9 @@ def _facts(
     if commands:
         quoted = [f"`{shortened(c, _MAX_COMMAND_CHARS)}`" for c in dict.fromkeys(commands)]
         lines.append(f"- Commands that were run: {some_of(quoted, _MAX_COMMANDS)}.")
+    if servers:
+        named = some_of(list(servers), _MAX_COMMANDS)
+        lines.append(f"- Not restored: what was done elsewhere through the MCP tools {named}.")
     if files_note:
         lines.append(f"- {files_note}")
     if any(is_user_words(message) for message in carried):

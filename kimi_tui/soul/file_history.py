@@ -15,21 +15,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.display_names import some_of
+from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
+from kimi_tui.soul.blame import Authors, BlamedLine, NoBlame, blame_lines
 from kimi_tui.soul.folder_snapshots import ChangingTool, FirstScan, FolderSnapshots
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
-from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
+from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.diff import Divergence
+from kimi_tui.workspace.diff import Changes, Divergence
 from kimi_tui.workspace.manifest import ScanExtent
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
@@ -44,7 +46,7 @@ from kimi_tui.workspace.snapshots import By
 from kimi_tui.workspace.tracker import Tracker
 
 P = ParamSpec("P")
-Found = TypeVar("Found", RestorePlan, Divergence)
+Found = TypeVar("Found", RestorePlan, Divergence, Changes)
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ _BY_OTHERS = {
     CHANGED_BESIDE_JOB_BEFORE: _BY_A_JOB,
 }
 _WRITTEN_SINCE = "written since then"
+_ADDED = "added folder, never restored"
 _NO_TEXT_SHOWN = "(not shown)\n"
 
 
@@ -77,6 +80,7 @@ class FileHistory:
     Attributes:
         work_dir: the work folder.
         folder: the snapshots.
+        added: returns the folders that the user added beside the work folder, as the user reads them; no snapshot has them.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class FileHistory:
         self._context = session.context
         self._journal = session.context.journal
         self._tracker = folder.tracker
+        self.added: Callable[[], Sequence[str]] = tuple
         self._marks: set[asyncio.Future[None]] = set()
         self._wire = wire
         self._events = _FileEvents(wire)
@@ -226,7 +231,8 @@ class FileHistory:
                     is_folder=one.then is not None and one.then.kind == "folder",
                 )
             )
-        return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
+        beside = tuple((f"{path}/", _ADDED) for path in self.added())
+        return FilesPreview(tuple(files), (*beside, *plan.not_covered), plan.remarks)
 
     async def changed_since(self, point: Checkpoint) -> dict[str, str]:
         """Return the files that differ from their state at a checkpoint, each with the person or program that changed it if
@@ -386,6 +392,45 @@ class FileHistory:
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
         """Return the files that two world lines changed since their fork; see `workspace.divergence`."""
         return await self._found_by(Divergence, self._tracker.divergence, begins, newest)
+
+    async def changes(self, start: Checkpoint | None, end: Checkpoint | None = None) -> Changes:
+        """Return the files that differ between two checkpoints of the live world line.
+
+        Args:
+            start: the earlier one; None for the start of the session.
+            end: the later one; None for now.
+        """
+        by: By = "agent" if self.folder.under_way else self.folder.others
+        begins = None if start is None else (start.uid, start.was or "")
+        ends = None if end is None else (end.uid, end.was or "")
+        return await self._found_by(
+            Changes, self._tracker.changes, begins, ends, by, self.folder.touched
+        )
+
+    async def blame(
+        self, path: str, history: Iterable[EventRecord], timeline: TimelineModel
+    ) -> list[BlamedLine]:
+        """Return the lines of a file as it is now, each with its author.
+
+        Args:
+            path: the file, relative to the work folder.
+            history: the events of the session.
+            timeline: the timeline that they make.
+
+        Raises:
+            NoBlame: there are no snapshots, or none of that file.
+        """
+        if self.reason:
+            raise NoBlame(self.reason)
+        by: By = "agent" if self.folder.under_way else self.folder.others
+        touched, root = self.folder.touched, self.folder.work_dir
+
+        def blamed() -> list[BlamedLine]:
+            self._tracker.take_snapshot(by, touched)
+            log, lines = self._tracker.blame(path)
+            return blame_lines(path, log, lines, Authors(log, history, timeline), root=root)
+
+        return await self.folder.run(blamed)
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""

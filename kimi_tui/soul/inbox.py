@@ -90,8 +90,8 @@ class Inbox:
         self.trouble = ""
         """The reason why waiting messages cannot be stored; empty if they can be."""
 
-    def join(self, wire: Wire, folder: Path) -> None:
-        """Publish on this wire from now on, and store waiting messages in the session's folder."""
+    def join(self, wire: Wire, folder: Path | None) -> None:
+        """Publish on this wire from now on, and store waiting messages in the session's folder, if there is one."""
         self._wire, self._folder = wire, folder
         self.publish_waiting()
 

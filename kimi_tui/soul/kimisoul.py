@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.config.permissions import ProjectPermissions
+from kimi_tui.config.settings import EditCheck
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.definitions import FoundHooks
@@ -24,15 +25,18 @@ from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
 from kimi_tui.llm.provider import ChatProvider, ModelInfo, Overdue
 from kimi_tui.projection.session_model import title_from, title_of
+from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.rotation import live_path
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
+from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
+from kimi_tui.soul.edit_checks import EditChecks
 from kimi_tui.soul.errors import (
     BudgetSpent,
     EmptySummary,
@@ -58,12 +62,14 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.soul.session_title import propose_title
+from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tool_cards import ImageBlock
+from kimi_tui.tools.added_folders import AddedFolders
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -113,37 +119,41 @@ _LONGEST_NAME = 120
 class KimiSoul:
     """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
-    Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
-    another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
-    `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
-    `StorageTrouble` (an `OSError`) and changes nothing.
+        Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
+        another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
+        `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
+        `StorageTrouble` (an `OSError`) and changes nothing.
 
-    Args:
-        session: the open session.
-        conversation: its live conversation.
-        mode: the approval mode.
-        compaction: the compaction strategy.
-        environ: the environment of the program; tools read it in threads.
-        history: the stored history of the session, for the first listener.
-        sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
-        no_sandbox: why there is none; empty if there is one.
-        search_sandbox: the sandbox of search programs, also in a folder where commands have none.
-        asks_for_keys: whether the user is asked before a result with API keys goes to the model.
-        seeing: the names of configured models that take images.
-        inbox: the messages from before the session was open; None for none.
-        reads_notes: whether the agent is given the notes of the folders that it works in.
-        permissions: the permissions for the work folder that hold in every session; None for none.
-        hooks: the hooks that run; None for no hooks at all.
+        Args:
+            session: the open session.
+            conversation: its live conversation.
+            mode: the approval mode.
+            compaction: the compaction strategy.
+            environ: the environment of the program; tools read it in threads.
+            history: the stored history of the session, for the first listener.
+            sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
+            no_sandbox: why there is none; empty if there is one.
+            search_sandbox: the sandbox of search programs, also in a folder where commands have none.
+            asks_for_keys: whether the user is asked before a result with API keys goes to the model.
+            seeing: the names of configured models that take images.
+            inbox: the messages from before the session was open; None for none.
+            reads_notes: whether the agent is given the notes of the folders that it works in.
+            permissions: the permissions for the work folder that hold in every session; None for none.
+            hooks: the hooks that run; None for no hooks at all.
+            checks: the programs that run after edits.
 
-    Attributes:
-        wire: the event queue on which everything is published.
-        session: the open session.
-        no_sandbox: why there is no sandbox; empty if there is one.
-        search_sandbox: the sandbox of search programs; None if there is none.
-        inbox: the user's messages that are not in the context yet.
-        hooks: the hooks of the session; None without hooks.
-        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
-        servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
+        Attributes:
+            wire: the event queue on which everything is published.
+            session: the open session.
+            no_sandbox: why there is no sandbox; empty if there is one.
+            search_sandbox: the sandbox of search programs; None if there is none.
+            inbox: the user's messages that are not in the context yet.
+            hooks: the hooks of the session; None without hooks.
+            changes: what changed in the work folder, and messages of commits.
+            added: the folders that the user added beside the work folder.
+            travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+    , lines, marks, tasks, dmails: its parts (see `Soul`).
+            servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
 
     name = "kimi-tui"
@@ -166,6 +176,7 @@ class KimiSoul:
         reads_notes: bool = True,
         permissions: ProjectPermissions | None = None,
         hooks: FoundHooks | None = None,
+        checks: Sequence[EditCheck] = (),
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -208,9 +219,14 @@ class KimiSoul:
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
         self.hooks = self._hooks_of(hooks, environ, permissions)
         self._tools.hooks = self._compactor.hooks = self.hooks
+        self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
+        if checks:
+            self._tools.checks = self.checks
         self._hearing: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[str] | None = None
         """The task of the hooks at the start of the session."""
+        self._tools.added = self.added = AddedFolders(session.work_dir, environ)
+        conversation.files.added = lambda: [*map(self.added.shown, self.added.paths)]
         self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
@@ -228,11 +244,18 @@ class KimiSoul:
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.changes = FileChanges(
+            conversation, session.work_dir, environ, asks_for_keys, self._alone
+        )
         self.servers: McpServers | None = None
+        self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _warn(self, text: str, advice: str) -> None:
+        self.wire.publish(Notice("warning", text, advice))
 
     def _hooks_of(
         self,
@@ -331,6 +354,9 @@ class KimiSoul:
         return self._sandbox.gaps if self._sandbox is not None else None
 
     def _watch_git(self) -> None:
+        for one in (self._sandbox, self.search_sandbox):
+            if one is not None:
+                one.added = lambda: self.added.paths
         if (sandbox := self._sandbox) is not None:
             loop = asyncio.get_running_loop()
             sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))
@@ -359,6 +385,12 @@ class KimiSoul:
         if self.mode == "sandboxed" and not (self._sandbox and self._sandbox.is_whole):
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
+
+    def use_servers(self, servers: McpServers) -> None:
+        """Use the MCP servers, which begin to start, until the session is closed."""
+        self.servers = servers
+        self._attachments.resource = servers.resource_text
+        servers.start()
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -558,6 +590,21 @@ class KimiSoul:
             self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
         )
 
+    async def review(self, found: NamedChanges) -> TurnResult:
+        """Run a turn in which the agent reviews changes and can change nothing.
+
+        Returns and raises as `run`.
+        """
+        patch = await asyncio.to_thread(self.changes.patch, found.changes)
+        return await self._alone.run(self._review(found.what, patch), stoppable=True)
+
+    async def _review(self, what: str, patch: str) -> TurnResult:
+        text = prompt("review", WHAT=what)
+        with self._approval.reading_only():
+            self._publish_begin(TurnBegin(text))
+            end = await self._run_and_save(self._loop.run(text, piped=patch, piped_as="changes"))
+        return self._ended(end)
+
     async def resume(self) -> TurnResult:
         """Continue from the present context without a new message (after an error, a stop or a rewind).
 
@@ -701,10 +748,6 @@ class KimiSoul:
         """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
 
-    async def ask_user(self, question: str, options: Sequence[str], **more: str) -> str | None:
-        """Ask the user a question of the program, in every mode; see `Approval.pause`."""
-        return await self._approval.pause(question, options, **more)  # pyright: ignore[reportArgumentType]
-
     def revoke(self, words: str) -> None:
         """Revoke one of the permissions in `allowed`."""
         self._approval.revoke(words)
@@ -830,6 +873,12 @@ class KimiSoul:
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
+
+    async def reload_skills(self) -> None:
+        """Tell the model of the skills as they are on the disk now, from its next call on."""
+        if self.skills is not None:
+            tool = await asyncio.to_thread(self.skills.tool)
+            self.change_tools([] if tool is None else [tool], ["Skill"])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""

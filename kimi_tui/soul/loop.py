@@ -209,6 +209,7 @@ class Reminders:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
+        self._told_added: tuple[int, frozenset[str]] = (0, frozenset())
         # The system prompt says nothing of plan mode.
         self._first_mode = "ask" if runtime.approval.mode == "plan" else runtime.approval.mode
 
@@ -235,9 +236,23 @@ class Reminders:
             lean = self._conversation.form.lean and mode == "plan"
             text = prompt("lean/mode_plan" if lean else f"mode/{mode}")
             due.append(Message.model_validate({"role": "user", "content": text, "mode": mode}))
+        due += map(user_message, self._of_added())
         if self._runtime.jobs.all:
             due += map(user_message, self._of_jobs())
         return due
+
+    def _of_added(self) -> Iterator[str]:
+        """Yield a text about the folders that the user added and that this world line was not told of."""
+        added = () if self._runtime.added is None else self._runtime.added.paths
+        if not added:
+            return
+        n_changes, told = self._told_added
+        if n_changes != self._conversation.n_changes:
+            told = frozenset[str]()
+        news = [path for path in added if path not in told]
+        if news:
+            yield prompt("folder_added", FOLDERS=quoted(", ".join(map(one_line, news))))
+        self._told_added = self._conversation.n_changes, told.union(news)
 
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
         """Return the notes of the folders whose files these calls used."""
@@ -334,6 +349,7 @@ class AgentLoop:
         images: Sequence[Image] = (),
         older: Sequence[Said] = (),
         piped: str = "",
+        piped_as: str = "standard input",
     ) -> TurnOutcome:
         """Take steps until the agent stops.
 
@@ -342,7 +358,7 @@ class AgentLoop:
                 either, the agent continues from the present context.
             images: the images pasted into the message.
             older: the steers that were said before the message.
-            piped: a text that came with the message, in which no names of files are looked for.
+            piped: a text that came with the message, in which no names of files are looked for; `piped_as` says what it is.
 
         Raises:
             LLMError: the model could not be asked.
@@ -357,7 +373,7 @@ class AgentLoop:
         self._user_messages = []
         if text.strip() or images:
             context = await self._check_prompt(text)
-            await self._append_prompt(text, images, older, piped, context)
+            await self._append_prompt(text, images, older, (piped, piped_as), context)
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
         self._published_full = self._asked_for_tools = False
@@ -385,13 +401,19 @@ class AgentLoop:
                 # stops it.
                 self._conversation.wire.publish(StepInterrupted(failed=True))
                 raise
-            await self._conversation.context.sync()
+            context = self._conversation.context
             if end in ("rejected", "interrupted"):
+                await context.sync()
                 return end
             if end == "done" and not self._inbox.steers:
+                await context.sync()
                 if not await self._is_kept_on(n_stops):
                     return "done"
                 n_stops += 1
+            else:
+                # The next request does not wait for the disk: a power cut would lose the end of what was said, and nothing in
+                # its middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
+                context.sync_soon()
             n += 1
 
     async def _check_prompt(self, text: str) -> str:
@@ -414,11 +436,16 @@ class AgentLoop:
 
     @shielded
     async def _append_prompt(
-        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str, context: str
+        self,
+        text: str,
+        images: Sequence[Image],
+        older: Sequence[Said],
+        piped: tuple[str, str],
+        context: str,
     ) -> None:
         """Append the user's message after a new checkpoint, preceded by the steers that came before it."""
         conversation = self._conversation
-        words = await self._attachments.user_message(text, images, piped)
+        words = await self._attachments.user_message(text, images, *piped)
         await conversation.checkpoint("user", label_of_message(words))
         await self._take_steers(older)
         self._user_messages = [words]

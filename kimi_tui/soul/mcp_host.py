@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from kimi_tui.mcp.config import configured
 from kimi_tui.mcp.permissions import Permissions
 from kimi_tui.mcp.servers import McpServers
+from kimi_tui.tools.base import RESULTS_NAME
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import Notice
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.base import Tool
-
-RESULTS_NAME = "results"
-"""The folder in a session's folder for results that are too long for a message."""
-
 
 class _Session:
     """A session as the servers need it."""
@@ -68,11 +65,12 @@ async def start_servers(soul: KimiSoul, *, is_attended: bool) -> None:
     found = await asyncio.to_thread(configured, soul.session.work_dir)
     if not found.servers and not found.problems:
         return
-    soul.servers = McpServers(
-        found,
-        _Session(soul),
-        dict(os.environ),
-        Permissions(soul.session.work_dir),
-        is_attended=is_attended,
+    soul.use_servers(
+        McpServers(
+            found,
+            _Session(soul),
+            dict(os.environ),
+            Permissions(soul.session.work_dir),
+            is_attended=is_attended,
+        )
     )
-    soul.servers.start()

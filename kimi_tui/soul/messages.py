@@ -36,7 +36,7 @@ from kimi_tui.session.schema import (
     kind_by_start,
     summary_in,
 )
-from kimi_tui.tool_cards import Card, ImageBlock, short_name, with_names
+from kimi_tui.tool_cards import CALL_TOOL, Card, ImageBlock, server_of, short_name, with_names
 from kimi_tui.wire.codec import decode_image
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
@@ -356,6 +356,18 @@ def label_of(text: str) -> str:
 def label_of_message(message: Message) -> str:
     """Return the label of a checkpoint that a message of the user began; a message of images alone gives their names."""
     return label_of(titled(message.text, [part.image_url.name or "" for part in message.images]))
+
+
+def server_called(call: ToolCall) -> str:
+    """Return the MCP server whose tool a call runs, itself or through `CallTool`; empty for none."""
+    name = call.function.name
+    if name == CALL_TOOL:
+        given = call_arguments(call.function.arguments).get("tool")
+        name = given if isinstance(given, str) else ""
+        # The model may write it as cards show it.
+        if "/" in name:
+            name = f"mcp__{name.replace('/', '__', 1)}"
+    return server_of(name)
 
 
 def call_target(call: ToolCall, card: Card | None = None) -> str:

@@ -166,7 +166,9 @@ async def open_session(
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.hooks.definitions import find_hooks
         from kimi_tui.soul.assembly import open_soul
+        from kimi_tui.soul.configured_tools import configured_toolset
         from kimi_tui.soul.model_slot import Budget, LoopLimits
+        from kimi_tui.soul.skills import SessionSkills
         from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
@@ -183,8 +185,13 @@ async def open_session(
         )
         provider = stage.provider or await provider_of(launch, session.id)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
+        skills = None if launch.bare or stage.demo else SessionSkills(session.work_dir)
+        toolset = await asyncio.to_thread(
+            configured_toolset, Config() if stage.demo else config, skills
+        )
         soul = await open_soul(
             session=session,
+            toolset=toolset,
             compaction=compaction,
             provider=provider,
             limits=LoopLimits()
@@ -204,7 +211,9 @@ async def open_session(
             waits_for_sandbox=waits_for_sandbox,
             permissions=permissions,
             hooks=hooks,
+            checks=() if stage.demo else config.checks,
         )
+        soul.skills = skills
         hook_words = await soul.begin_hooks("resume" if is_old else "startup")
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -237,8 +246,9 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk]),
+            *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
             *hook_words,
+            *await asyncio.to_thread(_add_folders, soul, launch.added),
             *session.remarks,
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
@@ -248,6 +258,19 @@ async def open_session(
 def _has_servers(work_dir: Path) -> bool:
     """Return whether a file may configure MCP servers. Their modules are loaded only then."""
     return any(map(os.path.lexists, mcp_files(work_dir)))
+
+
+def _add_folders(soul: KimiSoul, folders: Sequence[Path]) -> list[str]:
+    """Add the folders of the command line; return sentences about those that cannot be added. It looks at files."""
+    from kimi_tui.tools.added_folders import BadFolder
+
+    words: list[str] = []
+    for folder in folders:
+        try:
+            soul.added.add(str(folder))
+        except BadFolder as bad:
+            words.append(f"--add-dir: {bad}")
+    return words
 
 
 async def _is_to_be_forked(
@@ -344,7 +367,9 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     from kimi_tui.llm.openai_compatible import OpenAICompatible
 
     # The log starts here, because from here on there is a key that it must never hold.
-    await asyncio.to_thread(start_logging, log_file(), choice.secrets)
+    search = launch.config.search
+    secrets = (*choice.secrets, *(search.secrets if search is not None else ()))
+    await asyncio.to_thread(start_logging, log_file(), secrets)
     model = choice.model or await _only_model(choice)
     before = await asyncio.to_thread(window_before, data_dir(), choice.base_url, model)
     return OpenAICompatible(

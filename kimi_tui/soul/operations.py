@@ -94,6 +94,10 @@ class Operations:
             ran_commands=preview.ran_commands,
             binding=idle,
         )
+        if preview.servers:
+            named = some_of(preview.servers, 3)
+            words = f"Not restored: what the MCP server{'s' * (len(preview.servers) > 1)} {named} did elsewhere."
+            files = replace(files, remarks=(words, *files.remarks))
         return replace(preview, files=files)
 
     async def plan(self, target: Target) -> RestorePlan:

@@ -32,13 +32,14 @@ from kimi_tui.soul.messages import (
     label_of_message,
     place_of,
     segment_at,
+    server_called,
     summary_text,
 )
 from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
-from kimi_tui.tool_cards import COMMANDS, ImageBlock
+from kimi_tui.tool_cards import CALL_TOOL, COMMANDS, ImageBlock, server_of
 
 _LISTED = {MessageKind.SAID: 1, MessageKind.DMAIL: 1, MessageKind.SUMMARY: 1, MessageKind.WORDS: 1}
 
@@ -51,6 +52,8 @@ _RESULTS = bytes([MessageKind.RESULT, MessageKind.FAILED])
 _ASIDES = frozenset({MessageKind.MARKER, MessageKind.ASIDE})
 
 _MOST_KNOWN = 1_000
+_MOST_READ = 200
+"""The largest number of messages that are read for the servers that they called."""
 
 
 def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
@@ -213,6 +216,7 @@ async def _preview(
         prompt="" if there is None or target.is_end else rewind_prompt(there, target.said),
         cost=await dropped.cost(),
         ran_commands=dropped.ran_commands,
+        servers=dropped.servers,
     )
 
 
@@ -284,6 +288,16 @@ class DroppedMessages(Sequence[DroppedMessage]):
         number = bisect_right(self._rows, place)
         before = self._rows[number - 1] if number else 0
         return self._entry(number, place - before)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The MCP servers that the dropped messages called."""
+        found = dict.fromkeys(filter(None, map(server_of, self._index.tools_called(self._first))))
+        for place in self._index.callers(CALL_TOOL, self._first)[-_MOST_READ:]:
+            for call in self._message(place - self._first).tool_calls or ():
+                if call.function.name == CALL_TOOL and (server := server_called(call)):
+                    found[server] = None
+        return tuple(found)
 
     async def begun(self) -> tuple[int, int]:
         """Return the number of dropped checkpoints, and of dropped turns: each message of the user that begins one, even before a

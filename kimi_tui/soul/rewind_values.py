@@ -142,7 +142,7 @@ class RewindPreview:
     """The preview of a rewind to `target`: what it would drop, and the window after it. Tokens are estimates with `estimated`.
 
     `dropped` are the dropped messages, each read when it is accessed. `cost` is the cost of their model calls; None if no
-    prices are set. `ran_commands` is true if any of them ran a command. `is_there` is true if the conversation is at the
+    prices are set. `ran_commands` is true if any of them ran a command; `servers` are the MCP servers that they called. `is_there` is true if the conversation is at the
     target already, so that only files can be restored. `run_on` are the background commands, which continue. `left_as` is the
     number of the world line on which the dropped messages will be, if it is known, and `left_from` the first checkpoint that
     will be only on that line; -1 for none.
@@ -164,6 +164,7 @@ class RewindPreview:
     is_there: bool = False
     left_as: int = 0
     left_from: int = -1
+    servers: tuple[str, ...] = ()
     run_on: tuple[str, ...] = ()
 
 

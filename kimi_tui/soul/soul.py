@@ -6,14 +6,23 @@ and offers only those. `KimiSoul` is the soul of this program; its parts are cla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from kimi_tui.agent_parts import PartName, missing_words
+from kimi_tui.llm.errors import LLMError, ModelCannotSee
 from kimi_tui.soul.errors import SoulError
+from kimi_tui.wire.events import TurnEnd
 
 if TYPE_CHECKING:
-    from kimi_tui.wire.events import StatusUpdate
+    from kimi_tui.images import Image
+    from kimi_tui.soul.inbox import Inbox
+    from kimi_tui.wire.events import StatusUpdate, When
     from kimi_tui.wire.queue import Wire
+
+
+log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -78,3 +87,79 @@ class PartMissing(SoulError):
 
     def __init__(self, part: PartName) -> None:
         super().__init__(missing_words(part))
+
+
+class InboxTurns:
+    """Runs the messages of an inbox as turns of a soul, one after another, for a soul that has no inbox of its own.
+
+    `KimiSoul` needs none: it takes messages into a running turn, and stores those that wait.
+
+    Args:
+        soul: the soul.
+        inbox: the messages of the user, also those from before.
+
+    Attributes:
+        running: whether a turn runs.
+    """
+
+    def __init__(self, soul: Soul, inbox: Inbox) -> None:
+        self._soul = soul
+        self._inbox = inbox
+        self._is_closed = False
+        self.running = False
+        inbox.join(soul.wire, None)
+
+    def say(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> str:
+        """Queue a message, or a command to be carried out after the messages before it; return its id.
+
+        Raises:
+            ModelCannotSee: the message has images, which `Soul.run` does not take.
+        """
+        if images:
+            raise ModelCannotSee(self._soul.model_name, ())
+        said_id = self._inbox.say(text, (), when, carry_out)
+        if self.running:
+            self._inbox.publish_waiting()
+        return said_id
+
+    async def attend(self) -> None:
+        """Run what waits in the inbox, in order, until `aclose`. Errors of turns are told on the wire of the soul."""
+        while not self._is_closed:
+            if (said := self._inbox.due) is None:
+                await self._inbox.stirred()
+                continue
+            self._inbox.begin(said)
+            self._inbox.arrived()
+            self.running, end = True, TurnEnd("error")
+            try:
+                if said.carry_out is not None:
+                    await said.carry_out()
+                else:
+                    await self._soul.run(said.text)
+                end = TurnEnd("done")
+            except (LLMError, SoulError):
+                pass
+            except Exception as error:
+                log.exception("an agent failed in a turn")
+                words = f"The agent failed: {type(error).__name__}."
+                self._soul.wire.publish(TurnEnd("error", words, "See the log file."))
+            finally:
+                self.running = False
+            self._inbox.ended(end, hands_back=True)
+
+    async def interrupt(self) -> None:
+        """Hand waiting messages back and stop the running turn."""
+        self._inbox.hand_back(self._inbox.waiting)
+        await self._soul.interrupt()
+
+    async def aclose(self) -> None:
+        """Stop the running turn, and end the soul."""
+        self._is_closed = True
+        await self._soul.aclose()
+        await self._inbox.aclose()

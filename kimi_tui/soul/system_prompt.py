@@ -230,18 +230,22 @@ class FolderFacts:
     notes: tuple[str, ...] = ()
 
 
-def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
-    """Return the part of the system prompt about the repository; empty if there is none, or if it is another folder's.
+class SafeGit(NamedTuple):
+    """How git is run here: its program with options, the top of the repository, and the variables."""
 
-    It runs git, so call it in a thread.
+    argv: tuple[str, ...]
+    root: Path
+    env: Mapping[str, str]
+
+
+def safe_git(work_dir: Path, environ: Mapping[str, str]) -> SafeGit | None:
+    """Return how git can be asked about the repository of a folder without running programs that the repository names; None
+    if there is no git, no repository, or one of another folder.
     """
     root = repository_root(work_dir)
     program = find_program("git", environ, work_dir)
     if root is None or program is None or not is_own_repository(str(root)):
-        return ""
-    deadline = time.monotonic() + _GIT_LIMIT_S
-    # A configuration that puts the files elsewhere is ignored.
-    git = (program, *_SAFE_GIT, f"--work-tree={root}")
+        return None
     env = {
         **child_environment(environ),
         **own_git_settings(root),
@@ -249,12 +253,33 @@ def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
     }
-    status: list[str] = []
-    filters = _git_lines((*git, *_FILTERS), root, env, deadline)
-    # Filters of the user's own configuration, such as LFS, are the user's own programs.
-    if filters is not None and not any(
+    # A configuration that puts the files elsewhere is ignored.
+    return SafeGit((program, *_SAFE_GIT, f"--work-tree={root}"), root, env)
+
+
+def has_own_filters(git: SafeGit, deadline: float) -> bool:
+    """Return whether the repository may have filters of its own, which git runs to compare files.
+
+    Filters of the user's own configuration, such as LFS, are the user's own programs.
+    """
+    filters = _git_lines((*git.argv, *_FILTERS), git.root, git.env, deadline)
+    return filters is None or any(
         line.startswith(("local", "worktree", "unknown")) for line in filters
-    ):
+    )
+
+
+def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
+    """Return the part of the system prompt about the repository; empty if there is none, or if it is another folder's.
+
+    It runs git, so call it in a thread.
+    """
+    found = safe_git(work_dir, environ)
+    if found is None:
+        return ""
+    git, root, env = found
+    deadline = time.monotonic() + _GIT_LIMIT_S
+    status: list[str] = []
+    if not has_own_filters(found, deadline):
         status = _git_lines((*git, *_STATUS), root, env, deadline) or []
     commits = _git_lines((*git, *_LOG), root, env, deadline) or []
     if len(status) > _MOST_CHANGED_FILES + 1:

@@ -422,6 +422,11 @@ def window_parts(
         for notes in notes_in(system)
     ]
     parts.append(WindowPart("tools", estimate_fixed("", tools), len(tools)))
+    parts += [
+        WindowPart("skills", estimate_fixed("", [one]), is_inside=True)
+        for one in tools
+        if one.name == "Skill"
+    ]
     for name in _ORDER:
         if counts[name]:
             parts.append(WindowPart(name, tokens[name], counts[name]))

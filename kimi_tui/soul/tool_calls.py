@@ -1,6 +1,7 @@
 """Runs the tool calls of one step: reading calls in parallel, changing calls one after another.
 
-Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. Every call
+Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. No call
+changes anything before it is on the disk itself, so that no change is without its cause after a power cut. Every call
 always gets a result. The output of a running tool goes to the wire, cleaned and at a bounded rate. A command that the user
 runs (`!make test`) is run here too.
 """
@@ -25,6 +26,7 @@ from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import shortened
+from kimi_tui.soul.edit_checks import EditChecks
 from kimi_tui.soul.folder_snapshots import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
 from kimi_tui.soul.request_form import CHARS_A_TOKEN
@@ -36,7 +38,15 @@ from kimi_tui.soul.tool_results import (
     rejection,
 )
 from kimi_tui.tool_cards import OWN_COMMAND, short_name
-from kimi_tui.tools.base import TO_GO_OUTSIDE, ApprovalQuestion, Asks, FileVersions, ToolEnv
+from kimi_tui.tools.added_folders import AddedFolders
+from kimi_tui.tools.base import (
+    RESULTS_NAME,
+    TO_GO_OUTSIDE,
+    ApprovalQuestion,
+    Asks,
+    FileVersions,
+    ToolEnv,
+)
 from kimi_tui.tools.credentials import (
     count_in_words,
     find_keys,
@@ -95,7 +105,8 @@ class ToolRuntime:
 
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
     goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
-    `reads_notes` the notes of folders are not read. `hooks` run before and after calls; None for none.
+    `reads_notes` the notes of folders are not read. `hooks` run before and after calls, `checks` after edits; None for none.
+    `added` are the folders that the user added beside the work folder.
     """
 
     conversation: Conversation
@@ -110,6 +121,8 @@ class ToolRuntime:
     reads_notes: bool = True
     ready: Callable[[], Coroutine[Any, Any, None]] = _at_once
     hooks: Hooks | None = None
+    checks: EditChecks | None = None
+    added: AddedFolders | None = None
 
 
 class ToolBatch:
@@ -142,6 +155,9 @@ class ToolBatch:
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)
             is_alone = tool is not None and tool.changes != "nothing"
+            if is_alone:
+                # The disk is waited for just before the change, and by then it may be done.
+                self._conversation.context.sync_soon()
             await self._wait(0 if is_alone else _SIDE_BY_SIDE - 1)
             if self._failures:
                 break
@@ -274,7 +290,9 @@ class _RunningCall:
             search_sandbox=runtime.search_sandbox,
             reads_only=mode == "plan",
             jobs=runtime.jobs,
+            added=() if runtime.added is None else runtime.added.paths,
             sees=conversation.model.sees,
+            results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
             renewed=self._renewed,
         )
@@ -283,6 +301,9 @@ class _RunningCall:
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
         if self._tool is not None and self._tool.changes != "nothing":
             timer.cancel()
+        if self._tool is not None and self._tool.changes == "order":
+            # All other tools that change something ask before (`ask`).
+            await conversation.context.sync()
         rejected, feedback, ends_turn = False, "", False
         refusal: ToolOutcome | None = None
         try:
@@ -310,6 +331,7 @@ class _RunningCall:
         if not rejected and refusal is None:
             self._asking = False
             self._publish_started()
+            outcome = await self._with_checks(outcome)
             ends_turn = await self._after_hooks(outcome)
             if outcome.images:
                 outcome = await self._with_images_stored(outcome)
@@ -339,8 +361,9 @@ class _RunningCall:
         hooks, call = self._runtime.hooks, self._call
         if hooks is None or not hooks.has("PreToolUse"):
             return None
-        # A call that is stopped meanwhile has not begun.
+        # A call that is stopped meanwhile has not begun. A hook is a program of the user, which may change anything.
         self._asking = True
+        await self._conversation.context.sync()
         asked_at = time.monotonic()
         said = await hooks.before_tool(call.name, call.arguments, call.key)
         if said.asks and not said.by:
@@ -370,6 +393,23 @@ class _RunningCall:
         if said.context:
             self._hooks_say.append(said.context)
         return None
+
+    async def _with_checks(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Run the checks after an edit, with their changes of files counted as the agent's; return the outcome with what they
+        found.
+        """
+        checks, files, call = self._runtime.checks, self._conversation.files, self._call
+        if checks is None or outcome.is_error:
+            return outcome
+        due = checks.for_files(outcome)
+        if not due:
+            return outcome
+        await files.settled()
+        change = await files.before_change(None)
+        try:
+            return await checks.run(due, outcome, self._runtime.sandbox, self._versions)
+        finally:
+            files.after_change(change, call.key.rpartition(":")[0], call.key)
 
     async def _after_hooks(self, outcome: ToolOutcome) -> bool:
         """Run the hooks after the call, with their changes of files counted as the agent's; return whether one ends the turn."""
@@ -487,6 +527,7 @@ class _RunningCall:
         if self._tool is not None and self._tool.changes != "nothing":
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             paths = None if self._tool.changes == "anything" else inside
+            await conversation.context.sync()
             self._changes.append(await conversation.files.before_change(paths))
             while approval.mode != mode:
                 # The command was replaced meanwhile, and the earlier permission may not cover the new one.
@@ -639,6 +680,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         environ=runtime.environ,
         key=key,
     )
+    await conversation.context.sync()
     change = await conversation.files.before_change(None)
     conversation.wire.publish(ToolStarted(key, OWN_COMMAND, json.dumps({"command": command})))
     began = time.monotonic()

@@ -118,6 +118,10 @@ class ApprovalQuestion:
     topic: Literal["", "circles", "overdue", "written calls", "window"] = ""
 
 
+RESULTS_NAME = "results"
+"""The folder in a session's folder for results that are too long for a message."""
+
+
 class Approver(Protocol):
     """Answers an `ApprovalQuestion`."""
 
@@ -174,7 +178,9 @@ class ToolEnv:
         search_sandbox: the sandbox of search programs, in every mode; None if there is none.
         reads_only: whether changes are forbidden (plan mode).
         jobs: the background commands; None if there cannot be any.
+        added: the real paths of the folders that the user added beside the work folder.
         sees: whether the model accepts images.
+        results: the folder of the session for results that are too long for a message, which the agent may read; None for none.
         room_chars: the largest number of characters of a result if the model's window is small; None for the tool's own limit.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
@@ -191,7 +197,9 @@ class ToolEnv:
     search_sandbox: Sandbox | None = None
     reads_only: bool = False
     jobs: Jobs | None = None
+    added: tuple[str, ...] = ()
     sees: bool = False
+    results: Path | None = None
     room_chars: int | None = None
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 

@@ -41,6 +41,7 @@ from kimi_tui.tools.paths import (
     secrets_below,
     shown_on_a_line,
 )
+from kimi_tui.tools.prepared import ConfinedSearch, ForkedSearch, start_search
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.sandbox import Sandbox
@@ -48,6 +49,7 @@ from kimi_tui.tools.sandbox.search import (
     Searched,
     confined_search,
     rules_everywhere,
+    search_words,
     shut_below,
 )
 from kimi_tui.tools.text import counted, nearest_words
@@ -138,23 +140,7 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
     rg = await asyncio.to_thread(rg_program, environ, work_dir, query.cwd)
     with tempfile.TemporaryFile() as rules:
         await asyncio.to_thread(write_rules, rules.fileno(), query.rules, environ)
-        argv = _argv(rg, query, rules.fileno())
-        if query.sandbox is not None:
-            searched = Searched(str(query.cwd), query.root, rules.fileno(), query.shut)
-            argv = await asyncio.to_thread(confined_search, query.sandbox, argv, searched)
-        # The descriptor is used, as a folder in the path may be a link by now.
-        cwd = f"/proc/self/fd/{query.folder}" if _NAMES_DESCRIPTORS else None
-        process = await asyncio.create_subprocess_exec(
-            *(argv if cwd else [sys.executable, "-I", "-S", "-c", _FROM, str(query.folder), *argv]),
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-            cwd=cwd,
-            env=child_environment(environ),
-            start_new_session=True,
-            limit=_CHUNK_BYTES,
-            pass_fds=(rules.fileno(), query.folder),
-        )
+        process = await _started(_argv(rg, query, rules.fileno()), query, rules.fileno(), environ)
     _bound_memory(process.pid)
     output = bytearray()
     errors = asyncio.create_task(_errors(process))
@@ -169,8 +155,12 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
             out_of_time = True
     finally:
         # None of its processes may go on running, however the search ended, even by a cancellation.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        if isinstance(process, Process):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        else:
+            # In the sandbox it cannot start others.
+            process.kill()
         message = await errors
         await process.wait()
     too_much = len(output) > OUTPUT_BYTES
@@ -180,6 +170,34 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
             _check_begun(process.returncode, message)
         broke_off = _broke_off(process.returncode, message, is_empty=not output)
     return GrepOutput(bytes(output), out_of_time, too_much, broke_off)
+
+
+async def _started(
+    argv: list[str], query: _Query, rules: int, environ: Mapping[str, str]
+) -> Process | ForkedSearch:
+    """Start `rg`, in the sandbox of the query if it has one; `rules` is the descriptor that it reads."""
+    env = child_environment(environ)
+    if query.sandbox is not None:
+        searched = Searched(str(query.cwd), query.root, rules, query.shut)
+        if query.sandbox.backend != "macos":
+            words, confined = await asyncio.to_thread(search_words, query.sandbox, argv, searched)
+            search = ConfinedSearch(confined, words, query.folder, env, (rules, query.folder))
+            if (forked := await start_search(search, _CHUNK_BYTES)) is not None:
+                return forked
+        argv = await asyncio.to_thread(confined_search, query.sandbox, argv, searched)
+    # The descriptor is used, as a folder in the path may be a link by now.
+    cwd = f"/proc/self/fd/{query.folder}" if _NAMES_DESCRIPTORS else None
+    return await asyncio.create_subprocess_exec(
+        *(argv if cwd else [sys.executable, "-I", "-S", "-c", _FROM, str(query.folder), *argv]),
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+        limit=_CHUNK_BYTES,
+        pass_fds=(rules, query.folder),
+    )
 
 
 async def _type_names(
@@ -301,7 +319,7 @@ def _bound_memory(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
-async def _collect(process: Process, output: bytearray) -> None:
+async def _collect(process: Process | ForkedSearch, output: bytearray) -> None:
     assert process.stdout is not None
     while len(output) <= OUTPUT_BYTES:
         chunk = await process.stdout.read(_CHUNK_BYTES)
@@ -310,7 +328,7 @@ async def _collect(process: Process, output: bytearray) -> None:
         output += chunk
 
 
-async def _errors(process: Process) -> str:
+async def _errors(process: Process | ForkedSearch) -> str:
     assert process.stderr is not None
     kept = b""
     while chunk := await process.stderr.read(_CHUNK_BYTES):

@@ -390,12 +390,23 @@ _EDITS_KEY = "edits"
 _EDITS_OFFER = "Yes, and allow edits in this folder this session"
 
 
+def is_added(target: ResolvedPath, env: ToolEnv) -> bool:
+    """Return whether a path is in a folder that the user added beside the work folder."""
+    real = str(target.real)
+    return any(real == one or real.startswith(f"{one}/") for one in env.added)
+
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search in a folder, described for the user: lines about its purpose, and how deep it goes."""
 
     lines: tuple[str, ...]
     reach: str
+
+
+def _is_result(target: ResolvedPath, env: ToolEnv) -> bool:
+    """Return whether this program wrote a file for the agent, because a result was too long."""
+    return env.results is not None and target.real.parent == Path(os.path.realpath(env.results))
 
 
 async def ask_to_read(
@@ -414,10 +425,12 @@ async def ask_to_read(
     Raises:
         ToolRejected: the user said no.
     """
+    if search is None and not target.inside and await asyncio.to_thread(_is_result, target, env):
+        return
     secret = await asyncio.to_thread(
         holds_secrets, target, env.environ, is_folder=search is not None
     )
-    if target.inside and not secret and n_links <= 1:
+    if (target.inside or is_added(target, env)) and not secret and n_links <= 1:
         return
     facts = ["in the work folder" if target.inside else "outside the work folder"]
     facts[0] += _link_note(target)
@@ -511,7 +524,10 @@ async def ask_to_change(
         ToolRejected: the user said no.
     """
     question = "Create this file?" if edit.before is None else "Make this edit?"
+    here = target.inside or is_added(target, env)
     where = "in the work folder" if target.inside else "outside the work folder"
+    if here and not target.inside:
+        where = "in an added folder, whose files no rewind restores"
     where += _link_note(target)
     reason = await asyncio.to_thread(protected_reason, target, env.environ)
     if not reason and _runs_other(target, edit.before, edit.after):
@@ -527,16 +543,16 @@ async def ask_to_change(
         where += f"; its present text cannot be restored: {lost}"
     if edit.unseen:
         where += f"; {edit.unseen}"
-    ordinary = target.inside and not reason and n_links <= 1 and not lost and not edit.unseen
+    ordinary = here and not reason and n_links <= 1 and not lost and not edit.unseen
     await env.approver.ask(
         ApprovalQuestion(
-            asks=TO_EDIT if target.inside and not reason else TO_EDIT_ELSEWHERE,
+            asks=TO_EDIT if here and not reason else TO_EDIT_ELSEWHERE,
             question=question,
             detail=target.shown,
             where=where,
             edits=(edit,),
-            session_key=_EDITS_KEY if ordinary else "",
-            session_offer=_EDITS_OFFER if ordinary else "",
+            session_key=_EDITS_KEY if ordinary and target.inside else "",
+            session_offer=_EDITS_OFFER if ordinary and target.inside else "",
             protected=not ordinary,
         )
     )

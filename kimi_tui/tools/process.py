@@ -9,7 +9,7 @@ process group or session; elsewhere by the parents that `ps` lists.
 Its output is kept in bounded memory: beginning and end for the model (`Capture`), the newest lines live (`LiveText`).
 Terminal sequences are removed (`foreign_text.clean`); a line that is redrawn with carriage returns keeps its last state.
 Child processes get a short list of harmless variables, none with a key or with code to run. This module imports neither
-pydantic nor other modules of tools except `supervisor`.
+pydantic nor other modules of tools except `prepared` and `supervisor`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from uuid import uuid4
 
 from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervised, told
+from kimi_tui.tools.prepared import SupervisedCommand, start_supervisor
+from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -196,30 +197,13 @@ class _Supervised:
         Raises:
             OSError: the command could not be started.
         """
-        orders, self._orders = os.pipe()
-        self.descriptor, reports = os.pipe()
-        words = -1
-        try:
-            words = told(confined_to)
-            self._process = subprocess.Popen(
-                supervised(orders, reports, mark, words, [*argv]),
-                cwd=work_dir,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                pass_fds=(orders, reports, *([words] if words >= 0 else [])),
-            )
-        except BaseException:
-            os.close(self._orders)
-            os.close(self.descriptor)
-            raise
-        finally:
-            if words >= 0:
-                os.close(words)
-            os.close(orders)
-            os.close(reports)
+        command = SupervisedCommand(argv, str(work_dir), environ, confined_to, mark)
+        started = start_supervisor(command, output)
+        self._process, self._orders, self.descriptor = (
+            started.process,
+            started.orders,
+            started.reports,
+        )
         self.pid = self._process.pid
         self._is_confined = bool(confined_to)
         self._heard = b""

@@ -7,15 +7,19 @@ process group. It reads a pipe whose other end the program holds open, so it not
 With namespaces there are two more processes between the supervisor and the command: the one that entered them, and process 1
 of the new process namespace, whose end ends all processes in it. Both end with the supervisor.
 
-`supervised` makes the arguments that start it: isolated, with two descriptors and one for the words that confine the command
+It is forked from a prepared process (`prepare`, started with the arguments of `preparing`), a small interpreter that has
+loaded everything, so that no command waits for that. Where this is not possible, `supervised` makes the arguments that start
+it as an interpreter of its own: isolated, with two descriptors and one for the words that confine the command
 (`sandbox/confine.py`; none: it is not confined). If the words were arguments, the command could read from them what is
-hidden. Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and leave the processes running).
+hidden. Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and leave the processes running), and
+before all others, if it was forked, G (go: start the command).
 Reports are lines: `E errno [why]` (not started), `X code` (the command ended), `L count` (processes left after a K).
 
-Every command waits for the start of its supervisor. So this module imports only `confine` from the package, and from the
+A command may still wait for the start of an interpreter. So this module imports only `confine` from the package, and from the
 standard library the C modules below `signal` and `ctypes`, as importing these two would take as long as everything else.
 """
 
+import gc
 import os
 import select
 import sys
@@ -24,7 +28,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 else:
     import _signal as signal
 
@@ -34,11 +38,28 @@ _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _GRACE_S = 2.0
 _ROUNDS = 50
 _ROUND_S = 0.02
+_ENDING_MS = 5
+"""Milliseconds in which processes that are about to end may do so by themselves before all are listed, which takes as long."""
+_MOST_BYTES = 64
+_N_DESCRIPTORS = 4
+_MOST_DESCRIPTORS = 16
 
 
 _BEGIN = (
     "import sys; sys.path.append(sys.argv[1]); import supervisor; supervisor.begin(sys.argv[2:])"
 )
+
+
+_PREPARE = (
+    "import sys; sys.path.append(sys.argv[1]); import supervisor; "
+    "supervisor.prepare(int(sys.argv[2]))"
+)
+
+
+def preparing(requests: int) -> list[str]:
+    """Return the arguments that start a prepared process, which reads its requests from a socket with this descriptor."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    return [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PREPARE, folder, str(requests)]
 
 
 def supervised(orders: int, reports: int, mark: str, words: int, command: list[str]) -> list[str]:
@@ -75,6 +96,192 @@ def told(words: "Sequence[str]") -> int:
     return held
 
 
+def request_of(
+    mark: str,
+    work_dir: str,
+    words: "Sequence[str]",
+    environ: "Mapping[str, str]",
+    command: "Sequence[str]",
+) -> int:
+    """Return a descriptor of a file in memory with all that a forked supervisor is told; the prepared process never reads it.
+
+    Raises:
+        OSError: the file cannot be made.
+        ValueError: a text contains NUL.
+    """
+    variables = [f"{name}={value}" for name, value in environ.items()]
+    head = f"{len(words)} {len(variables)} {len(command)}"
+    texts = [head, mark, work_dir, *words, *variables, *command]
+    if any("\0" in text for text in texts):
+        raise ValueError("embedded null byte")
+    held = os.memfd_create("request")
+    with open(held, "wb", closefd=False) as file:
+        file.write(b"\0".join(map(os.fsencode, texts)))
+    os.lseek(held, 0, os.SEEK_SET)
+    return held
+
+
+def prepare(requests: int) -> None:
+    """Fork a process for each request until the program ends; does not return.
+
+    A request is a byte with descriptors: `S` for a supervisor, with the file of `request_of`, orders, reports, and the command's
+    output; `P` for a search program, with the file, its output, its errors, the pipe for its exit code, its folder, and those that
+    it knows by their numbers, which are the mark of the request. The answer is the process id, with a descriptor of that process;
+    without one, nothing was started. This process reads nothing of a request, and keeps only the pipes for exit codes, so it
+    holds nothing of a session.
+    """
+    try:
+        _prepare(requests)
+    finally:
+        os._exit(0)
+
+
+def _prepare(requests: int) -> None:
+    import _socket
+
+    _set(_PR_SET_DUMPABLE, 0)
+    _import_confine()
+    # The program may end before anything notices that its end of the socket is closed: a process that it forked may hold it.
+    program = os.pidfd_open(os.getppid())
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _wake)
+    channel = _socket.socket(fileno=requests)
+    os.set_inheritable(requests, False)
+    poll = select.poll()
+    for descriptor in (requests, wake_read, program):
+        poll.register(descriptor, select.POLLIN)
+    gc.collect()
+    gc.freeze()
+    room = _socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+    codes: dict[int, int] = {}
+    while True:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+            _tell_codes(codes)
+        if program in ready:
+            return
+        if requests not in ready:
+            continue
+        data, extra, _, _ = channel.recvmsg(_MOST_BYTES, room, _socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            return
+        given = [
+            int.from_bytes(numbers[at : at + 4], sys.byteorder)
+            for _, _, numbers in extra
+            for at in range(0, len(numbers), 4)
+        ]
+        if len(given) < _N_DESCRIPTORS:
+            return
+        itself = os.getpid()
+        try:
+            child = os.fork()
+        except OSError:
+            child = -1
+        if child == 0:
+            for descriptor in (requests, wake_read, wake_write, program, *codes.values()):
+                os.close(descriptor)
+            if data == b"S":
+                _begin_forked(*given)
+            else:
+                _begin_search(itself, *given)
+        kept = given[3] if data == b"P" and child > 0 else -1
+        if kept >= 0:
+            codes[child] = kept
+        for descriptor in given:
+            if descriptor != kept:
+                os.close(descriptor)
+        if child < 0:
+            channel.sendmsg([b"-1"])
+            continue
+        # The child was not waited for yet, so the number is still its own.
+        held = os.pidfd_open(child)
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, held.to_bytes(4, sys.byteorder))
+        channel.sendmsg([str(child).encode()], [rights])
+        os.close(held)
+
+
+def _tell_codes(codes: dict[int, int]) -> None:
+    """Wait for the processes that have ended, and tell the exit codes of those with a pipe for it."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        pipe = codes.pop(pid, -1)
+        if pipe >= 0:
+            _report(pipe, str(os.waitstatus_to_exitcode(status)))
+            os.close(pipe)
+
+
+def _begin_search(
+    parent: int, request: int, output: int, errors: int, code: int, folder: int, *known: int
+) -> None:
+    """Become a confined search program in a process that was forked from the prepared one (`parent`); does not return."""
+    try:
+        os.close(code)
+        # Until it has confined itself, it opens files in its `/proc/self`.
+        _set(_PR_SET_DUMPABLE, 1)
+        os.setsid()
+        with open(request, "rb") as file:
+            head, mark, _, *texts = file.read().split(b"\0")
+        n_words, n_variables, _ = map(int, head.split())
+        numbers = [*map(int, mark.split())]
+        # A descriptor may have the number that another one gets.
+        free = max(2, *numbers, output, errors, folder, *known) + 1
+        moved = [*enumerate((output, errors, folder, *known), free)]
+        for at, descriptor in moved:
+            os.dup2(descriptor, at, inheritable=False)
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        os.fchdir(free + 2)
+        for at, number in enumerate((1, 2, -1, *numbers), free):
+            if number >= 0:
+                os.dup2(at, number)
+        os.environb.update(
+            dict(text.split(b"=", 1) for text in texts[n_words : n_words + n_variables])
+        )
+        words = [f"parent:{parent}", *map(os.fsdecode, texts[:n_words])]
+        argv = [*map(os.fsdecode, texts[n_words + n_variables :])]
+        arguments = [str(len(words)), *words, *argv]
+        sys.modules["confine"].begin_search(arguments)
+    except OSError as error:
+        os.write(2, f"{error.strerror}\n".encode(errors="replace"))
+    finally:
+        os._exit(126)
+
+
+def _begin_forked(request: int, orders: int, reports: int, output: int) -> None:
+    """Run a supervisor in a process that was forked from the prepared one; does not return."""
+    try:
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        for descriptor, at in ((nowhere, 0), (output, 1), (output, 2)):
+            os.dup2(descriptor, at)
+        for descriptor in (nowhere, output):
+            os.close(descriptor)
+        with open(request, "rb") as file:
+            head, mark, work_dir, *texts = file.read().split(b"\0")
+        n_words, n_variables, _ = map(int, head.split())
+        words = [*map(os.fsdecode, texts[:n_words])]
+        at = n_words + n_variables
+        environ = dict(text.split(b"=", 1) for text in texts[n_words:at])
+        # Nothing is started for a program that has given up waiting, as it starts the command in another way.
+        if os.read(orders, 1) == b"G":
+            try:
+                os.chdir(work_dir)
+            except OSError as error:
+                _report(reports, f"E {error.errno}")
+                return
+            os._exit(main(orders, reports, os.fsdecode(mark), words, texts[at:], environ))
+    finally:
+        os._exit(127)
+
+
 def _words_from(descriptor: int) -> list[str]:
     if descriptor < 0:
         return []
@@ -85,11 +292,21 @@ def _words_from(descriptor: int) -> list[str]:
 def begin(arguments: list[str]) -> None:
     """Run the supervisor with the arguments that `supervised` made; does not return."""
     orders, reports, mark, words, *command = arguments
+    texts = [*map(os.fsencode, command)]
     # The process exits at once: there is nothing to clean up, and the program waits for the end.
-    os._exit(main(int(orders), int(reports), mark, _words_from(int(words)), command))
+    os._exit(
+        main(int(orders), int(reports), mark, _words_from(int(words)), texts, dict(os.environb))
+    )
 
 
-def main(orders: int, reports: int, mark: str, words: list[str], command: list[str]) -> int:
+def main(
+    orders: int,
+    reports: int,
+    mark: str,
+    words: list[str],
+    command: list[bytes],
+    environ: "Mapping[bytes, bytes]",
+) -> int:
     """Start the command, and report and carry out orders until Q or the end of the program; return the exit code."""
     _set(_PR_SET_CHILD_SUBREAPER, 1)
     # A command that does not run as root can neither open this process's pipes in `/proc` nor trace it.
@@ -102,7 +319,7 @@ def main(orders: int, reports: int, mark: str, words: list[str], command: list[s
     signal.signal(signal.SIGCHLD, _wake)
     child = os.fork()
     if child == 0:
-        _exec_command(command, words, mark, reports)
+        _exec_command(command, words, {**environ, MARK_NAME.encode(): mark.encode()}, reports)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         # The output must end when the command and its processes have closed it, not when this process ends.
@@ -123,7 +340,7 @@ def main(orders: int, reports: int, mark: str, words: list[str], command: list[s
             if order == ord("T"):
                 _signal_all(child, signal.SIGTERM)
             elif order == ord("K"):
-                _report(reports, f"L {_kill_all(child, reports)}")
+                _report(reports, f"L {_kill_all(child, reports, wake_read)}")
             elif order == ord("Q"):
                 return 0
             else:
@@ -133,7 +350,7 @@ def main(orders: int, reports: int, mark: str, words: list[str], command: list[s
                 while _below() and time.monotonic() < deadline:
                     time.sleep(_ROUND_S)
                     _reap(child, reports)
-                _kill_all(child, reports)
+                _kill_all(child, reports, wake_read)
                 return 0
 
 
@@ -152,7 +369,9 @@ def _set(option: int, value: int) -> None:
     call_function(dlsym(itself, "prctl"), (option, value, 0, 0, 0))
 
 
-def _exec_command(command: list[str], words: list[str], mark: str, reports: int) -> None:
+def _exec_command(
+    command: list[bytes], words: list[str], environ: "Mapping[bytes, bytes]", reports: int
+) -> None:
     try:
         os.setsid()
         if words:
@@ -167,7 +386,7 @@ def _exec_command(command: list[str], words: list[str], mark: str, reports: int)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        os.execve(command[0], command, {**os.environ, MARK_NAME: mark})
+        os.execve(command[0], command, environ)
     except OSError as error:
         why = str(error.strerror).replace("\n", " ") if words else ""
         _report(reports, f"E {error.errno} {why}".rstrip())
@@ -205,9 +424,15 @@ def _wait_for_descendants(child: int, reports: int) -> None:
 
 
 def _confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
-    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
-    # The module is imported by name, as no package is known here.
-    __import__("confine").confine(words, stay)
+    _import_confine()
+    sys.modules["confine"].confine(words, stay)
+
+
+def _import_confine() -> None:
+    if "confine" not in sys.modules:
+        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
+        # The module is imported by name, as no package is known here.
+        __import__("confine")
 
 
 def _report(reports: int, line: str) -> None:
@@ -219,21 +444,36 @@ def _report(reports: int, line: str) -> None:
         return
 
 
-def _reap(child: int, reports: int) -> None:
+def _reap(child: int, reports: int) -> bool:
+    """Wait for the processes that have ended, and report the end of the command; return whether there are more children."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return False
         if pid == 0:
-            return
+            return True
         # A child that asked to be traced is also reported when it stops.
         if pid == child and not os.WIFSTOPPED(status):
             _report(reports, f"X {os.waitstatus_to_exitcode(status)}")
 
 
-def _kill_all(child: int, reports: int) -> int:
-    """Kill all descendants, in rounds until none is left; return how many survive `_ROUNDS` of them."""
+def _kill_all(child: int, reports: int, wake: int) -> int:
+    """Kill all descendants, in rounds until none is left; return how many survive `_ROUNDS` of them.
+
+    Processes without a parent become children of this one, so there are no descendants where it has no children. The processes
+    above a command in namespaces end right after it, and listing all processes of the machine would take longer.
+    """
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    deadline = time.monotonic() + _ENDING_MS / 1000
+    while _HAS_PROC:
+        if not _reap(child, reports):
+            return 0
+        left_ms = (deadline - time.monotonic()) * 1000
+        if left_ms <= 0 or not poll.poll(left_ms):
+            break
+        os.read(wake, 4096)
     for _ in range(_ROUNDS):
         _signal_all(child, signal.SIGKILL)
         _reap(child, reports)

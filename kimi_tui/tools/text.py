@@ -155,6 +155,14 @@ def _wrote_what_it_read(gone: Counter[str]) -> bool:
     return sum(n * len(_ODD_BYTE.findall(line)) for line, n in gone.items()) > 0
 
 
+_OUR_TAGS = re.compile(r"<(/?system)", re.IGNORECASE)
+
+
+def without_our_tags(text: str) -> str:
+    """Return a foreign text in which the tags of this program's own words to the model mean nothing."""
+    return _OUR_TAGS.sub(r"<\\\1", text)
+
+
 def encodable(text: str) -> bool:
     """Return whether the text came from valid UTF-8."""
     try:

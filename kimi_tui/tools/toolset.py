@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kimi_tui.llm.provider import ToolSpec
@@ -167,8 +167,12 @@ def _parameters_of(tool: AnyTool, arguments: str | None) -> Any:
     return tool.parse(parsed(arguments))
 
 
-def default_toolset() -> Toolset:
-    """Return all built-in tools."""
+def default_toolset(allowed_hosts: Sequence[str] = ()) -> Toolset:
+    """Return all built-in tools that need no configuration.
+
+    Args:
+        allowed_hosts: the hosts whose pages need no approval.
+    """
     return Toolset(
         [
             ReadFile(),
@@ -179,7 +183,7 @@ def default_toolset() -> Toolset:
             Shell(),
             TaskOutput(),
             TaskStop(),
-            FetchURL(),
+            FetchURL(allowed_hosts),
             SetTodoList(),
             AskUserQuestion(),
             ExitPlanMode(),

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -61,7 +61,7 @@ from kimi_tui.tui.key_names import key_named
 from kimi_tui.tui.keyboard import TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
-from kimi_tui.tui.palette import FEW, TRUE_COLOUR
+from kimi_tui.tui.palette import FEW, TRUE_COLOUR, guess_light
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     AnswersOnce,
@@ -87,13 +87,14 @@ from kimi_tui.tui.shutdown import (
 )
 from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.terminal_input import (
+    AheadPassedOn,
     BackgroundTold,
     ExtendedKeysTold,
     Graphics,
     InputResumed,
     TerminalGone,
     TerminalInput,
-    guess_light,
+    TextTypedAhead,
 )
 from kimi_tui.tui.textual_patches.app import PatchedApp, bindings_of, driver_of, parse_source
 from kimi_tui.tui.textual_patches.compositor import draw_all
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from kimi_tui.demo import Demo
+    from kimi_tui.instant.prompt import InstantPrompt
     from kimi_tui.tui.dialogs.settings import SettingsScreen
     from kimi_tui.tui.model_setup.models import ModelPick
     from kimi_tui.tui.notices import Level
@@ -114,6 +116,8 @@ if TYPE_CHECKING:
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
 LEFT_BUTTON = 1
+LONGEST_HOLD_S = 0.5
+"""Seconds for which the first frame may wait for keys that were pressed before it."""
 COPIED_NAME = "copied.txt"
 """A file in a session's folder: the last copied text that was too long for the terminal's clipboard."""
 KEEPING_S = 0.5
@@ -137,6 +141,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     Args:
         launch: the launch from the command line.
         colours: the number of the terminal's colours; with few, the theme of sixteen colours is used whatever is configured.
+        instant: the instant prompt that has the terminal; None if none was painted.
 
     Attributes:
         launch: the launch from the command line, as the first run changed it.
@@ -166,16 +171,26 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         Binding("ctrl+l", "draw_anew", "Draw the screen anew", id="redraw", show=False),
     ]
 
-    def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        colours: int = TRUE_COLOUR,
+        instant: InstantPrompt | None = None,
+    ) -> None:
         use_sure_timers()
         self.launch = launch
+        self._instant = instant
+        self._first_frame = ExitStack()
+        """Holds the first frame back until what was typed before is in it."""
         self._has_said_goodbye = False
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitWatchdog(
             lambda: self.return_code is not None, self._ending.end_at_once
         )
         self._themes = themes_for(colours)
-        self._is_light = guess_light(os.environ)
+        told = instant.is_light if instant is not None else None
+        self._is_light = bool(guess_light(os.environ) if told is None else told)
         """Whether the terminal is light."""
         self._follows = colours > FEW and launch.config.theme == AUTO
         """Whether the theme is dark or light as the terminal is."""
@@ -220,6 +235,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             key_read=self._key_read,
             asks_background=self._follows,
             splits_alt=self.launch.config.prompt.vim,
+            instant=self._instant,
         )
         return cast("type[Driver]", made)
 
@@ -282,7 +298,10 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         return WelcomeScreen(self.launch)
 
     def _main_screen(self) -> MainScreen:
-        screen = MainScreen(self.launch, self.size, self.images, self.window_status)
+        stored = self._instant.stored if self._instant is not None else None
+        if stored is not None and (stored.look.columns, stored.look.rows) != self.size:
+            stored = None
+        screen = MainScreen(self.launch, self.size, self.images, self.window_status, stored)
         self._open_screens.append(screen)
         return screen
 
@@ -700,6 +719,35 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             await super().run_async(**options)
         finally:
             end_interrupts()
+
+    def on_load(self) -> None:
+        """Hold the first frame back until what was typed before is in it: the instant prompt is on the screen."""
+        if self._instant is not None:
+            self._first_frame.enter_context(self.batch_update())
+
+    def on_ready(self) -> None:
+        """Have the instant prompt hand over: the first frame can be drawn."""
+        if self._instant is not None:
+            self._instant.ready.set()
+            self.set_timer(LONGEST_HOLD_S, self._draw_first)
+
+    @on(TextTypedAhead)
+    def _typed_ahead(self, event: TextTypedAhead) -> None:
+        """Put text into the prompt that was typed before the app read the terminal. No key has come yet."""
+        for screen in self._open_screens:
+            screen.bench.last_key_at = event.at
+            screen.prompt.area.write(event.text)
+
+    @on(AheadPassedOn)
+    def _ahead_passed_on(self) -> None:
+        """Draw the first frame when the widget with the focus has handled the keys that were pressed before."""
+        (self.focused or self.screen).call_later(self._draw_first)
+
+    def _draw_first(self) -> None:
+        if self._instant is not None:
+            self._instant = None
+            self._first_frame.close()
+            self.screen.refresh()
 
     def on_mount(self) -> None:
         """Postpone work until the first screen is drawn."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import get_character_cell_size
 
 from kimi_tui.agent_parts import PARTS, PartName, unasked_words
+from kimi_tui.tui.formatting import wrap_words
 from kimi_tui.tui.frame_rows import (
     SHORT_BELOW,
     HeaderText,
@@ -37,8 +38,8 @@ OPENING = "Opening the session"
 MARGIN = 2
 """Cells at the left and right of header, prompt and footer."""
 MOST_PROMPT_ROWS = 8
-_BESIDE = 5
-"""Cells of the prompt's row that its text cannot have: the sign, the space behind it, and at the end one for the cursor and one free."""
+_BESIDE = 3
+"""Cells of the prompt's row that its field does not have: the sign, the space behind it, and a free one at the end."""
 _CHUNK = re.compile(r"\S+\s*|\s+")
 
 
@@ -52,7 +53,8 @@ def first_hints(
     *,
     sandbox: bool = True,
 ) -> tuple[Hint, ...]:
-    """Return the hints in an empty chat; the first says what the agent may do without asking, and how to change that.
+    """Return the hints in an empty chat; the first says what the agent may do without asking, and how to change that, if it has
+    modes.
 
     Args:
         keys: the configured keys, by action.
@@ -63,8 +65,9 @@ def first_hints(
     timeline = key_of("timeline", keys) if "travel" in parts else ""
     key = key_of("mode", keys)
     change = "This key changes the mode." if key else "This command changes the mode."
+    has_modes = "session" in parts
     return known(
-        (key or "/mode", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
+        ((key or "/mode") if has_modes else "", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent and keeps what it has done"),
         (timeline, "goes back to any step. Nothing is lost"),
@@ -174,9 +177,9 @@ def prompt_rows(text: str, width: int, glyphs: Glyphs) -> list[Line]:
     """
     sign = Span(glyphs.prompt, "accent")
     first, rest = (Span(" " * MARGIN), sign, Span(" ")), (Span(" " * (MARGIN + 2)),)
-    room = width - 2 * MARGIN - _BESIDE + 1
+    room = width - 2 * MARGIN - _BESIDE
     if not text:
-        words = "" if room < 1 else IDLE_WORDS
+        words = next(iter(wrap_words(IDLE_WORDS, room)), "") if room > 0 else ""
         hint = fitted([Span(words[:1] or " ", "cursor"), Span(words[1:], "quiet")], max(1, room))
         return [Line((*first, *hint), fill="raised")]
     shown = [row for line in text.split("\n") for row in wrapped(line, max(1, room - 1))]

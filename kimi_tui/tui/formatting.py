@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -12,6 +11,9 @@ from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kimi_tui.soul.blame import LineAuthor
     from kimi_tui.soul.token_meter import WindowPart
     from kimi_tui.soul.usage import Cost, Statistics
 
@@ -193,11 +195,28 @@ def ago(age: str) -> str:
     return f"{age} ago" if age[0].isdigit() and "-" not in age else age
 
 
+_AUTHORS = {"before": "before", "task": "task", "other": "others"}
+
+
+def author_words(author: LineAuthor, now: datetime) -> tuple[str, str, str]:
+    """Return the author of a line in columns: the checkpoint (or `before` the session, `task`, `others`), the tool, the age."""
+    from datetime import UTC, datetime
+
+    when = age(datetime.fromtimestamp(author.at, UTC), now) if author.at else "now"
+    if author.who != "agent":
+        return _AUTHORS[author.who], "", when if author.who != "before" else ""
+    point = f"#{author.checkpoint_id}" if author.checkpoint_id >= 0 else "agent"
+    where = f"{point} line {author.world_line}" if author.world_line else point
+    return where, author.tool, when
+
+
 def time_of(iso: str) -> datetime | None:
     """Return the time of a stored ISO 8601 text, in UTC if it names no zone; None if the text is no time.
 
     None also at the ends of the calendar, where there is no such time in the zone of this machine.
     """
+    from datetime import UTC, datetime
+
     try:
         then = datetime.fromisoformat(iso)
         then = then if then.tzinfo else then.replace(tzinfo=UTC)

@@ -39,10 +39,12 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.screens import add_sheets, app_of
+from kimi_tui.tui.stored_rows import StoredRows
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
+    from kimi_tui.instant.stored_frame import Cells
     from kimi_tui.tui.faults import Report
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
@@ -284,6 +286,7 @@ class SessionFrame:
         size: the size of the terminal in cells.
         heading: the initial content of the header.
         transcript: the chat.
+        stored: the last frame of the session, shown until it is read: the rows of the panes and of the gauge; empty for none.
 
     Attributes:
         header: the first row.
@@ -299,13 +302,16 @@ class SessionFrame:
         size: Size,
         heading: HeaderText,
         transcript: Transcript,
+        stored: Sequence[Sequence[Cells]] = (),
     ) -> None:
         self._screen = screen
+        self._stored = [StoredRows(stored[:-1]), StoredRows(stored[-1:])] if stored else []
+        self._stored_for = size
         self._transcript = transcript
         self.header = Header(heading)
         self.chat_pane = ChatPane(transcript)
         self.timeline_pane = TimelinePane()
-        self._gauge_row = Container(id="gauge-row")
+        self._gauge_row = Container(*self._stored[1:], id="gauge-row")
         self.views: Views | None = None
         draw_changed_rows(screen)
         screen.set_class(launch.config.glyphs == "ascii", "-ascii")
@@ -315,7 +321,7 @@ class SessionFrame:
     def compose(self) -> Iterator[Widget]:
         """Yield the parts, from the top."""
         yield self.header
-        yield Container(self.chat_pane, self.timeline_pane, id="body")
+        yield Container(self.chat_pane, self.timeline_pane, *self._stored[:1], id="body")
         yield self._gauge_row
 
     def mount_views(
@@ -340,8 +346,16 @@ class SessionFrame:
         self.fit(app_of(self._screen).size)
         return views
 
+    def drop_stored(self) -> None:
+        """Remove the last frame of the session, as the session itself can be seen now."""
+        stored, self._stored = self._stored, []
+        for rows in stored:
+            rows.remove()
+
     def fit(self, size: Size) -> None:
         """Place the timeline beside or over the chat, and set the margins, for a size of the screen in cells."""
+        if size != self._stored_for:
+            self.drop_stored()
         floats = size.width < OVERLAY_BELOW
         # All classes are set at once, as each change styles the whole screen anew.
         self._screen.update_classes(

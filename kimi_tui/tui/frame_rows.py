@@ -60,7 +60,7 @@ class HeaderText(NamedTuple):
     model: str = ""
     mode: Mode = "ask"
     words: str = ""
-    """Shown instead of the mode while something is only read; empty to show the mode."""
+    """Shown instead of the mode while something is only read, or for an agent without modes; empty to show the mode."""
     unsaved: bool = False
     """Whether the conversation cannot be written to the disk at present."""
     sandbox: bool = True

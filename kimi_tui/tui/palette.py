@@ -1,17 +1,22 @@
-"""The colours: a dark and a light palette and one of sixteen colours, by name; no other module holds a colour.
+"""The colours: a dark and a light palette and one of sixteen colours, by name, and which of them a terminal gets.
 
-Every text colour has a contrast of at least 4.5 on every background on which it may occur. Without Textual, as the first frame
+No other module holds a colour. Every text colour has a contrast of at least 4.5 on every background on which it may occur. Without Textual, as the first frame
 is painted before it is imported; `theme` makes its themes of these.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 FEW = 16
 MANY = 256
 TRUE_COLOUR = 1 << 24
 """The number of colours of a true-colour terminal."""
+
+LIGHT_FROM = 0.18
+"""The luminance from which on black is easier to read on a background than white."""
+_COLOUR = r"(?:rgba?:([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})(?:/.*)?|#(.*))\Z"
 
 DARK: dict[str, str] = {
     "page": "#101318",
@@ -178,3 +183,28 @@ def palettes_for(colours: int) -> dict[str, dict[str, str]]:
     if colours > MANY:
         return {"dark": DARK, "light": LIGHT, "16": SIXTEEN}
     return {"dark": DARK | _DARK_256, "light": LIGHT | _LIGHT_256, "16": SIXTEEN}
+
+
+def is_light(colour: str) -> bool | None:
+    """Return whether the terminal's background colour, as it reports it, is light (theme `auto`); None if it cannot be read."""
+    found = re.match(_COLOUR, colour)
+    if found is None:
+        return None
+    parts = found.groups()[:3]
+    if (digits := found[4]) is not None:
+        size = len(digits) // 3
+        if not digits or len(digits) % 3 or size > 4 or re.search("[^0-9A-Fa-f]", digits):
+            return None
+        parts = (digits[:size], digits[size : 2 * size], digits[2 * size :])
+    red, green, blue = (_linear(int(part, 16) / (16 ** len(part) - 1)) for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > LIGHT_FROM
+
+
+def _linear(part: float) -> float:
+    return part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+
+
+def guess_light(environ: Mapping[str, str]) -> bool | None:
+    """Return whether the terminal is light according to variables, before it is asked; None if they do not say it."""
+    ground = environ.get("COLORFGBG", "").rpartition(";")[2]
+    return ground in ("7", "15") if ground.isdigit() else None

@@ -24,7 +24,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from textual import events
 from textual.message import Message
@@ -33,6 +33,7 @@ from textual.messages import TerminalSupportsSynchronizedOutput
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.key_sequences import ESC, PASTE_END, PASTE_START, SequenceReader, sequence_keys
+from kimi_tui.tui.palette import is_light
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
 from kimi_tui.tui.textual_patches.app import driver_of
@@ -45,16 +46,18 @@ from kimi_tui.tui.textual_patches.terminal import (
 from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from textual.app import App
     from textual.message_pump import MessagePump
+
+    from kimi_tui.instant.typed import Ahead
 
 ASK = "\x1b]11;?\x07\x1b[?2031h"
 """Asks for the colour of the background, and to be notified when the terminal turns light or dark."""
 NO_MORE = "\x1b[?2031l"
 CUT_S = 1.0
 """Seconds to wait for the rest of an incomplete answer."""
-LIGHT_FROM = 0.18
-"""The luminance from which on black is easier to read on a background than white."""
 _BODY = "[rgba:#0-9A-Fa-f/]{0,40}+"
 _BACKGROUND_ANSWER = re.compile(
     rf"\x1b\]1(\d);({_BODY})(?:(\x07|\x1b\\)|(?=[^\x1b])|(?=\x1b[^\\]))|\x1b\[\?997;(\d)n",
@@ -63,9 +66,6 @@ _BACKGROUND_ANSWER = re.compile(
 """An answer, or an incomplete one: the text after it was typed."""
 _BEGUN_BACKGROUND = re.compile(
     rf"(?:\x1b\](?:1(?:\d(?:;{_BODY}\x1b?)?)?)?|\x1b\[(?:\?(?:9(?:9(?:7(?:;\d?)?)?)?)?)?)\Z"
-)
-_COLOUR = re.compile(
-    r"(?:rgba?:([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})(?:/.*)?|#(.*))\Z"
 )
 _BACKGROUND = "1"
 _LIGHT = "2"
@@ -79,36 +79,42 @@ class ExtendedKeysTold(Message):
     """The terminal has reported, or shown, that it sends Shift+Enter as a key of its own."""
 
 
+class InstantTerminal(Protocol):
+    """The terminal in the hands of the instant prompt (`kimi_tui.instant.prompt`).
+
+    Attributes:
+        attributes: the settings of the terminal before it was taken.
+    """
+
+    attributes: list[Any]
+
+    def hand_over(self, ends: Event) -> Ahead:
+        """Wait until the first frame can be drawn or the program ends, stop, and return what was typed."""
+        ...
+
+    def let_go(self) -> None:
+        """Leave the restoring of the terminal to the driver."""
+
+
+class TextTypedAhead(Message):
+    """The user typed this text before the app read the terminal. It comes before all keys; `at` is a monotonic time."""
+
+    def __init__(self, text: str, at: float) -> None:
+        super().__init__()
+        self.text = text
+        self.at = at
+
+
+class AheadPassedOn(Message):
+    """All keys that were pressed before the app read the terminal were passed on."""
+
+
 class BackgroundTold(Message):
     """The terminal has reported whether it is light."""
 
     def __init__(self, *, light: bool) -> None:
         super().__init__()
         self.light = light
-
-
-def is_light(colour: str) -> bool | None:
-    """Return whether the terminal's background colour, as it reports it, is light (theme `auto`); None if it cannot be read."""
-    found = _COLOUR.match(colour)
-    if found is None:
-        return None
-    parts = found.groups()[:3]
-    if (digits := found[4]) is not None:
-        size = len(digits) // 3
-        if not digits or len(digits) % 3 or size > 4 or re.search("[^0-9A-Fa-f]", digits):
-            return None
-        parts = (digits[:size], digits[size : 2 * size], digits[2 * size :])
-    red, green, blue = (_linear(int(part, 16) / (16 ** len(part) - 1)) for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > LIGHT_FROM
-
-
-def _linear(part: float) -> float:
-    return part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
-
-
-def guess_light(environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal is light according to variables, before it is asked."""
-    return environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
 
 class BackgroundAnswers:
@@ -218,6 +224,8 @@ _MODES = "\x1b[?25l\x1b[?1004h\x1b[?2004h\x1b[?7l"
 _MOUSE = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
 _SCREEN_QUESTION = "\x1b[?1049$p"
 _SCREEN_LOST = "\x1b[?1049;2$y"
+_KITTY_PUSHED = "\x1b[>25u"
+"""Kitty's protocol as Textual requests it at its start."""
 _OTHER_SCREEN = "\x1b[?1049h"
 _OTHER_SCREEN_AS_IT_IS = "\x1b[?1047h"
 """Switches to the other screen like the sequence above, for a terminal that cannot be asked; it leaves the cursor saved for
@@ -592,6 +600,7 @@ class TerminalInput(PatchedDriver):
         key_read: called with every key in the reading thread, as the event loop may be blocked.
         asks_background: whether to ask the terminal if it is light, and to report changes.
         splits_alt: whether Esc may be followed quickly by other keys, as with vim keys.
+        instant: the instant prompt that has the terminal; None if none was painted.
         settings: the settings by Textual.
 
     Attributes:
@@ -605,12 +614,16 @@ class TerminalInput(PatchedDriver):
         key_read: Callable[[str], None],
         asks_background: bool,
         splits_alt: bool,
+        instant: InstantTerminal | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(app, **settings)  # pyright: ignore[reportUnknownMemberType]
         self._key_read = key_read
         self._asks_background = asks_background
         self.splits_alt = splits_alt
+        self._instant = instant
+        self._takes_over = False
+        """Whether the terminal is being taken over from the instant prompt, which has set its modes."""
         self._outgoing: Outgoing | None = None
         self._arrivals: WriteAcknowledgements | None = None
         self._n_drawn = 0
@@ -638,7 +651,13 @@ class TerminalInput(PatchedDriver):
         self._outgoing = Outgoing(sys.__stderr__, self._failed_to_write)
         self.write_to(cast("TextIO", self._outgoing))
         self._answers = BackgroundAnswers()
+        instant = self._instant
+        self._takes_over = instant is not None
         super().start_application_mode()
+        if instant is not None:
+            self._takes_over = False
+            self.keep_attributes(instant.attributes)
+            instant.let_go()
         self._has_terminal = True
         self.write(_KITTY_KEYS + _KITTY_KEYS_QUESTION)
         if _has_other_keys(os.environ):
@@ -717,6 +736,9 @@ class TerminalInput(PatchedDriver):
 
     def write(self, data: str) -> None:
         """Write to the terminal."""
+        if self._takes_over:
+            # Many terminals clear the other screen when it is taken once more, and what is pushed twice must be popped twice.
+            data = {_OTHER_SCREEN: "", _KITTY_PUSHED: "\x1b[=25;1u"}.get(data, data)
         self._n_drawn += len(data)
         super().write(data)
 
@@ -765,18 +787,43 @@ class TerminalInput(PatchedDriver):
         )
         bursts = Bursts()
         graphics = self._graphics = GraphicsAnswerFilter()
+
+        def take(data: bytes, at: float) -> None:
+            if text := graphics.rest(incoming.text(data)):
+                for message in bursts.take(parser.feed(text), at):
+                    self.process_message(message)
+
+        def end_burst() -> None:
+            for message in bursts.end():
+                self.process_message(message)
+
+        if (instant := self._instant) is not None:
+            self._instant = None
+            ahead = instant.hand_over(self.exit_event)
+            parser.splits_alt = self.splits_alt
+            now = time.monotonic()
+            if ahead.text:
+                self.process_message(TextTypedAhead(ahead.text, now))
+            before = now
+            for at, data in ahead.rest:
+                if at - before > BURST_S:
+                    end_burst()
+                take(data, at)
+                before = at
+            if now - before > BURST_S:
+                end_burst()
+            self.process_message(AheadPassedOn())
         # Textual starts another such thread when the program continues after a stop, so its first check is late too.
         looked_at = 0.0
         is_gone = False
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             # Bytes that are there already were typed before raw mode began; until then the terminal makes a line feed of Enter.
-            is_from_before = bool(selector.select(0))
+            is_from_before = instant is None and bool(selector.select(0))
             while not self.exit_event.is_set():
                 is_ready = bool(selector.select(BURST_S if bursts.waits else _LOOK_S))
                 if not is_ready and bursts.waits:
-                    for message in bursts.end():
-                        self.process_message(message)
+                    end_burst()
                     continue
                 before, looked_at = looked_at, time.monotonic()
                 if looked_at - before > _STALLED_S:
@@ -792,9 +839,8 @@ class TerminalInput(PatchedDriver):
                         if not is_gone and (is_gone := lose_terminal()):
                             self.process_message(TerminalGone())
                         self.exit_event.wait(_LOOK_S)
-                    elif text := graphics.rest(incoming.text(data)):
-                        for message in bursts.take(parser.feed(text), looked_at):
-                            self.process_message(message)
+                    else:
+                        take(data, looked_at)
                 elif text := graphics.rest(
                     answers.let_go(looked_at) if answers.is_holding else "", more=False
                 ):
@@ -806,8 +852,7 @@ class TerminalInput(PatchedDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
-            for message in bursts.end():
-                self.process_message(message)
+            end_burst()
         with suppress(EOFError, ParseError):
             for _ in parser.feed(""):
                 pass

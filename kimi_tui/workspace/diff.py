@@ -16,13 +16,14 @@ from kimi_tui.text_encoding import UTF8, as_shown, encoding_of
 from kimi_tui.tool_cards import DiffLine
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry, was_looked_for
 from kimi_tui.workspace.restore import FileChange, as_file
-from kimi_tui.workspace.snapshots import FOREIGN, By, SnapshotLog
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
 
 CONTEXT_LINES = 2
 MAX_COMPARED_LINES = 5_000
 _PROBE_BYTES = 8_192
-_MOST_COMPARED_BYTES = 2 << 20
+MOST_COMPARED_BYTES = 2 << 20
+"""The largest file, in bytes, whose lines are compared."""
 _UNKNOWN = "There is no file snapshot of the checkpoint where the two branches part."
 _MOST_FILES_COMPARED = 300
 _MOST_ROWS = 20_000
@@ -141,7 +142,7 @@ class StoredTexts:
         """Return the text of a file's state, empty if there is no file; None if it is not text or too large to show."""
         if entry is None:
             return ""
-        if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
+        if not entry.kept or entry.size > MOST_COMPARED_BYTES:
             return None
         try:
             content = self._store.get(entry.blob)
@@ -183,6 +184,26 @@ class SideChange:
 
 
 @dataclass(frozen=True, slots=True)
+class FileDifference:
+    """A file that differs between two moments. `is_secret` says that its contents are not looked at."""
+
+    path: str
+    side: SideChange
+    is_secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The files that differ between two moments, in order. `reason` says why nothing is known; `remarks` are sentences for
+    the user.
+    """
+
+    files: tuple[FileDifference, ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DivergedFile:
     """A file that differs from the fork on at least one side: on the line that was left, or now. `alike` is true if it is the
     same on both.
@@ -201,6 +222,74 @@ class Divergence:
     files: tuple[DivergedFile, ...] = ()
     remarks: tuple[str, ...] = ()
     reason: str = ""
+
+
+def find_changes(
+    log: SnapshotLog,
+    texts: StoredTexts,
+    now: Manifest,
+    start: Snapshot | None,
+    end: Snapshot | None = None,
+) -> Changes:
+    """Find the files that differ between two snapshots.
+
+    Args:
+        log: the snapshots, including one of `now`.
+        texts: the reader of contents.
+        now: a fresh scan.
+        start: the earlier snapshot; None if there is none of that time.
+        end: the later one; None for now.
+    """
+    if start is None:
+        return Changes(reason="There is no file snapshot of that time.")
+    changed_by = log.changed_since(start, end)
+    before = log.manifest_at(start) if changed_by else {}
+    after = now if end is None else log.manifest_at(end) if changed_by else {}
+    files: list[FileDifference] = []
+    room = _MOST_ROWS
+    for path in sorted(changed_by):
+        old, new = before.get(path), after.get(path)
+        if any(one is not None and one.kind == "secret" for one in (old, new)):
+            if old != new:
+                files.append(FileDifference(path, SideChange("changed"), is_secret=True))
+            continue
+        if not (_is_known(before, path) and _is_known(after, path)):
+            continue
+        compared = texts if len(files) < _MOST_FILES_COMPARED else None
+        side = _side(compared, as_file(old), as_file(new), changed_by[path], room)
+        if side.outcome != "same":
+            room -= _n_rows(side)
+            files.append(FileDifference(path, side))
+    return Changes(tuple(files), tuple(log.notes_at(start)))
+
+
+def patch_of(files: Sequence[FileDifference], most_chars: int) -> str:
+    """Return changes as text for a model: the path of each file, then its changed lines with their numbers.
+
+    Args:
+        files: the files.
+        most_chars: the largest number of characters; the rest is left out, and named as such.
+    """
+    parts: list[str] = []
+    room = most_chars
+    for one in files:
+        diff = one.side.diff
+        head = f"=== {one.path} ({one.side.outcome})"
+        if one.is_secret:
+            text = f"{head}: its contents are not shown, because it may hold secrets\n"
+        elif diff is None:
+            text = f"{head}: not text, or too large to show\n"
+        else:
+            rows = "".join(f"{row.sign}{row.number:>5} {row.text}\n" for row in diff.rows)
+            text = f"{head} +{diff.added} -{diff.removed}\n{rows}"
+        if len(text) > room:
+            parts.append(
+                f"{text[: max(0, room)]}\n… the rest is left out: read the files themselves\n"
+            )
+            break
+        parts.append(text)
+        room -= len(text)
+    return "\n".join(parts)
 
 
 def find_divergence(

@@ -29,7 +29,7 @@ _KINDS: Final[tuple[Kind, ...]] = (
     *("file", "link", "ignored", "large", "unreadable", "special", "over", "folder", "secret"),
 )
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
-_REMARKS: Final = {kind: kind for kind in _KINDS if kind not in ("file", "link")}
+_REMARKS: Final[dict[str, Kind]] = {kind: kind for kind in _KINDS if kind not in ("file", "link")}
 _STAMPED: Final = 0x80
 _KEPT: Final = (0, 1)
 # The kind, the permission bits, the size, and the SHA-256 of an entry; then the stamp: times of change of contents and of

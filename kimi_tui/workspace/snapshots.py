@@ -115,6 +115,11 @@ class SnapshotLog:
         """The newest snapshot."""
         return self._snapshots[-1] if self._snapshots else None
 
+    @property
+    def snapshots(self) -> Sequence[Snapshot]:
+        """All snapshots, oldest first."""
+        return self._snapshots
+
     def get(self, snapshot_id: str) -> Snapshot | None:
         """Return the snapshot with this id."""
         index = self._position.get(snapshot_id)
@@ -154,6 +159,11 @@ class SnapshotLog:
             position += 1
         return self._snapshots[position] if position >= 0 else None
 
+    @property
+    def first(self) -> Snapshot | None:
+        """The first snapshot: the files as the session found them; None if there is none yet."""
+        return self._snapshots[0] if self._snapshots else None
+
     def known_at(self, uid: str) -> float:
         """Return the time of the last snapshot before a checkpoint, in seconds since the epoch; 0 if there is none."""
         position = self._marks.get(uid, -1)
@@ -183,6 +193,17 @@ class SnapshotLog:
             if by not in FOREIGN:
                 position = place
         return self._snapshots[position] if position >= 0 else None
+
+    def checkpoint_before(self, position: int) -> str:
+        """Return the uid of the checkpoint that was made last before the snapshot at a place of the log; empty if there is none.
+
+        A change of the agent belongs to the step that this checkpoint began.
+        """
+        found = ""
+        for uid, after in self._marks.items():
+            if after < position:
+                found = uid
+        return found
 
     def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
         """Return the later one of two snapshots."""

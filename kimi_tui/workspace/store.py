@@ -199,6 +199,7 @@ class BlobStore:
         self._writer: PackWriter | None = None
         self._used = 0
         self._is_loaded = False
+        self._is_clean = False
         self._lock = threading.RLock()
 
     def put(self, content: bytes, name: str = "") -> str:
@@ -281,6 +282,7 @@ class BlobStore:
             )
         if self._writer is None:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._delete_unfinished()
             self._writer = PackWriter(self._root)
             self._used += self._writer.size_bytes
         before = self._writer.size_bytes
@@ -293,6 +295,15 @@ class BlobStore:
             self._used -= before
             raise
         self._used += self._writer.size_bytes - before
+
+    def _delete_unfinished(self) -> None:
+        """Delete packs that a killed program left. Only a writer does: a reader may be beside another program that writes."""
+        if self._is_clean:
+            return
+        self._is_clean = True
+        for stale in self._root.glob("*.tmp"):
+            with contextlib.suppress(OSError):
+                stale.unlink()
 
     def _has(self, digest: bytes) -> bool:
         self._load()
@@ -314,9 +325,6 @@ class BlobStore:
         self._is_loaded = True
         for path in packs_in(self._root):
             self._add(path)
-        for stale in self._root.glob("*.tmp"):
-            with contextlib.suppress(OSError):
-                stale.unlink()
         own = {path.name for path in packs_in(self._root)}
         for folder in self._neighbours:
             for path in packs_in(folder):

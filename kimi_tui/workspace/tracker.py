@@ -20,7 +20,14 @@ from pathlib import Path
 
 from kimi_tui.display_names import some_of
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.diff import Divergence, StoredTexts, find_divergence
+from kimi_tui.workspace.blame import FileBlame
+from kimi_tui.workspace.diff import (
+    Changes,
+    Divergence,
+    StoredTexts,
+    find_changes,
+    find_divergence,
+)
 from kimi_tui.workspace.file_table import Folders, Layered, Row, edited
 from kimi_tui.workspace.manifest import (
     Limits,
@@ -194,6 +201,7 @@ class Tracker:
         self._cancelled = cancelled
         self._backups = PreScanBackups()
         self._owed: set[str] = set()
+        self._blames: dict[str, FileBlame] = {}
         self._note = ""
         self._scanner: Scanner | None = None
         self._watch: TreeWatch | None = None
@@ -478,6 +486,44 @@ class Tracker:
         self.take_snapshot("other", surely=True)
         return find_divergence(self._log, self.texts, self._scanner_manifest(), begins, newest)
 
+    def blame(self, path: str) -> tuple[SnapshotLog, FileBlame]:
+        """Return the snapshots and the lines of a file as they became; asked again, the latter is continued.
+
+        Args:
+            path: the file, relative to the work folder.
+        """
+        return self._log, self._blames.setdefault(path, FileBlame(self._log, self.texts, path))
+
+    def changes(
+        self,
+        start: tuple[str, str] | None,
+        end: tuple[str, str] | None = None,
+        by: By = "other",
+        paths: Collection[str] | None = None,
+    ) -> Changes:
+        """Compare the files at two checkpoints, or at one and now, after a fresh scan.
+
+        Args:
+            start: the uid of the earlier one, and its uid before a compaction (empty for none); None for the session's start.
+            end: those of the later one; None for now.
+            by: the author of the changes since the last scan.
+            paths: the only paths that the author can have changed; None if they are not known.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        self.take_snapshot(by, paths)
+        first = self._log.first if start is None else self._at(*start)
+        last = None if end is None else self._at(*end)
+        if end is not None and last is None:
+            return Changes(reason="There is no file snapshot of that time.")
+        if first is not None and last is not None and self._log.later(first, last) is first:
+            last = first
+        return find_changes(self._log, self.texts, self._scanner_manifest(), first, last)
+
+    def _at(self, uid: str, was: str) -> Snapshot | None:
+        return (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
+
     # -- restoring -------------------------------------------------------------------------------
 
     def prepare(
@@ -643,6 +689,11 @@ class Tracker:
     def _taken_note(self) -> str:
         note, self._note = self._note, ""
         return note
+
+
+def stored_snapshots(folder: Path) -> tuple[SnapshotLog, StoredTexts]:
+    """Return the snapshots in a session's folder of snapshots and their texts, only to be read; another program may write them."""
+    return SnapshotLog(folder / _LOG_NAME), StoredTexts(BlobStore(folder / STORE_NAME, 0))
 
 
 def _is_protected(path: str) -> bool:

@@ -47,6 +47,7 @@ def test_help_names_every_command(place: Place) -> None:
         assert ran.out.startswith(f"usage: kimi-tui {name}")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("command", ["checkpoints", "--version"])
 def test_a_reader_that_has_seen_enough(place: Place, command: str) -> None:
     if command != "--version":
@@ -95,6 +96,7 @@ def test_no_traceback(
     assert log.exists() == isinstance(error, ValueError)
 
 
+@pytest.mark.exhaustive
 def test_closed_streams_end_nothing(tmp_path: Path) -> None:
     shell = f"{PROGRAM} sessions <&- >&- 2>&-; echo $?"
     ran = subprocess.run(

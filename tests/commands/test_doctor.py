@@ -22,6 +22,7 @@ def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:
     return {one["about"]: one for one in json.loads(place.run("doctor", "--json", *arguments).out)}
 
 
+@pytest.mark.exhaustive
 def test_each_thing_in_a_line_and_the_exit_code(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +56,7 @@ def test_each_thing_in_a_line_and_the_exit_code(
     assert "model" in bad[0]
 
 
+@pytest.mark.exhaustive
 def test_what_the_server_lists(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServerThread(models=("stand-in",)) as server:
         monkeypatch.setenv("KIMI_API_KEY", "sk-secret")
@@ -65,6 +67,7 @@ def test_what_the_server_lists(place: Place, monkeypatch: pytest.MonkeyPatch) ->
         assert reported(place)["model"]["state"] == "warn"
 
 
+@pytest.mark.exhaustive
 def test_a_configuration_that_cannot_be_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     config = place.folder / "broken.toml"
     config.write_text("theme = [")
@@ -108,6 +111,7 @@ def test_the_terminal_is_asked(tmp_path: Path) -> None:
         assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_files_that_are_silently_done_without_are_named(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +146,7 @@ def test_that_they_cannot_be_read_or_written_is_in_the_log(
     ]
 
 
+@pytest.mark.exhaustive
 def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIMI_API_KEY", "sk-secret")
     monkeypatch.setenv("KIMI_BASE_URL", "https://api.example.test/v1")

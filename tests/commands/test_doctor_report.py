@@ -108,6 +108,7 @@ def test_a_secret_in_every_place_where_a_person_may_put_one(
     assert "hosts" not in ran.out
 
 
+@pytest.mark.exhaustive
 def test_a_broken_file_is_told_and_nothing_of_it(place: Place, config: Path) -> None:
     for broken in (
         CONFIG + "[",
@@ -123,6 +124,7 @@ def test_a_broken_file_is_told_and_nothing_of_it(place: Place, config: Path) -> 
         assert [*leaked(ran.out)] == [], ran.out
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "KIMI_BASE_URL"])
 @pytest.mark.parametrize("scheme", ["gopher://", "http://", "", "https:/"])
 def test_a_variable_that_makes_no_address(
@@ -136,6 +138,7 @@ def test_a_variable_that_makes_no_address(
     assert name in ran.out
 
 
+@pytest.mark.exhaustive
 def test_the_other_variables_that_errors_quote(
     place: Place, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

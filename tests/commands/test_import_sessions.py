@@ -253,6 +253,7 @@ def test_no_list_of_folders_is_no_trouble(place: Place, share: Path) -> None:
     assert place.run("import").err == ""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["fifo", "zero", "folder", "hole", "nuls"])
 @pytest.mark.parametrize("name", ["kimi.json", "state.json", "wire.jsonl", "context_1.jsonl"])
 def test_nothing_of_kimi_cli_is_waited_for(place: Place, share: Path, name: str, kind: str) -> None:

@@ -259,6 +259,7 @@ def test_what_is_passed_over_is_said_with_its_reason(place: Place, kind: str, wh
     assert json.loads(place.run("sessions", "list", "--all", "--json").out) == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

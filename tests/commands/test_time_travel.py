@@ -113,6 +113,7 @@ def test_jump(place: Place) -> None:
     told(place, session)
 
 
+@pytest.mark.exhaustive
 def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     session = place.three_turns()
     place.run("rewind", 2, "--files", "restore")
@@ -237,6 +238,7 @@ async def name_first_checkpoint(session: Session, name: str) -> None:
     await session.aclose()
 
 
+@pytest.mark.exhaustive
 def test_someone_has_it_open(place: Place) -> None:
     session = place.three_turns()
     place.run("rewind", 6)

@@ -125,6 +125,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_listed_gives_nothing(
     assert (tmp_path / "work" / swapped).is_symlink()
 
 
+@pytest.mark.exhaustive
 def test_folders_are_in_the_names(tmp_path: Path) -> None:
     work, config, home = tmp_path / "work", tmp_path / "config", tmp_path / "home"
     write(config / "commands" / "Git_It" / "Commit.md", "Commit.")

@@ -19,6 +19,7 @@ from kimi_tui.config.settings import (
     LoopControl,
     ModelPrices,
     SandboxConfig,
+    SearchConfig,
 )
 
 PATH = Path("config.toml")
@@ -494,3 +495,57 @@ def test_keys_are_read_and_set_however_toml_lets_them_be_written(
     for name in changed:
         save_setting(path, f"keys.{name}", None)
     assert (read_config(path).keys, read_config(path).notices) == ({}, ())
+
+
+def search_of(text: str) -> tuple[SearchConfig | None, tuple[str, ...]]:
+    """Return the search service in a file, and the notices."""
+    found = parse_config(text.encode(), Path("config.toml"))
+    return found.search, found.notices
+
+
+def test_a_search_service_and_hosts_without_a_question() -> None:
+    text = '[web]\nallow = ["example.org"]\n[web.search]\nprovider = "brave"\napi_key = " hush "\nheaders = {X-Org = "also hush"}'
+    found = parse_config(text.encode(), Path("config.toml"))
+    assert (found.web.allow, found.notices) == (("example.org",), ())
+    assert found.search == SearchConfig("brave", "", "hush", {"X-Org": "also hush"})
+    assert "hush" not in repr(found)
+    kimi = '[services.moonshot_search]\nbase_url = "https://api.kimi.com/coding/v1/search"\napi_key = "hush"\n[services.moonshot_fetch]\nbase_url = "https://x"\n'
+    assert search_of(kimi) == (
+        SearchConfig("kimi", "https://api.kimi.com/coding/v1/search", "hush"),
+        (),
+    )
+    assert search_of(
+        f'{kimi}[web.search]\nprovider = "searxng"\nbase_url = "http://localhost:8888"'
+    )[0] == SearchConfig("searxng", "http://localhost:8888")
+
+
+@each(
+    "text, words",
+    [
+        ('[web.search]\napi_key = "k"', "web.search.provider is missing"),
+        (
+            '[web.search]\nprovider = "bing"\napi_key = "k"',
+            "web.search.provider must be one of searxng",
+        ),
+        ('[web.search]\nprovider = "brave"', "web.search.api_key is missing, and brave needs it"),
+        ('[web.search]\nprovider = "exa"\napi_key = 5', "web.search.api_key must be a string"),
+        (
+            '[web.search]\nprovider = "searxng"',
+            "web.search.base_url is missing, and searxng needs it",
+        ),
+        (
+            '[web.search]\nprovider = "exa"\napi_key = "k"\nkey = 1',
+            "web.search.key is not a known key",
+        ),
+        ('[web]\nsearch = "brave"', "web.search must be a table"),
+        ('[web]\nallow = "example.org"', "web.allow must be a list"),
+        # What kimi-cli has there without a key of its own needs no notice.
+        ('[services.moonshot_search]\nbase_url = "https://x"\napi_key = ""', ""),
+        ("[services]\nmoonshot_search = 5", ""),
+        ("services = 5", ""),
+    ],
+)
+def test_search_services_that_cannot_be_used(text: str, words: str) -> None:
+    found, notices = search_of(text)
+    assert found is None or "not a known key" in words
+    assert any(words in one for one in notices) if words else not notices

@@ -148,6 +148,7 @@ async def _third_act_invites_and_a_rewind_plays_it_again(stage: Stage) -> None:
     assert "My answers were written in advance" in _text(own_words)
 
 
+@pytest.mark.exhaustive
 async def test_a_no_ends_the_turn_and_the_story_waits(stage: Stage) -> None:
     stage.says_no = True
     events = await stage.say_next()
@@ -164,6 +165,7 @@ async def test_a_no_ends_the_turn_and_the_story_waits(stage: Stage) -> None:
     assert "All six tests pass" in _text(events)
 
 
+@pytest.mark.exhaustive
 async def test_said_again_after_a_no_the_story_goes_on_where_it_was(stage: Stage) -> None:
     stage.says_no = True
     await stage.say_next()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from support.chat_server import ChatServerThread, call, gate, say
 from support.program import Program
 
 
+@pytest.mark.exhaustive
 def test_asked_while_looking_away_and_found_again(
     configured: Program, server: ChatServerThread
 ) -> None:

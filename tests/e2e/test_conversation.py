@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from support.chat_server import ChatServerThread, Request, call, calls, gate, say
 from support.program import Program
 
@@ -105,6 +106,7 @@ def test_keys_in_one_go_keep_their_order(configured: Program, server: ChatServer
     assert not (configured.work / "ran").exists()
 
 
+@pytest.mark.exhaustive
 def test_dmail_compaction_quit_and_continue(configured: Program, server: ChatServerThread) -> None:
     (configured.work / "import.log").write_text("a row without news\n" * 400)
     server.script(
@@ -191,6 +193,7 @@ def test_killed_in_mid_answer_and_continued(configured: Program, server: ChatSer
     assert all(word in said for word in ("One", "First answer.", "Two", "Half of this", "Three"))
 
 
+@pytest.mark.exhaustive
 def test_escape_stops_the_answer(configured: Program, server: ChatServerThread) -> None:
     server.script(gate(4, say("One two three four five six seven.")), say("Next."))
     terminal = configured.start()

@@ -27,6 +27,7 @@ def demo(program: Program) -> Terminal:
     return terminal
 
 
+@pytest.mark.exhaustive
 def test_enter_begins_it_also_before_its_message_stands_in_the_prompt(
     program: Program, temporary: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_it_takes_its_folder_away(program: Program, temporary: Path) -> None:
     assert list(temporary.glob("kimi-*")) == []
 
 
+@pytest.mark.exhaustive
 def test_a_fork_goes_on_in_the_same_demo(program: Program, temporary: Path) -> None:
     terminal = demo(program)
     terminal.key("enter")
@@ -70,6 +72,7 @@ def test_a_fork_goes_on_in_the_same_demo(program: Program, temporary: Path) -> N
     assert list(temporary.glob("kimi-*")) == []
 
 
+@pytest.mark.exhaustive
 def test_what_is_said_in_it_is_not_in_the_folders_history(
     program: Program, temporary: Path
 ) -> None:
@@ -81,6 +84,7 @@ def test_what_is_said_in_it_is_not_in_the_folders_history(
     assert not (program.home / "history").exists()
 
 
+@pytest.mark.exhaustive
 def test_also_when_it_is_asked_to_end(program: Program, temporary: Path) -> None:
     terminal = demo(program)
     os.kill(terminal.pid, signal.SIGTERM)
@@ -88,6 +92,7 @@ def test_also_when_it_is_asked_to_end(program: Program, temporary: Path) -> None
     assert list(temporary.glob("kimi-*")) == []
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_the_persons_own_keeps_it(program: Program, temporary: Path) -> None:
     terminal = demo(program)
     (folder,) = temporary.glob("kimi-*")
@@ -99,6 +104,7 @@ def test_a_file_of_the_persons_own_keeps_it(program: Program, temporary: Path) -
     assert (folder / "importer" / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.exhaustive
 def test_the_demo_says_that_it_is_one_and_how_it_begins(program: Program) -> None:
     for size in ((120, 40), (80, 24), (60, 20)):
         terminal = program.start("--demo", size=size)
@@ -120,6 +126,7 @@ def test_the_demo_plays_by_itself_to_its_end(program: Program, size: tuple[int, 
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_a_key_takes_the_demo_over(program: Program) -> None:
     terminal = program.start("--demo", "--play")
     terminal.wait_for("› Rows wi")
@@ -132,6 +139,7 @@ def test_a_key_takes_the_demo_over(program: Program) -> None:
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_playing_is_for_the_demo(program: Program) -> None:
     terminal = program.start("--play", fresh=True)
     terminal.wait_for("kimi-tui: --play needs --demo")

@@ -75,14 +75,16 @@ def _is_kept(program: Program) -> None:
 
 
 def _restored(written: bytes) -> None:
-    """The last word on each mode of the terminal is that it is off (of the cursor: on)."""
+    """The last word on each mode of the terminal is that it is off (of the cursor: on); the instant prompt sets only some."""
     for mode, last in {b"1049": b"l", b"25": b"h", b"1000": b"l", b"1003": b"l", b"1006": b"l", b"2004": b"l", b"1004": b"l"}.items():  # fmt: skip
         switches = re.findall(rb"\x1b\[\?" + mode + rb"([hl])", written)
-        assert switches[-1] == last, mode
-    assert re.findall(rb"\x1b\[>4(;1)?m", written)[-1] == b""
-    assert written.count(b"\x1b[>25u") == written.count(b"\x1b[<u")
+        assert switches[-1:] in ([], [last]), mode
+    assert re.findall(rb"\x1b\[>4(;1)?m", written)[-1:] in ([], [b""])
+    assert b"\x1b[?1049h" in written
+    assert len(re.findall(rb"\x1b\[>\d+u", written)) == written.count(b"\x1b[<u")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGINT, signal.SIGPROF])
 def test_every_signal_that_ends_it_leaves_the_terminal_as_it_was(
     configured: Program, number: signal.Signals
@@ -132,6 +134,7 @@ sys.exit(cli.main([]))
 """
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("moment", ["parsing", "composing", "mounting", "opening"])
 def test_a_signal_in_the_first_moments_is_the_end_too(configured: Program, moment: str) -> None:
     number = signal.SIGINT if moment != "mounting" else signal.SIGTERM
@@ -154,6 +157,7 @@ def test_no_signal_that_ends_a_program_is_forgotten() -> None:
         assert number not in SIGNALS
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGTRAP])
 def test_a_signal_ends_it_in_order(
     configured: Program, server: ChatServerThread, number: signal.Signals
@@ -207,6 +211,7 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     _restored(terminal.raw)
 
 
+@pytest.mark.exhaustive
 def test_it_sleeps_and_wakes_behind_what_stands_over_the_chat(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -270,6 +275,7 @@ sys.exit(cli.main([]))
 """
 
 
+@pytest.mark.exhaustive
 def test_a_click_counts_by_when_it_was_read(configured: Program, server: ChatServerThread) -> None:
     server.script(call("Shell", {"command": "echo > ran"}), say("Well."))
     terminal = configured.start_python(HELD_UP)
@@ -288,6 +294,7 @@ def test_a_click_counts_by_when_it_was_read(configured: Program, server: ChatSer
     _until((configured.work / "ran").exists)
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_once_more_than_it_takes_ends_it_no_other_way(configured: Program) -> None:
     terminal = configured.start(fresh=True)
     terminal.wait_for("Ctrl+T timeline")
@@ -327,6 +334,7 @@ sys.exit(cli.main([]))
 """
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_in_the_moment_in_which_interrupts_are_turned_off_is_ignored(
     configured: Program,
 ) -> None:
@@ -340,6 +348,7 @@ def test_ctrl_c_in_the_moment_in_which_interrupts_are_turned_off_is_ignored(
     assert b"KeyboardInterrupt" not in terminal.raw
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("over", first_only(["/help", ""]))
 def test_ctrl_c_twice_quits_also_beside_commands_in_the_background(
     configured: Program, server: ChatServerThread, over: str
@@ -369,6 +378,7 @@ def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatSe
     _is_kept(configured)
 
 
+@pytest.mark.exhaustive
 def test_a_window_that_closes_untold_ends_it_as_well(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -387,6 +397,7 @@ def test_a_window_that_closes_untold_ends_it_as_well(
     assert "word word" in str(configured.context())
 
 
+@pytest.mark.exhaustive
 def test_two_hundred_sizes_in_two_seconds(configured: Program, server: ChatServerThread) -> None:
     server.script(say("word " * 400 + "the end.", pause_s=0.004))
     terminal = configured.start()
@@ -438,6 +449,7 @@ sys.exit(main([]))
 """
 
 
+@pytest.mark.exhaustive
 def test_of_two_sizes_the_newer_one_is_drawn(configured: Program) -> None:
     terminal = configured.start_python(SIZES_CLOSE_BEHIND_ONE_ANOTHER, size=(100, 30))
     # All that the start brings is on the screen: the page, what is in the folder, and the gauge.
@@ -485,6 +497,7 @@ def test_quitting_says_how_to_go_on(configured: Program, server: ChatServerThrea
     assert f"kimi-tui --session {first}" in _leave(terminal)
 
 
+@pytest.mark.exhaustive
 def test_quitting_an_empty_session_says_nothing(configured: Program) -> None:
     terminal = configured.start()
     terminal.wait_for("Ctrl+T timeline")
@@ -574,6 +587,7 @@ sys.exit(cli.main([]))
 """
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("module", "kind", "method"),
     [
@@ -622,6 +636,7 @@ def _is_not_lost(program: Program, said: str) -> None:
         program.wait_kept("draft.json", "half a thought")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("key", ["f3", "f4"], ids=["waits", "computes"])
 def test_ctrl_c_twice_quits_while_something_blocks(configured: Program, key: str) -> None:
     terminal = _broken(configured)
@@ -641,6 +656,7 @@ def test_ctrl_c_twice_quits_while_something_blocks(configured: Program, key: str
     _is_not_lost(configured, said)
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_out_of_a_handler_is_one_line_and_keeps_what_was_written(
     configured: Program,
 ) -> None:
@@ -659,6 +675,7 @@ def test_an_interrupt_out_of_a_handler_is_one_line_and_keeps_what_was_written(
     _is_not_lost(configured, said)
 
 
+@pytest.mark.exhaustive
 def test_a_fault_in_the_thread_that_writes_ends_nothing(configured: Program) -> None:
     terminal = _broken(configured)
     terminal.wait_for("Ctrl+T timeline")
@@ -674,6 +691,7 @@ def test_a_fault_in_the_thread_that_writes_ends_nothing(configured: Program) -> 
     assert "12345678" not in log
 
 
+@pytest.mark.exhaustive
 def test_what_the_interpreter_dies_of_is_in_the_log(configured: Program) -> None:
     terminal = _broken(configured)
     terminal.wait_for("Ctrl+T timeline")
@@ -684,6 +702,7 @@ def test_what_the_interpreter_dies_of_is_in_the_log(configured: Program) -> None
     assert "Fatal Python error: Segmentation fault" in log.read_text()
 
 
+@pytest.mark.exhaustive
 def test_a_thread_that_hangs_does_not_hold_up_the_end(configured: Program) -> None:
     hangs = """
 import sys, threading

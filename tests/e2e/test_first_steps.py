@@ -30,6 +30,7 @@ def _run(program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("arguments", [["--no-such-thing"], ["--work-dir", "/no/such/folder"]])
 def test_a_bad_argument_is_one_line_and_exit_2(program: Program, arguments: list[str]) -> None:
     ended = _run(program, *arguments)
@@ -55,6 +56,7 @@ def test_version_and_help(program: Program) -> None:
         assert option in shown
 
 
+@pytest.mark.exhaustive
 def test_first_run_leads_to_the_demo(program: Program) -> None:
     terminal = program.start(fresh=True)
     terminal.wait_for("Which model should it use?")
@@ -113,6 +115,7 @@ def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServe
     program.start().wait_for("What shall we work on?")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("leaves", ["\t", "\r"])
 def test_a_key_typed_in_one_go_with_the_address_is_not_shown(
     program: Program, server: ChatServerThread, leaves: str
@@ -123,6 +126,7 @@ def test_a_key_typed_in_one_go_with_the_address_is_not_shown(
     assert b"secret" not in terminal.raw
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("key", "pasted"), [("sk-aB3dE5fG7hK9mN1p", True), ("9f8e7d6c5b4a39281706f5e4d3c2b1a0", False)]
 )
@@ -139,6 +143,7 @@ def test_a_key_in_the_place_of_the_address_is_never_drawn(
     assert [piece for piece in pieces if piece in drawn] == []
 
 
+@pytest.mark.exhaustive
 def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Program) -> None:
     terminal = at_base_url(program)
     terminal.type("no address\rsk-secret-key\tsk-secret-key")
@@ -153,6 +158,7 @@ def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Progra
     assert b"secret" not in terminal.raw
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("rows", ["x", *first_only(["9" * 5000, "99999999"])])
 def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, rows: str) -> None:
     terminal = configured.start(env={"COLUMNS": "-5", "LINES": rows})
@@ -161,6 +167,7 @@ def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, row
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("where", first_only(["2>&-", "2>errors"]))
 def test_it_is_drawn_also_where_errors_go_elsewhere(program: Program, where: str) -> None:
     with Terminal(

@@ -17,6 +17,7 @@ READY = "Ctrl+T timeline"
 QUESTION = b"\x1b_Gi=31"
 
 
+@pytest.mark.exhaustive
 def test_paste_a_path_send_it_and_look_at_it(configured: Program, server: ChatServerThread) -> None:
     shot = saved(flat(320, 200))
     (configured.work / "the shot.png").write_bytes(shot)
@@ -54,6 +55,7 @@ def test_paste_a_path_send_it_and_look_at_it(configured: Program, server: ChatSe
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("graphics", ["kitty", "sixel"])
 def test_a_terminal_that_says_it_has_graphics_is_sent_the_picture(
     configured: Program, graphics: str
@@ -115,6 +117,7 @@ def test_a_terminal_that_says_it_has_graphics_is_sent_the_picture(
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_images_that_were_not_sent_outlive_a_kill(
     configured: Program, server: ChatServerThread
 ) -> None:

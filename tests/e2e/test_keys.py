@@ -66,6 +66,7 @@ def key(request: pytest.FixtureRequest, configured: Program, server: ChatServerT
     return key
 
 
+@pytest.mark.sample
 def test_no_key_is_left_of_a_session(
     configured: Program, server: ChatServerThread, key: str
 ) -> None:
@@ -120,6 +121,7 @@ sys.exit(cli.main([]))
 """
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("crash", [CRASH, CRASH_WHILE_READING])
 def test_no_key_is_in_the_report_of_a_crash(configured: Program, key: str, crash: str) -> None:
     terminal = configured.start_python(crash.format(key=key))

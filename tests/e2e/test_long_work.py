@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from support.chat_server import ChatServerThread, call, say, status
 from support.program import Program
 
@@ -55,6 +56,7 @@ def test_notes_and_an_overload(configured: Program, server: ChatServerThread) ->
     assert "system prompt" in screen
 
 
+@pytest.mark.exhaustive
 def test_a_command_runs_on_in_the_background(configured: Program, server: ChatServerThread) -> None:
     (configured.home / "config.toml").write_text('mode = "ask"\n[sandbox]\nenabled = false\n')
     server.script(

@@ -22,6 +22,7 @@ sys.exit(cli.main(["--continue"]))
 """
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("module", "owner", "name"),
     [
@@ -53,6 +54,7 @@ def test_a_configuration_that_is_a_fifo_is_named(program: Program) -> None:
     assert "itisaFIFO,notaregularfile" in shown
 
 
+@pytest.mark.exhaustive
 def test_a_session_whose_files_are_no_files_is_refused_in_a_line(
     configured: Program, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.chat_server import ChatServerThread, say
 from support.program import Program
 
@@ -9,6 +10,7 @@ READY = "≡ at 75k"
 """The gauge: the session is open."""
 
 
+@pytest.mark.exhaustive
 def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServerThread) -> None:
     server.script(say("Cleaned."))
     terminal = configured.start()
@@ -76,6 +78,7 @@ def test_every_enter_with_a_modifier_breaks_the_line_as_bytes(
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     terminal = configured.start()
     terminal.wait_for(READY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+import pytest
 from support.chat_server import ChatServerThread, say
 from support.program import Program
 
@@ -11,6 +12,7 @@ READY = "Ctrl+T timeline"
 LINES = [f"row {n}:\tvalue {n}" for n in range(120)]
 
 
+@pytest.mark.exhaustive
 def test_a_selection_dragged_beyond_the_screen_is_copied(
     configured: Program, server: ChatServerThread
 ) -> None:

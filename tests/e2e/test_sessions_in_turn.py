@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from support.chat_server import ChatServerThread, say
 from support.program import Program
 
@@ -12,6 +13,7 @@ ASK = re.compile(r" ask$", re.MULTILINE)
 """The mode, at the end of the header."""
 
 
+@pytest.mark.exhaustive
 def test_new_and_fork_again_and_again(configured: Program, server: ChatServerThread) -> None:
     terminal = configured.start("--yolo")
     terminal.wait_for(READY)

@@ -56,6 +56,7 @@ def test_no_key_answers_a_question_that_has_not_arrived(
     assert (configured.work / "ran").exists()
 
 
+@pytest.mark.exhaustive
 def test_no_key_answers_behind_a_stop_before_the_question_is_drawn_again(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -149,6 +150,7 @@ def _typed(program: Program, words: str) -> Terminal:
     return terminal
 
 
+@pytest.mark.exhaustive
 def test_no_enter_writes_a_note_that_has_not_been_asked_about(configured: Program) -> None:
     terminal = _typed(configured, "# A heading")
     notes = configured.work / "AGENTS.md"
@@ -169,6 +171,7 @@ def test_no_enter_writes_a_note_that_has_not_been_asked_about(configured: Progra
     assert notes.exists()
 
 
+@pytest.mark.exhaustive
 def test_words_stay_until_they_have_arrived(configured: Program) -> None:
     terminal = _typed(configured, "/thinking")
     terminal.type(f" {KEY}")
@@ -181,6 +184,7 @@ def test_words_stay_until_they_have_arrived(configured: Program) -> None:
     assert "looks like an API key" in terminal.screen_text()
 
 
+@pytest.mark.exhaustive
 def test_no_enter_lets_the_agent_go_on_before_that_is_offered(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -199,6 +203,7 @@ def test_no_enter_lets_the_agent_go_on_before_that_is_offered(
     _pressed_until(terminal, "enter", "Two.")
 
 
+@pytest.mark.exhaustive
 def test_nobody_leaves_what_runs_before_it_is_named(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -250,6 +255,7 @@ def _asks_to_delete(program: Program, server: ChatServerThread) -> Terminal:
     return terminal
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("ask", "words", "keys"),
     [
@@ -277,6 +283,7 @@ def test_no_key_answers_below_a_closed_help_before_the_question_is_drawn_again(
     assert sorted(configured.home.glob("sessions/*/*/context*.jsonl")) == kept
 
 
+@pytest.mark.exhaustive
 def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> None:
     terminal = _typed(configured, "/settings")
     file = configured.home / "config.toml"
@@ -293,6 +300,7 @@ def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> Non
     assert file.read_text() != before
 
 
+@pytest.mark.exhaustive
 def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal = program.start(size=(80, 30))
     terminal.wait_for("Which model should it use?")
@@ -309,6 +317,7 @@ def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     assert KEY.encode() not in terminal.raw
 
 
+@pytest.mark.exhaustive
 def test_no_enter_chooses_from_models_that_came_by_themselves(
     program: Program, server: ChatServerThread
 ) -> None:
@@ -355,6 +364,7 @@ def _press_unseen(terminal: Terminal, key: str) -> None:
     _pressed_blind(terminal, key, key)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("key", ["r", *first_only(["enter", "1"])])
 def test_no_key_answers_a_preview_that_has_not_arrived(
     configured: Program, server: ChatServerThread, key: str
@@ -373,6 +383,7 @@ def test_no_key_answers_a_preview_that_has_not_arrived(
     assert _lines(configured) == 2
 
 
+@pytest.mark.exhaustive
 def test_no_key_answers_before_what_the_help_stood_over_is_drawn_again(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -416,6 +427,7 @@ def test_no_key_answers_before_what_the_help_stood_over_is_drawn_again(
     terminal.wait_for("Rewound")
 
 
+@pytest.mark.exhaustive
 def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -446,6 +458,7 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_no_enter_sends_what_stands_in_a_field_that_has_not_arrived(
     configured: Program, server: ChatServerThread
 ) -> None:

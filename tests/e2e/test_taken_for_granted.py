@@ -6,6 +6,7 @@ import base64
 import json
 import re
 
+import pytest
 from support.chat_server import ChatServerThread, call, gate, say
 from support.program import Program
 from support.terminal import Terminal
@@ -115,6 +116,7 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     program: Program, server: ChatServerThread
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from support.program import Program
 from support.terminal import Terminal
 
@@ -46,6 +47,7 @@ def test_the_colours_follow_the_terminal_and_its_answers_are_no_keys(configured:
     assert b"\x1b[?2031l" in terminal.raw, "nothing is to be told any more"
 
 
+@pytest.mark.exhaustive
 def test_another_terminal_that_is_attached_in_place_of_the_first_is_told_all(
     configured: Program,
 ) -> None:

@@ -296,6 +296,7 @@ def test_rewind_with_files_undo_and_jump(
     assert not server.server.refused
 
 
+@pytest.mark.exhaustive
 def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     person: Person, configured: Program, server: ChatServerThread
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
+import pytest
 from support.chat_server import ChatServerThread, say, stall
 from support.program import Program
 
@@ -12,6 +13,7 @@ READY = "≡ at 75k"
 """The gauge: the session is open."""
 
 
+@pytest.mark.exhaustive
 def test_what_is_named_run_noted_and_written_elsewhere(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -79,6 +81,7 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_what_waits_for_the_turn_is_there_again_after_the_end(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -121,6 +124,7 @@ def test_a_draft_outlives_a_kill(configured: Program, server: ChatServerThread) 
     assert list(configured.home.glob("sessions/*/*/*draft*")) == []
 
 
+@pytest.mark.exhaustive
 def test_vim_and_the_cursor_in_the_chat(configured: Program, server: ChatServerThread) -> None:
     server.script(say("It is in the parser."))
     (configured.home / "config.toml").write_text('mode = "ask"\n[prompt]\nvim = true\n')

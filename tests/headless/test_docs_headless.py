@@ -9,6 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 from headless.conftest import Scripts
 from support.chat_server import call, say
 
@@ -65,6 +66,7 @@ def part(heading: str) -> str:
     return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
+@pytest.mark.exhaustive
 def test_the_action_reviews_a_pull_request_without_a_sandbox(scripts: Scripts) -> None:
     repository(scripts)
     subprocess.run(["git", "commit", "-qm", "two"], cwd=scripts.work, check=True)
@@ -97,6 +99,7 @@ def test_the_hook_refuses_a_commit(scripts: Scripts) -> None:
     assert "+two" in scripts.sent(0)
 
 
+@pytest.mark.exhaustive
 def test_the_loop_changes_each_file(scripts: Scripts) -> None:
     (scripts.work / "src").mkdir()
     for name in "ab":

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from kimi_tui.hooks.payload import MOST_CHARS, answer_of, arguments_from, input_of, names_of
+from kimi_tui.hooks.payload import (
+    MOST_CHARS,
+    answer_of,
+    arguments_from,
+    inner_call,
+    input_of,
+    names_of,
+    outer_arguments,
+)
 from kimi_tui.hooks.process import HookEnd
 
 
@@ -68,6 +76,20 @@ def test_a_changed_input_may_use_either_spelling(
     given = input_of(tool, json.dumps(arguments))
     for changed in ({**given, **changes}, dict(reversed(list({**given, **changes}.items())))):
         assert json.loads(arguments_from(tool, given, changed)) == expected
+
+
+def test_a_tool_of_a_server_is_seen_behind_the_tool_that_calls_it() -> None:
+    text = '{"tool": "mcp__git__push", "arguments": {"force": true}}'
+    inner, arguments = inner_call("CallTool", text)
+    assert (inner, json.loads(arguments)) == ("mcp__git__push", {"force": True})
+    assert json.loads(outer_arguments("CallTool", inner, '{"force": false}')) == {
+        "tool": "mcp__git__push",
+        "arguments": {"force": False},
+    }
+    for odd in ("{", "[]", '{"tool": 5}', '{"tool": "x", "arguments": 5}'):
+        assert inner_call("CallTool", odd) == ("CallTool", odd)
+    assert inner_call("Shell", text) == ("Shell", text)
+    assert outer_arguments("Shell", "Shell", text) == text
 
 
 def said(

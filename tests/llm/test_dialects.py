@@ -142,6 +142,7 @@ async def talk(
     return provider
 
 
+@pytest.mark.exhaustive
 @each("thinking", ["", "off", "on"])
 @each("name", STRICT)
 async def test_a_known_server_refuses_nothing(name: str, thinking: str) -> None:
@@ -163,6 +164,7 @@ def learned(*names: str) -> list[Any]:
     return [pytest.param(*STRICT[name], id=name) for name in names]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("model", "check"),
     [

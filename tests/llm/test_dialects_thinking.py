@@ -39,6 +39,7 @@ async def sent(server: ChatServer, asked: OpenAICompatible) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key not in PLAIN | {"reasoning_split"}}
 
 
+@pytest.mark.exhaustive
 @each(
     "dialect, model, word, expected, thinks",
     [

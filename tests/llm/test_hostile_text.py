@@ -168,6 +168,7 @@ LOOKED_THROUGH: dict[str, Callable[[str], Any]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_the_worst_text_is_gone_through_once() -> None:
     check(__file__)

@@ -185,6 +185,7 @@ def certificate(folder: Path) -> None:
     subprocess.run(made, cwd=folder, check=True, capture_output=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 async def test_a_certificate_that_is_not_trusted_is_named_with_the_way_to_trust_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -272,6 +272,7 @@ def certificate(folder: Path) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 async def test_an_encrypted_server_through_proxies_with_its_own_certificate(
     tmp_path: Path, through: Running, monkeypatch: pytest.MonkeyPatch

@@ -143,6 +143,7 @@ FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
 }
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "closed"])
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool, far: None) -> None:
@@ -415,6 +416,7 @@ async def test_calls_of_one_index_and_without_ids_arrive(
     ]
 
 
+@pytest.mark.exhaustive
 async def test_ten_megabytes_arrive_and_the_loop_is_never_held(
     server: ChatServer, connect: Connect
 ) -> None:

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kimi_tui.llm import request as requests
 from kimi_tui.llm import tokens
-from kimi_tui.llm.dialects import GENERIC
-from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, user_message
-from kimi_tui.llm.request import ChatRequest, Recipient, build_request
+from kimi_tui.llm.dialects import DIALECTS, GENERIC
+from kimi_tui.llm.message import (
+    FunctionCall,
+    ImagePart,
+    ImageURL,
+    Message,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    user_message,
+)
+from kimi_tui.llm.request import (
+    ChatRequest,
+    Recipient,
+    RequestBuilder,
+    build_request,
+    sent_messages,
+)
+from kimi_tui.prompts import COMPACTION_START
 
 
 def test_each_message_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,3 +105,116 @@ def test_images_stand_in_the_body_as_any_json_would(url: str) -> None:
     }
     assert "image_url" in built.optional
     assert 16 < built.estimated_tokens - tokens.estimate("system x y look there") < 40
+
+
+_PARTS = st.sampled_from(
+    [
+        TextPart(text="a word"),
+        TextPart(text=" "),
+        TextPart(text="lone \ud800 surrogate"),
+        ImagePart(image_url=ImageURL(url="data:image/png;base64,AAAA")),
+        ImagePart(image_url=ImageURL(url="images/x.png")),
+    ]
+)
+_THOUGHTS = st.sampled_from(
+    [
+        ThinkPart(think="hm", field="reasoning_content", provider="p", model="m"),
+        ThinkPart(think="hm", field="think_tag", provider="p", model="m"),
+        ThinkPart(think="others", field="reasoning", provider="q", model="n"),
+    ]
+)
+_CALLS = st.builds(
+    ToolCall,
+    id=st.sampled_from(["a", "b", "", "x" * 50]),
+    function=st.builds(
+        FunctionCall,
+        name=st.sampled_from(["Read", "odd name"]),
+        arguments=st.sampled_from(["{}", "no"]),
+    ),
+)
+_MESSAGES = st.one_of(
+    st.builds(
+        Message,
+        role=st.just("user"),
+        content=st.one_of(
+            st.sampled_from(
+                [
+                    "hello",
+                    "",
+                    "<system>CHECKPOINT 3</system>",
+                    "<system-reminder>x</system-reminder>",
+                    f"{COMPACTION_START} summary",
+                ]
+            ),
+            st.lists(_PARTS, max_size=3),
+        ),
+    ),
+    st.builds(
+        Message,
+        role=st.just("assistant"),
+        content=st.one_of(st.sampled_from(["", "said"]), st.lists(_THOUGHTS, max_size=2)),
+        tool_calls=st.one_of(st.none(), st.lists(_CALLS, max_size=3)),
+    ),
+    st.builds(
+        Message,
+        role=st.just("tool"),
+        content=st.one_of(st.sampled_from(["", "result"]), st.lists(_PARTS, max_size=2)),
+        tool_call_id=st.sampled_from(["a", "b", "", "other"]),
+    ),
+    st.builds(Message, role=st.just("system"), content=st.just("more rules")),
+)
+_OPERATIONS = st.one_of(
+    st.tuples(st.just("grow"), st.lists(_MESSAGES, min_size=1, max_size=4)),
+    st.tuples(st.just("cut"), st.integers(0, 6)),
+    st.tuples(st.just("dialect"), st.sampled_from(sorted(DIALECTS))),
+    st.tuples(st.just("system"), st.sampled_from(["", "one", "other"])),
+)
+
+
+@given(st.lists(_OPERATIONS, max_size=12))
+def test_a_conversation_that_grows_is_sent_as_one_that_is_made_anew(
+    operations: list[tuple[str, Any]],
+) -> None:
+    """With every way in which text is joined to what stands before it, through rewinds and changes of the model."""
+    builder, history = RequestBuilder(), list[Message]()
+    dialect, system = GENERIC, "system"
+    for kind, value in operations:
+        match kind:
+            case "grow":
+                history = [*history, *value]
+            case "cut":
+                history = history[: len(history) - value]
+            case "dialect":
+                dialect = DIALECTS[value]
+            case _:
+                system = value
+        request = ChatRequest(system, (), history, Recipient("p", "m"))
+        before = [message.model_dump() for message in history]
+        built = builder.build(request, dialect)
+        assert built == build_request(request, dialect)
+        whole = sent_messages(system, history, dialect, request.recipient)
+        assert json.loads(built.data)["messages"] == json.loads(json.dumps(whole))
+        assert [message.model_dump() for message in history] == before
+
+
+def test_only_what_is_new_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[object] = []
+    real = requests._json_of_message
+
+    def json_of(message: dict[str, Any]) -> Iterator[bytes]:
+        encoded.append(message)
+        return real(message)
+
+    monkeypatch.setattr(requests, "_json_of_message", json_of)
+    builder, history = RequestBuilder(), [user_message("go")]
+    for n in range(50):
+        call = ToolCall(id=f"c{n}", function=FunctionCall(name="Read", arguments="{}"))
+        history += [
+            Message(role="assistant", content="I read.", tool_calls=[call]),
+            Message(role="tool", content="text", tool_call_id=f"c{n}"),
+            user_message(f"<system>CHECKPOINT {n}</system>"),
+        ]
+        encoded.clear()
+        builder.build(ChatRequest("system", (), history, Recipient("p", "m")), GENERIC)
+        # The newest step and the one before it, whose last message might have grown.
+        assert len(encoded) <= 6

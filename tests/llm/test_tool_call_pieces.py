@@ -440,6 +440,7 @@ FIXED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_every_thirteenth_gateway_with_the_same_calls() -> None:
     wrong: list[Gateway] = []
     for number, gateway in enumerate(READABLE[::13]):

@@ -132,10 +132,12 @@ logging.getLogger("openai").debug("a whole request")
 """
 
 
+@pytest.mark.exhaustive
 def test_the_client_is_made_without_shapes_that_nobody_asks_for() -> None:
     subprocess.run([sys.executable, "-c", CLIENT], check=True, timeout=30)
 
 
+@pytest.mark.exhaustive
 def test_what_the_library_would_log_goes_neither_to_the_terminal_nor_to_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,7 @@ def test_without_servers_nothing_of_them_is_loaded(tmp_path: Path) -> None:
             "async def main():\n"
             "    async with open_session('.', base_url='http://127.0.0.1:9/v1', model='m', sandbox=False): pass\n"
             "asyncio.run(main())\n"
-            "print([name for name in sys.modules if name.split('.')[0] in ('mcp', 'mcp_types') or 'kimi_tui.mcp' in name])",
+            "print([name for name in sys.modules if name.split('.')[0] in ('mcp', 'mcp_types', 'lxml', 'markdownify', 'bs4', 'pypdf') or 'kimi_tui.mcp' in name])",
         ],
         cwd=tmp_path,
         env={
@@ -93,3 +93,16 @@ def test_without_servers_nothing_of_them_is_loaded(tmp_path: Path) -> None:
         check=False,
     )
     assert (said.stdout, said.stderr) == ("[]\n", "")
+
+
+def test_the_rest_of_a_long_result_is_read_without_a_question(scripts: Scripts) -> None:
+    text = "\n".join(f"row {n}" for n in range(20_000))
+    configure(scripts.home / "mcp.json", made=entry())
+    scripts.server.script(call("mcp__made__echo", {"text": text}), say("Long."))
+    assert scripts.run("--mode", "all", "-p", "echo").code == 0
+    (path,) = scripts.home.glob("sessions/*/*/results/*.txt")
+    assert str(path) in str(scripts.server.requests[-1].body["messages"][-1])
+    scripts.server.script(call("ReadFile", {"path": str(path), "line_offset": -1}), say("The end."))
+    ran = scripts.run("--continue", "--strict", "-p", "and its end?")
+    assert ran.code == 0, ran.err
+    assert "row 19999" in str(scripts.server.requests[-1].body["messages"][-1])

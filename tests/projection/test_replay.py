@@ -176,6 +176,7 @@ def test_long_texts_are_kept_once_however_many_states_hold_them() -> None:
     assert kept < 2_000_000
 
 
+@pytest.mark.exhaustive
 def test_a_kept_state_is_read_in_small_pieces() -> None:
     teller = Teller()
     for _ in range(60):
@@ -196,6 +197,7 @@ def test_a_kept_state_is_read_in_small_pieces() -> None:
     assert stream.read() == b""
 
 
+@pytest.mark.exhaustive
 def test_going_back_in_a_long_session_is_quick() -> None:
     teller = Teller()
     while len(teller.records) < 6_000:

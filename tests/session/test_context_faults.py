@@ -296,6 +296,7 @@ async def test_without_hard_links_a_copy_takes_their_place(folder: Path, number:
     await session.aclose()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("times", [1, 10**9])
 async def test_a_refused_operation_changes_nothing_at_whichever_call_it_is_refused(
     tmp_path: Path, times: int

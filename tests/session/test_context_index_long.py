@@ -32,6 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 async def test_opening_parses_the_end_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[int] = []
     real = context_index.parse_message

@@ -16,6 +16,7 @@ from kimi_tui.session.session import Session
 N_MESSAGES = 300
 
 
+@pytest.mark.exhaustive
 async def test_what_threads_read_is_right_whatever_happens_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

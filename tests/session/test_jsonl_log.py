@@ -112,6 +112,7 @@ def test_reading_from_the_end(path: Path) -> None:
     record.close()
 
 
+@pytest.mark.exhaustive
 def test_what_is_kept_in_memory_for_a_sync_is_bounded(path: Path) -> None:
     disk = WatchedStorage()
     file = JsonlLog(path, disk)

@@ -98,6 +98,7 @@ def begun(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [result for result in dead if os.path.exists(result["folder"])]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("how", CALLS)
 @pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.exhaustive)])
 async def test_killed_at_each_call_in_turn(root: Path, how: str, every: int) -> None:
@@ -112,6 +113,7 @@ async def test_killed_at_each_call_in_turn(root: Path, how: str, every: int) -> 
         await check(result, whole["states"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.exhaustive)])
 async def test_killed_at_random_times(root: Path, count: int) -> None:
     *results, whole = runs(root, "random", count)

@@ -64,6 +64,7 @@ async def cuts(
     return made, [state for _, state in told]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("how", ["lost", "zeros", "kept"])
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.exhaustive)])

@@ -102,6 +102,7 @@ async def _fork(session: Session) -> None:
     await copy.aclose()
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 async def test_nothing_waits_whatever_stands_there(

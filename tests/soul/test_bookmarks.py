@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from support.chat_server import call, calls, say
 from support.soul import Stage, stage
 
@@ -94,6 +95,7 @@ async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
         assert shown == pinned
 
 
+@pytest.mark.exhaustive
 async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await turns(on)
@@ -146,6 +148,7 @@ async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
         assert not [m for m in await on.messages() if m.pinned]
 
 
+@pytest.mark.exhaustive
 async def test_bookmarks_follow_their_checkpoints(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await turns(on)

@@ -236,6 +236,7 @@ async def test_by_key(tmp_path: Path) -> None:
         assert status_after[0].estimated
 
 
+@pytest.mark.exhaustive
 async def test_the_size_after_it_stays_an_estimate_until_the_next_answer(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await talk(on, "one", "two", "three")
@@ -302,6 +303,7 @@ async def test_a_stop_leaves_the_context_alone(tmp_path: Path) -> None:
         assert not on.soul.running
 
 
+@pytest.mark.exhaustive
 async def test_by_the_rule_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     async with stage(tmp_path, window=40_000) as on:
         await talk(on, "one " * 2_000, "two")
@@ -475,6 +477,7 @@ async def test_a_prompt_longer_than_the_window_is_an_error(tmp_path: Path) -> No
         assert not on.server.requests
 
 
+@pytest.mark.exhaustive
 async def test_a_refusal_as_too_long_compacts_once_and_goes_on(tmp_path: Path) -> None:
     limits = LoopLimits(LoopControl(same_call_limit=0))
     async with stage(tmp_path, limits=limits) as on:

@@ -41,6 +41,7 @@ def bodies(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [r for r in records if not str(r["role"]).startswith("_") and not is_marker(r)]
 
 
+@pytest.mark.exhaustive
 async def test_from_here_keeps_what_precedes_byte_for_byte(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -80,6 +81,7 @@ async def test_from_here_keeps_what_precedes_byte_for_byte(tmp_path: Path) -> No
         assert (on.session.dir / "context.jsonl").read_bytes() == whole
 
 
+@pytest.mark.exhaustive
 async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -224,6 +226,7 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         assert on.file() == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("spoil", ["nothing", "delete"])
 async def test_the_history_of_a_partial_compaction(tmp_path: Path, spoil: str) -> None:
     async with stage(tmp_path) as on:

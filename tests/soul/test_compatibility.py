@@ -80,6 +80,7 @@ def copied(stored: Stored, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.sample(8)
 @given(data=st.data())
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_both_read_every_event_that_they_know(kind: type, data: st.DataObject) -> None:
@@ -141,6 +142,7 @@ def _plain(message: Any) -> Any:
     return message.role, parts, calls, message.tool_call_id
 
 
+@pytest.mark.exhaustive
 def test_kimi_cli_replays_the_events_that_it_knows_and_finds_the_title(
     stored: Stored, tmp_path: Path
 ) -> None:

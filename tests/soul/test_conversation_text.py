@@ -47,6 +47,7 @@ def test_the_text_shows_calls_reasoning_and_images() -> None:
     assert "CHECKPOINT" not in text
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("budget", [300, 1_000, 5_000, 15_000])
 def test_the_text_keeps_to_its_budget(budget: int) -> None:
     messages: list[Message] = []

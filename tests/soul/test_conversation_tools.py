@@ -59,6 +59,7 @@ async def test_without_dmails_no_request_has_a_word_of_them(tmp_path: Path) -> N
         assert "There is no tool" in on.sent()[-1][1]
 
 
+@pytest.mark.exhaustive
 async def test_dmails_turned_off_and_on_between_two_runs(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say("one"), say("two"), say("three"))

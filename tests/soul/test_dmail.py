@@ -110,6 +110,7 @@ async def test_to_the_current_checkpoint(tmp_path: Path) -> None:
         assert [role for role, _ in on.sent()] == ["user"]
 
 
+@pytest.mark.exhaustive
 async def test_several_mails_of_one_step(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(
@@ -126,6 +127,7 @@ async def test_several_mails_of_one_step(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.exhaustive
 async def test_earlier_letters_are_not_carried_over(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(
@@ -211,6 +213,7 @@ async def test_unknown_checkpoints_are_an_error_to_the_model(tmp_path: Path) -> 
         assert not on.ear.of(ev.ContextReverted)
 
 
+@pytest.mark.exhaustive
 async def test_after_a_compaction_old_numbers_are_gone(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         for text in ("one", "two", "three"):
@@ -243,6 +246,7 @@ async def test_a_mail_and_a_queued_steer(tmp_path: Path) -> None:
         assert on.ear.of(ev.ContextReverted)[0].carried == ()
 
 
+@pytest.mark.exhaustive
 async def test_a_steer_that_had_gone_in_is_carried_over(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(gate(2, call("Glob", {"pattern": "*"})), calls([mail("past", 1)]))
@@ -257,6 +261,7 @@ async def test_a_steer_that_had_gone_in_is_carried_over(tmp_path: Path) -> None:
         assert text.count("only *.py") == 1
 
 
+@pytest.mark.exhaustive
 async def test_the_guard_against_loops(tmp_path: Path) -> None:
     limits = LoopLimits(LoopControl(same_dmail_limit=0))
     async with stage(tmp_path, limits=limits) as on:
@@ -270,6 +275,7 @@ async def test_the_guard_against_loops(tmp_path: Path) -> None:
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
 
 
+@pytest.mark.exhaustive
 async def test_every_call_counts_against_the_limit(tmp_path: Path) -> None:
     control = LoopControl(max_steps_per_turn=3, same_dmail_limit=0)
     limits = LoopLimits(control, dmails_to_one_checkpoint=99)
@@ -281,6 +287,7 @@ async def test_every_call_counts_against_the_limit(tmp_path: Path) -> None:
         assert "3 steps" in on.ear.of(ev.TurnEnd)[-1].error
 
 
+@pytest.mark.exhaustive
 async def test_the_letter_says_what_was_changed_and_run(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(

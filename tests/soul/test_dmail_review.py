@@ -22,6 +22,7 @@ def mail(message: str, checkpoint_id: int) -> tuple[str, dict[str, Any]]:
     return ("SendDMail", {"message": message, "checkpoint_id": checkpoint_id})
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("instead", ["", "Mine: look in src."])
 async def test_it_is_sent_on_yes(tmp_path: Path, instead: str) -> None:
     async with stage(tmp_path, limits=REVIEW) as on:

@@ -65,6 +65,7 @@ async def worked(on: Stage) -> dict[str, str]:
     return before
 
 
+@pytest.mark.exhaustive
 async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -87,6 +88,7 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         assert files(on) == after
 
 
+@pytest.mark.exhaustive
 async def test_what_the_agent_changed_is_told_with_its_step(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
@@ -124,6 +126,7 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         assert said(one.event for one in on.soul.opened_with) == told
 
 
+@pytest.mark.exhaustive
 async def test_files_stay_where_they_are_not_asked_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
@@ -134,6 +137,7 @@ async def test_files_stay_where_they_are_not_asked_for(tmp_path: Path) -> None:
         assert files(on) == after
 
 
+@pytest.mark.exhaustive
 async def test_only_the_files_go_back_and_that_can_be_undone(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -184,6 +188,7 @@ async def test_the_preview_shows_what_changed_and_what_is_not_covered(tmp_path: 
         assert found.reason == ""
 
 
+@pytest.mark.exhaustive
 async def test_conflicts_stay_unless_chosen(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -197,6 +202,7 @@ async def test_conflicts_stay_unless_chosen(tmp_path: Path) -> None:
         assert (on.work / "sub/new").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tool", [write("a", "3\n"), shell("echo 3 > a")])
 async def test_what_the_person_changed_before_a_tool_ran_is_theirs(
     tmp_path: Path, tool: Answer
@@ -248,6 +254,7 @@ async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> N
         assert files(on)["gone"] == before["gone"]
 
 
+@pytest.mark.exhaustive
 async def test_a_jump_brings_the_files_of_another_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
@@ -326,6 +333,7 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         assert files(on) == {**after, "edited": "by hand\n"}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("files", ["restore", "keep"])
 async def test_an_undo_names_the_files_that_its_steps_leave(
     tmp_path: Path, files: FilesChoice
@@ -614,6 +622,7 @@ async def test_a_crafted_session_writes_nothing_but_what_a_scan_finds(tmp_path: 
         assert read.latest.keys().isdisjoint(HOSTILE_PATHS)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ["files", "files/store"])
 async def test_a_link_in_the_place_of_the_snapshots_is_not_followed(
     tmp_path: Path, name: str
@@ -636,6 +645,7 @@ async def test_a_link_in_the_place_of_the_snapshots_is_not_followed(
     assert {held.name for held in elsewhere.iterdir()} == {"mine.tmp", "restore.json"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "shared", ["", "files", "files/restore.json", "../../../restore.key", "changed", "plan"]
 )
@@ -677,6 +687,7 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}
 
 
+@pytest.mark.exhaustive
 async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
@@ -784,6 +795,7 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         assert files(on) == {"a": "new\n", "theirs": "by hand\n"}
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_names_what_commands_changed_and_leaves_what_others_did(
     tmp_path: Path,
 ) -> None:
@@ -964,6 +976,7 @@ async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: 
         assert {one.fate for one in outcome.files} == {"restore", "delete"}
 
 
+@pytest.mark.exhaustive
 async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_path: Path) -> None:
     async with stage(tmp_path) as on, ChatServer(check=strict) as server:
         (on.work / "a").write_text("as it was\n")
@@ -1009,6 +1022,7 @@ async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_
         assert not outcome.conflicts
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("cut_off", ["before the journal", "in the switch", "before the files"])
 async def test_a_restore_of_a_second_agent_is_finished_after_a_kill_if_its_conversation_went_back(
     tmp_path: Path, cut_off: str

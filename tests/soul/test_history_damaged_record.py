@@ -41,6 +41,7 @@ ODD = [
 ]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("where", ["first", "last"])
 async def test_an_odd_record_is_no_reason_not_to_open(tmp_path: Path, where: str) -> None:
     async with stage(tmp_path) as on:
@@ -134,6 +135,7 @@ async def test_without_a_readable_record_the_view_comes_from_the_messages(
         assert shown == ["first"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "op", ["rewind", "dmail", "own_dmail", "compaction", "undo", "undo_dmail", "jump", "clear"]
 )

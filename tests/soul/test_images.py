@@ -419,6 +419,7 @@ def test_nothing_is_stored_behind_a_link(tmp_path: Path) -> None:
     assert not [*elsewhere.iterdir()]
 
 
+@pytest.mark.exhaustive
 async def test_large_images_cost_the_context_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path, capabilities=SEES, window=1_000_000) as on:
         body = noise(60, 60)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -155,6 +156,7 @@ async def test_a_message_that_could_not_be_put_in_is_handed_back(tmp_path: Path)
         assert not on.session.context.messages
 
 
+@pytest.mark.exhaustive
 async def test_a_no_and_a_stop_hand_back_what_waits(tmp_path: Path) -> None:
     async with stage(tmp_path, mode="ask") as on:
         on.server.script(call("Shell", {"command": "true"}), say("one"), gate(2, say("A summary.")))

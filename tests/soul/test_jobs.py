@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from support.chat_server import call, say
 from support.soul import next_event, stage
 from support.watching import until
@@ -20,6 +21,7 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.exhaustive
 async def test_the_model_is_told_once_that_a_command_has_ended(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
 

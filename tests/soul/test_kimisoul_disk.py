@@ -71,6 +71,7 @@ async def test_a_full_disk_in_the_middle_of_a_conversation(tmp_path: Path) -> No
 WRITING = {"open", "write", "fsync", "sync_folder", "ftruncate", "replace", "make_folder"}
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
 @pytest.mark.parametrize("good_calls", range(12))
 async def test_a_start_on_a_disk_that_refuses_is_refused_or_told(

@@ -158,6 +158,7 @@ async def test_in_the_second_attempt_only_its_own_words_are_kept(tmp_path: Path)
         assert on.file()[-1]["content"] == "But this"
 
 
+@pytest.mark.exhaustive
 async def test_while_an_approval_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The tool does not run before the question, however long that takes.
     monkeypatch.setattr("kimi_tui.soul.tool_calls._SHOWN_AS_STARTED_AFTER_S", 0.0)
@@ -175,6 +176,7 @@ async def test_while_an_approval_waits(tmp_path: Path, monkeypatch: pytest.Monke
         assert not (on.work / "x").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "summary",
     [slow_headers(), stall(2, say("SUMMARY of it")), status(503)],
@@ -306,6 +308,7 @@ async def test_what_was_said_is_kept_however_soon_it_is_stopped(
         assert "hi" in [r.get("content") for r in on.file()]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("moment", range(12))
 async def test_at_any_moment_the_history_stays_valid(tmp_path: Path, moment: int) -> None:
     """Stop after so many events of a turn with text, calls, a D-Mail and results."""
@@ -357,6 +360,7 @@ async def test_going_on_after_a_stopped_answer_sends_a_word(tmp_path: Path) -> N
         assert on.file() == stopped
 
 
+@pytest.mark.exhaustive
 async def test_a_word_is_sent_once_and_only_where_it_is_needed(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         refused = {"error": {"message": "no"}}

@@ -32,6 +32,7 @@ async def two_lines(on: Stage) -> None:
     on.ear.forget()
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_by_hand(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
@@ -166,6 +167,7 @@ async def test_a_message_is_sent_to_the_present(tmp_path: Path) -> None:
                 await on.soul.dmails.carry(*wrong)
 
 
+@pytest.mark.exhaustive
 async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)

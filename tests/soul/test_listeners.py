@@ -568,6 +568,7 @@ async def travelled(folder: Path, seed: int, n: int) -> Travels:
     return travels
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_two_listeners_know_the_same_after_each_operation(tmp_path: Path, seed: int) -> None:
     travels = await travelled(tmp_path, seed, 40)

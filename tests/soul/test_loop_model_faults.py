@@ -84,6 +84,7 @@ PASSING: dict[str, tuple[Answer, str]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("name", PASSING)
 async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
@@ -156,6 +157,7 @@ FINAL: dict[str, tuple[Answer, str, str]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FINAL)
 async def test_a_fault_that_stays(tmp_path: Path, name: str) -> None:
     fault, words, advice = FINAL[name]
@@ -265,6 +267,7 @@ async def test_a_false_figure_stops_no_turn(
         await goes_on(on)
 
 
+@pytest.mark.exhaustive
 async def test_ten_megabytes(tmp_path: Path) -> None:
     piece = "0123456789abcdef" * 4_096
     async with stage(tmp_path, window=8_000_000) as on:
@@ -311,6 +314,7 @@ ODD_CALLS: dict[str, tuple[Callable[[], Answer], list[bool]]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ODD_CALLS)
 async def test_odd_calls(tmp_path: Path, name: str) -> None:
     answer, errors = ODD_CALLS[name]
@@ -336,6 +340,7 @@ def named(window: int) -> dict[str, Any]:
     return {"error": {"message": f"maximum context length is {window} tokens", "code": "x"}}
 
 
+@pytest.mark.exhaustive
 async def test_an_overflow_teaches_the_window_and_the_person_sees_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         for words in ("one", "two", "three"):
@@ -354,6 +359,7 @@ async def test_an_overflow_teaches_the_window_and_the_person_sees_it(tmp_path: P
         await goes_on(on)
 
 
+@pytest.mark.exhaustive
 async def test_an_overflow_in_mid_answer_drops_what_was_said(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         for words in ("one", "two", "three"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from support.chat_server import ChatServer, call, gate, say, strict
 from support.soul import Stage, stage, until_end
 
@@ -40,6 +41,7 @@ async def answering(on: Stage, server: ChatServer) -> tuple[Model, asyncio.Task[
     return old, turn
 
 
+@pytest.mark.exhaustive
 async def test_another_model_holds_from_the_next_call_on(tmp_path: Path) -> None:
     async with stage(tmp_path) as on, ChatServer(check=strict) as first:
         old, turn = await answering(on, first)

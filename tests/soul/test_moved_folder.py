@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.chat_server import call, say
 from support.soul import stage
 
@@ -11,6 +12,7 @@ from kimi_tui.session.moved_folder import former_folders, take_along
 from kimi_tui.soul.rewind_values import Target
 
 
+@pytest.mark.exhaustive
 async def test_a_session_goes_on_in_the_renamed_folder_with_its_files(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(

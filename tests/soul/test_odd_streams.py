@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from support.chat_server import delta, say, stream, tool_delta
 from support.soul import stage
 
@@ -33,6 +34,7 @@ async def test_a_call_that_is_sent_twice_is_run_once(tmp_path: Path) -> None:
         ) == 1
 
 
+@pytest.mark.exhaustive
 async def test_two_calls_that_the_model_made_are_both_run(tmp_path: Path) -> None:
     command = json.dumps({"command": "echo ran >> log.txt"})
     async with stage(tmp_path) as on:

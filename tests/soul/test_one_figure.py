@@ -176,6 +176,7 @@ async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
         await places.restart()
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_gives_no_figures(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         places = Places(on)
@@ -189,6 +190,7 @@ async def test_a_server_that_gives_no_figures(tmp_path: Path) -> None:
         await places.restart()
 
 
+@pytest.mark.exhaustive
 async def test_an_answer_without_a_figure_goes_on_from_the_last_one_of_the_server(
     tmp_path: Path,
 ) -> None:
@@ -218,6 +220,7 @@ async def test_an_answer_without_a_figure_goes_on_from_the_last_one_of_the_serve
         assert (await on.soul.statistics()).dmail_tokens_saved == -card.tokens_changed > 0
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("lost", ["record", "last figures"])
 async def test_what_a_dmail_left_is_known_by_the_context_too(tmp_path: Path, lost: str) -> None:
     async with stage(tmp_path) as on:
@@ -359,6 +362,7 @@ IMPORTED: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("shape", IMPORTED)
 async def test_a_session_without_a_record(tmp_path: Path, shape: str) -> None:
     async with stage(tmp_path) as on:

@@ -43,6 +43,7 @@ async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> No
     assert failed.value.code == 2
 
 
+@pytest.mark.exhaustive
 async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home: Path) -> None:
     launch = launch_at(home)._replace(mode="sandboxed", sandbox=True)
     for sandbox, config, is_said in (
@@ -64,6 +65,7 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
 """The beginning of a backend that writes its answer itself, to the first free descriptor."""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("does", "said"),
     [
@@ -142,6 +144,7 @@ async def test_a_key_is_taken_from_the_keyring(
         )
 
 
+@pytest.mark.exhaustive
 async def test_there_is_one_way_in_for_every_session(home: Path) -> None:
     work = home / "work"
     work.mkdir()

@@ -34,6 +34,7 @@ async def three_turns(on: Stage) -> None:
         await on.soul.run(text)
 
 
+@pytest.mark.exhaustive
 async def test_rewind_to_a_turn(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -57,6 +58,7 @@ async def test_rewind_to_a_turn(tmp_path: Path) -> None:
         assert on.sent() == [("user", "first"), ("assistant", "one"), ("user", "otherwise")]
 
 
+@pytest.mark.exhaustive
 async def test_rewind_to_a_step_and_on_from_there(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -70,6 +72,7 @@ async def test_rewind_to_a_step_and_on_from_there(tmp_path: Path) -> None:
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
 
 
+@pytest.mark.exhaustive
 async def test_the_preview(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -102,6 +105,7 @@ async def test_the_preview(tmp_path: Path) -> None:
                 await on.soul.travel.rewind(wrong)
 
 
+@pytest.mark.exhaustive
 async def test_a_rewind_to_a_step_ends_at_the_figure_of_its_preview(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -111,6 +115,7 @@ async def test_a_rewind_to_a_step_ends_at_the_figure_of_its_preview(tmp_path: Pa
         assert on.soul.used == seen.tokens_after
 
 
+@pytest.mark.exhaustive
 async def test_undo_and_redo(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -142,6 +147,7 @@ async def test_undo_and_redo(tmp_path: Path) -> None:
         assert on.sent()[-2] == ("assistant", "three")
 
 
+@pytest.mark.exhaustive
 async def test_undo_of_a_compaction(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -156,6 +162,7 @@ async def test_undo_of_a_compaction(tmp_path: Path) -> None:
         assert on.sent()[0] == ("user", "first")
 
 
+@pytest.mark.exhaustive
 async def test_clear(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -192,6 +199,7 @@ async def test_clear(tmp_path: Path) -> None:
         assert on.sent()[0] == ("user", "first")
 
 
+@pytest.mark.exhaustive
 async def test_clear_undone_and_done_again(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -211,6 +219,7 @@ async def test_clear_undone_and_done_again(tmp_path: Path) -> None:
         assert on.file() == whole
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_to_a_cleared_checkpoint_is_refused(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -232,6 +241,7 @@ async def test_clear_while_a_turn_runs(tmp_path: Path) -> None:
         assert on.sent() == [("user", "hi")]
 
 
+@pytest.mark.exhaustive
 async def test_jump_to_another_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -251,6 +261,7 @@ async def test_jump_to_another_line(tmp_path: Path) -> None:
         assert "otherwise" not in str(on.sent())
 
 
+@pytest.mark.exhaustive
 async def test_fork(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -279,6 +290,7 @@ async def test_fork(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.exhaustive
 async def test_a_fork_before_a_letter_has_neither_it_nor_the_words_that_it_carried(
     tmp_path: Path,
 ) -> None:
@@ -304,6 +316,7 @@ async def test_a_fork_before_a_letter_has_neither_it_nor_the_words_that_it_carri
             await other.aclose()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("spoil", ["nothing", "delete", "cut", "stale"])
 async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) -> None:
     async with stage(tmp_path) as on:
@@ -350,6 +363,7 @@ async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) 
         assert on.soul.wire.publish(ev.Notice("info", "")).seq > on.soul.opened_with[-1].seq
 
 
+@pytest.mark.exhaustive
 async def test_the_history_after_operations(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -392,6 +406,7 @@ async def test_without_a_record_a_turn_that_was_cut_short_stays_open(tmp_path: P
         assert sum(isinstance(e, ev.TurnEnd) for e in cut_short) == 1
 
 
+@pytest.mark.exhaustive
 async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None:
     """The reducers of chat and timeline come to the same end by live events, by the record and by the files."""
     from kimi_tui.projection.blocks import UserBlock
@@ -467,6 +482,7 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
         await check()
 
 
+@pytest.mark.exhaustive
 async def test_it_is_told_whether_the_line_that_is_live_now_ends_open(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -486,6 +502,7 @@ async def test_it_is_told_whether_the_line_that_is_live_now_ends_open(tmp_path: 
         assert await changes() == [("jump", False), ("jump", True)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("step", [1, 3])
 async def test_the_preview_of_a_jump_names_the_tokens_that_there_are_then(
     tmp_path: Path, step: int
@@ -532,6 +549,7 @@ async def test_a_line_without_a_figure_holds_the_same_for_the_journal_as_for_the
         assert figures.pop() > texts * 2
 
 
+@pytest.mark.exhaustive
 async def test_only_a_rewind_of_the_person_gives_a_message_back(tmp_path: Path) -> None:
     """What undo and redo bring back is on the line again, or gone with what it answers: the prompt is not theirs."""
     async with stage(tmp_path) as on:

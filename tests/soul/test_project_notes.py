@@ -6,6 +6,7 @@ import json
 from datetime import date
 from pathlib import Path
 
+import pytest
 from support.chat_server import call, say
 from support.soul import stage
 
@@ -124,6 +125,7 @@ def test_notes_below_are_those_of_the_folders_on_the_way(tmp_path: Path) -> None
     assert said.count(end) == 1
 
 
+@pytest.mark.exhaustive
 async def test_notes_of_a_folder_come_once_a_world_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         put(on.work / "src" / "AGENTS.md", "Tabs only.")
@@ -154,6 +156,7 @@ async def test_notes_of_a_folder_come_once_a_world_line(tmp_path: Path) -> None:
         assert json.dumps(on.server.requests[-1].body).count("Tabs only.") == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_mode_is_told_when_it_changes_and_on_each_world_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
 

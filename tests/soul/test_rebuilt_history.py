@@ -47,6 +47,7 @@ def chat(records: Sequence[EventRecord]) -> list[str]:
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("after", "drawn"),
     [

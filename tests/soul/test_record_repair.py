@@ -210,6 +210,7 @@ async def test_a_session_that_was_doubled_is_exported_once(tmp_path: Path, damag
     assert parts == words
 
 
+@pytest.mark.exhaustive
 async def test_a_turn_of_kimi_cli_behind_one_of_ours_is_told_once(tmp_path: Path) -> None:
     """Somebody went on with a session of ours in kimi-cli, and comes back."""
     async with stage(tmp_path) as on:

@@ -24,7 +24,7 @@ from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 
 DAY = date(2026, 11, 28)
-MOST_TOKENS = 4_200
+MOST_TOKENS = 4_800
 """The largest number of estimated tokens of the system prompt and the tools in an ordinary folder."""
 MOST_LEAN_TOKENS = 1_300
 """The largest number of estimated tokens of the lean prompt and its tools."""
@@ -136,6 +136,16 @@ TOLD = {
     ),
     "TaskOutput": ("last looked", "still runs", "told when", "shortened", "to a file"),
     "TaskStop": ("everything it started", "session ends"),
+    "FetchURL": (
+        "Markdown",
+        "PDF",
+        "images",
+        "30,000",
+        "15 minutes",
+        "each host",
+        "private",
+        "data",
+    ),
     "SetTodoList": ("replaces", "three or more", "one is `in_progress`", "Leave out `todos`"),
     "AskUserQuestion": ("own words", "leave it to you", "good practice", "semicolons", "first"),
     "ExitPlanMode": ("plan mode only", "you will not do", "how you will check", "AskUserQuestion"),
@@ -204,6 +214,7 @@ def test_lean_schemas_are_taken_by_the_tools() -> None:
     assert default_toolset().lean(["Glob"]).accepts("Glob", '{"pattern": "*"}')
 
 
+@pytest.mark.exhaustive
 async def test_a_small_window_works_from_hello_to_an_edit(tmp_path: Path) -> None:
     async with stage(tmp_path, window=4_096) as on:
         (on.work / "a.txt").write_text("".join(f"line {n} of many\n" for n in range(2_000)))
@@ -354,6 +365,7 @@ async def test_ollama_as_it_is_installed_says_hello(tmp_path: Path) -> None:
         assert "32,768" in notice.advice
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("server", ["ollama", "llama.cpp"])
 async def test_a_template_without_tools_is_chatted_with_without_them(
     tmp_path: Path, server: str
@@ -431,6 +443,7 @@ async def test_who_does_not_want_that_is_told_what_takes_the_room(tmp_path: Path
         assert not on.server.requests
 
 
+@pytest.mark.exhaustive
 async def test_two_long_answers_in_a_small_window_are_compacted(tmp_path: Path) -> None:
     async with stage(tmp_path, window=2_048) as on:
         on.soul.use_tools("off")
@@ -451,6 +464,7 @@ async def test_two_long_answers_in_a_small_window_are_compacted(tmp_path: Path) 
         assert on.soul.used < 1_536
 
 
+@pytest.mark.exhaustive
 async def test_a_long_turn_in_a_small_window_is_compacted_as_it_goes(tmp_path: Path) -> None:
     async with stage(tmp_path, window=4_096) as on:
         (on.work / "a.txt").write_text("some words in a line\n" * 3_000)
@@ -490,6 +504,7 @@ async def test_the_folders_notes_are_named_where_they_are_too_long(tmp_path: Pat
         assert "Rules. Rules." not in str(on.sent())
 
 
+@pytest.mark.exhaustive
 async def test_a_model_that_reads_slowly_is_offered_the_lean_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

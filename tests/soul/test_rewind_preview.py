@@ -85,6 +85,7 @@ async def eventful(on: Stage) -> None:
     await on.soul.run("more")
 
 
+@pytest.mark.exhaustive
 async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await eventful(on)
@@ -170,6 +171,7 @@ async def long_stage(on: Stage, n_turns: int, *answers: Answer) -> None:
     on.server.script(*answers)
 
 
+@pytest.mark.exhaustive
 async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +204,7 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
         await turn
 
 
+@pytest.mark.exhaustive
 async def test_what_is_pinned_and_said_is_nothing_that_a_dmail_takes(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(
@@ -280,6 +283,7 @@ async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loo
         await turn
 
 
+@pytest.mark.exhaustive
 async def test_a_long_line_is_compacted_up_to_here_away_from_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def there_is_one() -> Iterator[None]:
         yield
 
 
+@pytest.mark.exhaustive
 async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
     async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
@@ -106,6 +107,7 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert on.ear.of(ev.FilesChanged)
 
 
+@pytest.mark.exhaustive
 async def test_a_read_in_the_home_folder_that_is_refused_is_named_with_what_allows_it(
     tmp_path: Path,
 ) -> None:
@@ -133,6 +135,7 @@ async def test_a_read_in_the_home_folder_that_is_refused_is_named_with_what_allo
     )
 
 
+@pytest.mark.exhaustive
 async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
     async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
@@ -156,6 +159,7 @@ async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: 
         assert "server.key" not in result.message
 
 
+@pytest.mark.exhaustive
 async def test_what_a_background_task_does_to_git_is_undone_and_told_while_it_runs(
     tmp_path: Path,
 ) -> None:
@@ -189,6 +193,7 @@ def commit_all(folder: Path) -> None:
         subprocess.run(["git", *words.split()], cwd=folder, check=True)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("asks", [False, True])
 async def test_a_key_that_git_keeps_is_marked(tmp_path: Path, asks: bool) -> None:
     environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
@@ -231,6 +236,7 @@ async def test_without_a_sandbox_there_is_no_such_mode(tmp_path: Path) -> None:
             await on.soul.set_mode("sandboxed")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["plan", "ask", "edits", "sandboxed", "all"])
 async def test_searches_run_in_the_sandbox_in_every_mode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
@@ -258,6 +264,7 @@ async def test_searches_run_in_the_sandbox_in_every_mode(
         assert (tmp_path / "ran").exists()
 
 
+@pytest.mark.exhaustive
 async def test_in_plan_mode_commands_only_look(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
     async with stage(tmp_path, mode="plan", sandbox=SandboxSettings(), environ=environ) as on:
@@ -275,6 +282,7 @@ async def test_in_plan_mode_commands_only_look(tmp_path: Path) -> None:
         assert not (on.soul.session.work_dir / "made").exists()
 
 
+@pytest.mark.exhaustive
 async def test_a_command_in_the_background_is_confined_and_ends_with_the_session(
     tmp_path: Path,
 ) -> None:
@@ -293,6 +301,7 @@ async def test_a_command_in_the_background_is_confined_and_ends_with_the_session
         assert await until(lambda: not marked(job.running.mark))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("tool", "first", "then", "during"),
     [

@@ -16,6 +16,7 @@ from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.wire import events as ev
 
 
+@pytest.mark.exhaustive
 async def test_a_yes_for_the_session_covers_commands_like_it(tmp_path: Path) -> None:
     if find_shfmt(os.environ, tmp_path) is None:
         pytest.skip("there is no shfmt")

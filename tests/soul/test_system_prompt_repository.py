@@ -35,6 +35,7 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_branch_changed_files_and_commits(repo: Path, tmp_path: Path) -> None:
     assert repository_facts(tmp_path, ENVIRON) == ""
     (repo / "sub").mkdir()
@@ -80,6 +81,7 @@ def test_what_takes_too_long_is_left_out(repo: Path, monkeypatch: pytest.MonkeyP
     assert repository_facts(repo, {"PATH": f"{slow.parent}:{ENVIRON['PATH']}"}) == ""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["status", "log"])
 def test_settings_moved_between_two_gits_do_nothing(repo: Path, when: str) -> None:
     """A command that runs beside it makes git look elsewhere, after it was asked whether there are filters."""
@@ -103,6 +105,7 @@ PATH={ENVIRON["PATH"]} exec git "$@"
     assert not ran.exists()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("trap", ["monitor", "hooks", "filter", "signature", "process", "include"])
 def test_nothing_of_the_repository_is_run(repo: Path, trap: str) -> None:
     evil = repo.parent / "evil"
@@ -142,6 +145,7 @@ def test_files_elsewhere_are_not_listed(repo: Path) -> None:
     assert "diary" not in repository_facts(repo, ENVIRON)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "how", ["file", "liar", "link", "commondir", "alternates", "objects", "folder"]
 )
@@ -176,6 +180,7 @@ def test_nothing_is_told_of_a_repository_that_another_folder_names(repo: Path, h
     assert repository_facts(other, ENVIRON) == ""
 
 
+@pytest.mark.exhaustive
 def test_a_working_tree_and_a_submodule_tell_of_theirs(repo: Path) -> None:
     linked, parent = repo.parent / "linked", repo.parent / "parent"
     git(repo, "worktree", "add", "-q", "-b", "side", str(linked))

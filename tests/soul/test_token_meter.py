@@ -134,6 +134,7 @@ def test_where_compaction_starts(window: int, trigger: int) -> None:
 LARGE = Image("image/png", b"", 2_000, 1_500, "large.png")
 
 
+@pytest.mark.exhaustive
 def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     said = [
         message

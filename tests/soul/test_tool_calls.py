@@ -173,6 +173,7 @@ async def test_a_tool_is_bounded_but_the_person_is_not(tmp_path: Path) -> None:
         assert second.output == "ran"
 
 
+@pytest.mark.exhaustive
 async def test_of_many_that_read_some_run_at_once(tmp_path: Path) -> None:
     running = most = 0
 
@@ -192,6 +193,7 @@ async def test_of_many_that_read_some_run_at_once(tmp_path: Path) -> None:
         assert said == [str(n) for n in range(100)]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_many_calls_hold_the_event_loop_up_no_longer_than_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool
@@ -218,6 +220,7 @@ async def test_many_calls_hold_the_event_loop_up_no_longer_than_some(
         assert most.n_calls < 10_000
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_an_answer_with_hundreds_of_calls_holds_the_event_loop_up_no_longer_than_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool

@@ -89,6 +89,7 @@ async def test_a_message_that_begins_like_one_is_a_message_again(tmp_path: Path)
         assert (await on.soul.travel.rewind(Target(point.id))).prompt == " !echo is not what I run"
 
 
+@pytest.mark.exhaustive
 async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say("I see"))

@@ -81,6 +81,7 @@ def test_cards_keep_few_rows_and_whole_counts() -> None:
     assert card.added == card.removed == sum("5" in str(i) for i in range(1000))
 
 
+@pytest.mark.exhaustive
 def test_what_is_too_much_to_compare_is_counted_at_once() -> None:
     before = "".join(f"old {i % 110}\n" for i in range(60_000))
     after = "".join(f"new {i % 109}\n" for i in range(50_000))

@@ -45,6 +45,7 @@ async def test_opening_and_talking_read_nothing(tmp_path: Path) -> None:
         assert not memory_of(on).known
 
 
+@pytest.mark.exhaustive
 async def test_a_file_that_is_as_it_was_read_may_be_changed(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         path = await have_read(on)
@@ -53,6 +54,7 @@ async def test_a_file_that_is_as_it_was_read_may_be_changed(tmp_path: Path) -> N
         assert memory_of(on).known
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["closed", "open"])
 async def test_a_file_that_changed_since_is_not(tmp_path: Path, when: str) -> None:
     async with stage(tmp_path) as on:
@@ -70,6 +72,7 @@ async def test_a_file_that_changed_since_is_not(tmp_path: Path, when: str) -> No
         assert path.read_text() == "one\n2\nthree\n"
 
 
+@pytest.mark.exhaustive
 async def test_what_was_read_after_a_checkpoint_is_forgotten_with_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         path = await have_read(on)
@@ -84,6 +87,7 @@ async def test_what_was_read_after_a_checkpoint_is_forgotten_with_it(tmp_path: P
         assert path.read_text() == "one\n2\nthree\n"
 
 
+@pytest.mark.exhaustive
 async def test_two_calls_of_one_step_share_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         path = await have_read(on)

@@ -34,6 +34,7 @@ def tools(on: Stage, number: int) -> list[dict[str, Any]]:
     return on.server.requests[number].body.get("tools", [])
 
 
+@pytest.mark.exhaustive
 async def test_the_tools_of_requests_change_only_with_the_event(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(*(say("yes") for _ in range(5)))
@@ -82,6 +83,8 @@ async def test_its_effects_belong_to_the_agent_and_its_card_to_its_calls(tmp_pat
         preview = await on.soul.travel.preview(Target(1))
         assert preview.files is not None
         assert preview.files.ran_commands
+        assert preview.servers == ("ship",)
+        assert preview.files.remarks[0] == "Not restored: what the MCP server ship did elsewhere."
         # A tool that was allowed for the session is not asked for again; a rewind restores the files that it changed.
         on.server.script(call("mcp__ship__deploy", DEPLOY), say("Once more."))
         await on.soul.run("again")
@@ -147,6 +150,7 @@ async def test_one_that_says_nothing_else_is_asked_about_with_all_its_arguments(
         assert [one.rejected for one in on.ear.of(ev.ToolResult)] == [False, True]
 
 
+@pytest.mark.exhaustive
 async def test_a_yes_for_the_session_does_not_cover_another_tool_of_the_same_name(
     tmp_path: Path,
 ) -> None:

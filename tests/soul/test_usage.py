@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from support.chat_server import call, say
 from support.soul import Stage, stage
 
@@ -53,6 +54,7 @@ async def three_calls(on: Stage) -> None:
 FIRST, SECOND, THIRD = 0.1 + 0.01, 0.1 + 0.01 + 0.02, 0.1 + 0.02 + 0.03
 
 
+@pytest.mark.exhaustive
 async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) -> None:
     async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
@@ -72,6 +74,7 @@ async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) ->
         assert rounded(await cost_from(on, 3)) == dollars(THIRD)
 
 
+@pytest.mark.exhaustive
 async def test_without_the_record_the_line_itself_tells_about_it(tmp_path: Path) -> None:
     async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
@@ -94,6 +97,7 @@ async def test_estimated_usage_is_said_to_be_about(tmp_path: Path) -> None:
         assert found.amounts[0][1] > 0
 
 
+@pytest.mark.exhaustive
 async def test_a_compaction_is_paid_too(tmp_path: Path) -> None:
     async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
@@ -102,6 +106,7 @@ async def test_a_compaction_is_paid_too(tmp_path: Path) -> None:
         assert rounded(on.soul.cost) == dollars(FIRST + SECOND + THIRD + 0.05 + 0.001)
 
 
+@pytest.mark.exhaustive
 async def test_a_fork_counts_what_came_along_and_says_so(tmp_path: Path) -> None:
     async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
@@ -118,6 +123,7 @@ async def test_a_fork_counts_what_came_along_and_says_so(tmp_path: Path) -> None
         assert statistics_pairs(found)[-1][0] == "a fork"
 
 
+@pytest.mark.exhaustive
 async def test_without_prices_nothing_is_said(tmp_path: Path) -> None:
     async with stage(tmp_path, window=1_000_000) as on:
         await three_calls(on)

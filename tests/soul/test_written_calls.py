@@ -130,6 +130,7 @@ async def run(on: Stage, text: str, *options: int | None) -> list[ev.ApprovalReq
     return asked
 
 
+@pytest.mark.exhaustive
 async def test_a_yes_makes_a_call_of_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (on.work / "a.txt").write_text("the text\n")
@@ -184,6 +185,7 @@ async def test_a_no_leaves_it_as_text(tmp_path: Path) -> None:
         assert READ in str(on.sent()[1][1])
 
 
+@pytest.mark.exhaustive
 async def test_a_yes_for_the_session_asks_no_more_until_it_is_revoked(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (on.work / "a.txt").write_text("the text\n")

@@ -127,6 +127,11 @@ class FullStorage(WatchedStorage):
         return self.write(target, os.pread(source, size, offset))
 
 
+def files_in(folder: Path) -> dict[str, int]:
+    """Return the names of the files in a folder, with their inodes."""
+    return {entry.name: entry.inode() for entry in os.scandir(folder) if entry.is_file()}
+
+
 class PowerStorage(WatchedStorage):
     """A storage that knows what a power cut leaves: contents as of each file's last sync, names as of the folder's.
 
@@ -157,12 +162,12 @@ class PowerStorage(WatchedStorage):
         """Record that the names in the folder are safe."""
         self.before("sync_folder", (path,))
         if path == self.folder:
-            self.names = {entry.name: entry.inode() for entry in os.scandir(path)}
+            self.names = files_in(path)
 
     def cut(self, target: Path, how: str) -> None:
         """Make the folder that a power cut at this moment would leave."""
         target.mkdir()
-        now = {entry.name: entry.inode() for entry in os.scandir(self.folder)}
+        now = files_in(self.folder)
         current: dict[int, bytes] = {}
         for name, inode in now.items():
             # A thread may have deleted the file by now.

@@ -20,6 +20,14 @@ async def until(condition: Callable[[], bool], within_s: float = 50.0) -> bool:
     return True
 
 
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 @contextlib.asynccontextmanager
 async def loop_waits() -> AsyncIterator[list[float]]:
     """Measure how long the event loop kept a one-millisecond timer waiting, each time."""

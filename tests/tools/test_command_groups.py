@@ -120,6 +120,7 @@ def test_quotes_make_nothing_readable_that_is_not(
     assert why in verdict.reason
 
 
+@pytest.mark.exhaustive
 def test_what_is_harmless_is_in_the_group(
     place: tuple[Path, dict[str, str]], groups: dict[str, str]
 ) -> None:
@@ -139,6 +140,7 @@ def fresh(tmp_path: Path) -> Path:
     return work
 
 
+@pytest.mark.exhaustive
 def test_a_repository_that_names_programs_or_lies_elsewhere_asks(tmp_path: Path) -> None:
     work = fresh(tmp_path)
     ran = tmp_path / "ran"
@@ -236,6 +238,7 @@ def test_without_a_second_reader_who_agrees_every_command_asks(
         command_groups.simple_words("ls -l", str(program) if body is not None else None)
 
 
+@pytest.mark.exhaustive
 async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(bench: Bench) -> None:
     ran = bench.work_dir.parent / "ran"
     bench.write("readme", "text\n")

@@ -17,6 +17,7 @@ from support.tool_env import Bench
 
 from kimi_tui.tools import grep
 from kimi_tui.tools.file_list import FileList
+from kimi_tui.tools.prepared import PreparedProcess
 from kimi_tui.tools.sandbox import search
 from kimi_tui.workspace import ignore
 
@@ -93,6 +94,7 @@ def in_turns(bench: Bench) -> list[Path]:
     return folders
 
 
+@pytest.mark.sample
 async def test_links_that_change_all_the_time_lead_to_no_key(confined: Bench, home: Path) -> None:
     with swapping(in_turns(confined), home / ".ssh"):
         for _ in range(ROUNDS):
@@ -109,6 +111,7 @@ async def test_without_the_sandbox_they_do(bench: Bench, home: Path) -> None:
     raise AssertionError("no key was read")
 
 
+@pytest.mark.sample
 async def test_of_one_subfolder_nothing_beside_it_is_read(confined: Bench) -> None:
     confined.write("beside/own.txt", f"{KEY}\n")
     with swapping(in_turns(confined), confined.work_dir / "beside"):
@@ -116,6 +119,7 @@ async def test_of_one_subfolder_nothing_beside_it_is_read(confined: Bench) -> No
             assert KEY.encode() not in await raw_output(confined, path="sub")
 
 
+@pytest.mark.sample
 async def test_secrets_are_not_read_but_where_they_are_asked_for(
     confined: Bench, home: Path
 ) -> None:
@@ -164,8 +168,14 @@ async def test_where_it_cannot_be_confined_it_is_not_run(
     sandbox = confined.search_sandbox
     assert sandbox is not None
     monkeypatch.setattr(search, "__file__", str(confined.work_dir / "no" / "search.py"))
-    outcome = await confined.run("Grep", pattern="needle")
-    assert (outcome.is_error, outcome.brief, outcome.output) == (True, "no sandbox", "")
+    # The prepared process has loaded what confines, so there it fails by a word that it does not know.
+    real = grep.search_words
+    monkeypatch.setattr(grep, "search_words", lambda *told: (["odd:word"], real(*told)[1]))
+    for is_prepared in (True, False):
+        if not is_prepared:
+            monkeypatch.setattr(PreparedProcess, "search", lambda *_: None)
+        outcome = await confined.run("Grep", pattern="needle")
+        assert (outcome.is_error, outcome.brief, outcome.output) == (True, "no sandbox", "")
     assert outcome.message == "The search could not be run in the sandbox: it did not start"
     files = FileList(confined.work_dir, confined.environ, sandbox)
     files.paths = ["known"]

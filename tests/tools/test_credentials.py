@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from support.cases import each
 
 from kimi_tui.tools.credentials import (
@@ -52,6 +53,7 @@ NO_KEYS = [
 ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @each("key", KEYS)
 def test_keys_are_found_whole(key: str) -> None:
     for before in (0, 16_380, 40_000):
@@ -68,6 +70,7 @@ def test_what_is_called_a_key_is_one_and_other_text_is_not() -> None:
     assert [text for text in NO_KEYS if find_keys(text)] == []
 
 
+@pytest.mark.exhaustive
 def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
     for piece in (
         "a",

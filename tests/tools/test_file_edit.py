@@ -546,6 +546,7 @@ async def test_protection_looks_through_links_and_at_the_name_written(
     assert not protected_reason(locate("x", bench.work_dir, bench.environ), bench.environ)
 
 
+@pytest.mark.exhaustive
 async def test_what_a_guarded_link_leads_to_is_guarded_as_it_is(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -674,6 +675,7 @@ async def test_package_json_asks_only_where_scripts_change(bench: Bench) -> None
 # --- one step or none
 
 
+@pytest.mark.exhaustive
 async def test_a_reader_sees_the_old_file_or_the_new_one(bench: Bench) -> None:
     path = bench.write("a", "0" * 500_000)
     seen: set[str] = set()

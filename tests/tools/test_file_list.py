@@ -63,6 +63,7 @@ async def test_a_name_counts_more_than_its_folders_and_the_newest_of_equals_is_f
     assert files.matching("test.py", 5) == ["b/test.py", "a/test.py"]
 
 
+@pytest.mark.exhaustive
 async def test_of_a_large_folder_the_newest_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ async def test_a_folder_that_is_gone_changes_nothing(tmp_path: Path) -> None:
     assert files.paths == ["app.py"]
 
 
+@pytest.mark.exhaustive
 async def test_long_paths_are_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_list, "MOST_CHARS", 100_000)
     monkeypatch.setattr(file_list, "_CHUNK_BYTES", 4_096)

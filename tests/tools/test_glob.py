@@ -127,6 +127,7 @@ async def test_a_folder_that_is_none(bench: Bench) -> None:
     assert "more than 64 alternatives" in outcome.message
 
 
+@pytest.mark.exhaustive
 async def test_a_thousand_matches_are_enough(bench: Bench) -> None:
     for n in range(1100):
         (bench.work_dir / f"f{n:04}.txt").touch()
@@ -226,6 +227,7 @@ async def test_the_time_for_an_answer_is_not_the_searchs(
     assert outcome.message == "1 match."
 
 
+@pytest.mark.exhaustive
 async def test_a_large_folder_is_left_when_the_time_is_over(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

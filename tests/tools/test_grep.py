@@ -339,6 +339,7 @@ async def test_a_search_is_stopped_after_its_time(
     assert ended(tmp_path)
 
 
+@pytest.mark.exhaustive
 async def test_a_flood_of_matches_is_bounded(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +382,7 @@ async def test_what_was_found_before_the_engine_died_is_kept(
     assert "stopped early" in outcome.message
 
 
+@pytest.mark.exhaustive
 async def test_a_glob_leaves_hidden_and_ignored_files_out(searched: Bench) -> None:
     searched.write(".dotted", "find\n")
     searched.write(".github/ci/e.yml", "find\n")

@@ -97,6 +97,7 @@ async def test_all_end_with_the_session_and_there_is_room_for_so_many(
     assert bench.jobs.take_ended() == []
 
 
+@pytest.mark.exhaustive
 async def test_a_command_that_is_waited_for_is_sent_to_the_background(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def planted(folder: Path, *names: str) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_no_program_is_taken_from_where_commands_can_write(
     environ: dict[str, str], tmp_path: Path
 ) -> None:

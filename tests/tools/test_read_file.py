@@ -114,6 +114,7 @@ async def test_limits_of_lines_and_bytes(bench: Bench) -> None:
     assert "Continue with line_offset=52." in outcome.message
 
 
+@pytest.mark.exhaustive
 async def test_a_huge_file_is_streamed(bench: Bench, tmp_path: Path) -> None:
     block = b"".join(b"line %07d of a big log file\n" % n for n in range(100_000))
     path = bench.work_dir / "big.log"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.tool_env import Bench
-from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
+from support.watching import alive, loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
 from kimi_tui.tool_cards import ShellBlock
 from kimi_tui.tools import process, shell
@@ -22,14 +22,6 @@ from kimi_tui.tools.base import TO_RUN
 from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.tools.outcome import ToolRejected
 from kimi_tui.tools.shell import command_that_ran
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def zombies() -> list[str]:
@@ -356,6 +348,7 @@ async def test_a_work_folder_that_is_gone_is_an_error(bench: Bench) -> None:
     assert "no longer exists" in outcome.message
 
 
+@pytest.mark.exhaustive
 async def test_several_commands_at_once_keep_apart(bench: Bench) -> None:
     outcomes = await asyncio.gather(
         *(bench.run("Shell", command=f"seq {n}000 {n}999") for n in range(1, 6))
@@ -364,6 +357,7 @@ async def test_several_commands_at_once_keep_apart(bench: Bench) -> None:
         assert outcome.output.split() == [str(i) for i in range(n * 1000, n * 1000 + 1000)]
 
 
+@pytest.mark.exhaustive
 async def test_no_descriptor_or_zombie_is_left(bench: Bench) -> None:
     await bench.run("Shell", command="true")
     before = n_descriptors()
@@ -514,6 +508,7 @@ asyncio.run(running.run())
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "command",
     [
@@ -549,6 +544,7 @@ def test_descendants_are_found_by_ps() -> None:
         child.wait()
 
 
+@pytest.mark.exhaustive
 async def test_in_plan_mode_no_yes_stands_for_what_runs_the_folder(
     bench: Bench, tmp_path: Path
 ) -> None:

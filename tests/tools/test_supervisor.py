@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.covered import command_of, whole_sandbox
 
-from kimi_tui.tools import process, supervisor
+from kimi_tui.tools import prepared, process, supervisor
 
 
 def test_its_start_loads_nothing_that_a_command_would_wait_for(tmp_path: Path) -> None:
@@ -55,7 +56,9 @@ if os.geteuid() == 0:
 supervisor._set(supervisor._PR_SET_DUMPABLE, 1)
 (orders, order), (heard, reports) = os.pipe(), os.pipe()
 if os.fork() == 0:
-    os._exit(supervisor.main(orders, reports, "mark", [], ["/bin/sh", "-c", "ls /proc/$PPID/fd 2>&1; exec 1>&-"]))
+    os.close(order)
+    os._exit(supervisor.main(orders, reports, "mark", [],
+        [b"/bin/sh", b"-c", b"ls /proc/$PPID/fd 2>&1; exec 1>&-"], dict(os.environb)))
 os.close(reports)
 os.read(heard, 9)
 """
@@ -81,12 +84,13 @@ async def test_a_command_that_cannot_be_confined_is_tried_again_with_the_same_wo
     confined = sandbox.confined(["/bin/sh", "-c", "echo ran >> log; cat log"], work)
     tried: list[tuple[str, ...]] = []
 
-    def told(words: tuple[str, ...]) -> int:
-        tried.append(tuple(words))
-        busy = (*words, f"tmp:{tmp_path}/gone") if len(tried) <= n_busy else words
-        return supervisor.told(busy)
+    def start(command: prepared.SupervisedCommand, output: int) -> prepared.Started:
+        tried.append(tuple(command.words))
+        if len(tried) <= n_busy:
+            command = replace(command, words=(*command.words, f"tmp:{tmp_path}/gone"))
+        return prepared.start_supervisor(command, output)
 
-    monkeypatch.setattr(process, "told", told)
+    monkeypatch.setattr(process, "start_supervisor", start)
     try:
         if n_busy < process._TRIES:  # pyright: ignore[reportPrivateUsage]
             ended = await command_of(confined, work).run()

@@ -31,6 +31,7 @@ def test_the_specs_are_plain_schemas() -> None:
         "Shell",
         "TaskOutput",
         "TaskStop",
+        "FetchURL",
         "SetTodoList",
         "AskUserQuestion",
         "ExitPlanMode",

@@ -78,6 +78,7 @@ async def test_a_pasted_key_is_masked_in_its_first_picture_and_told(key: str) ->
         assert app.shown == "http://h/v1"
 
 
+@pytest.mark.exhaustive
 async def test_a_burst_is_masked_until_it_is_over_and_then_only_a_key_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -149,6 +150,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_a_key_in_the_base_url_goes_where_keys_go(home: Path, size: tuple[int, int]) -> None:
     launch = Launch(work_dir=home, config_path=home / "config.toml", choice=NeedsChoice())
@@ -182,6 +184,7 @@ async def test_a_key_in_the_base_url_goes_where_keys_go(home: Path, size: tuple[
         await one.until(lambda: key.value == RANDOM and KEY_REFUSED not in in_words(one))
 
 
+@pytest.mark.exhaustive
 async def test_a_key_that_is_pasted_on_the_list_of_servers_is_meant_for_its_field(
     home: Path,
 ) -> None:
@@ -196,6 +199,7 @@ async def test_a_key_that_is_pasted_on_the_list_of_servers_is_meant_for_its_fiel
         await one.until(lambda: running.screen.query_one("#key", Input).value == KEY)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("place", ["key", "list"])
 async def test_an_address_is_no_key_and_goes_to_no_server(home: Path, place: str) -> None:
     launch = Launch(work_dir=home, config_path=home / "config.toml", choice=NeedsChoice())
@@ -241,6 +245,7 @@ async def test_a_command_takes_no_key_and_keeps_none(home: Path) -> None:
     assert files_with(home, KEY) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_setting_takes_no_key(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.say("/settings")

@@ -104,6 +104,7 @@ async def resized(one: Desk) -> None:
 
 
 # The second session was the one that broke, so each way is tried twice, and a new session after each fork.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "ways",
     [
@@ -156,6 +157,7 @@ async def test_sessions_follow_one_another_on_small_screens(
         assert one.app.screen_stack == [one.screen]
 
 
+@pytest.mark.exhaustive
 async def test_commands_that_come_too_fast_open_no_two_sessions(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -172,6 +174,7 @@ async def test_commands_that_come_too_fast_open_no_two_sessions(home: Path) -> N
         await one.pilot.pause()  # none of them is still to come
 
 
+@pytest.mark.exhaustive
 async def test_another_session_parses_no_style_sheet_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +212,7 @@ def count_tasks(name: str) -> int:
     return sum(task.get_name().startswith(name) for task in asyncio.all_tasks())
 
 
+@pytest.mark.exhaustive
 async def test_nothing_of_the_sessions_before_stays_in_memory(home: Path) -> None:
     screens: list[ReferenceType[MainScreen]] = []
     parts: list[WeakSet[DOMNode]] = []
@@ -254,6 +258,7 @@ async def test_nothing_of_the_sessions_before_stays_in_memory(home: Path) -> Non
         await one.until(lambda: count_tasks("message pump MainScreen") == 1)
 
 
+@pytest.mark.exhaustive
 async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -274,6 +279,7 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         await one.sees("Background tasks keep running")
 
 
+@pytest.mark.exhaustive
 async def test_a_click_on_what_was_just_taken_away_is_no_crash(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +314,7 @@ async def test_a_theme_is_kept_and_an_unknown_one_named(home: Path) -> None:
         await one.until(lambda: read_config(path).theme == "16")
 
 
+@pytest.mark.exhaustive
 async def test_a_theme_is_no_reason_to_hide_the_settings_of_kimi_cli(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,6 +339,7 @@ async def test_a_configuration_that_cannot_be_changed_stays(home: Path) -> None:
         assert one.app.theme.endswith("light")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "command",
     [

@@ -12,14 +12,13 @@ from textual import events
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.palette import guess_light, is_light
 from kimi_tui.tui.terminal_input import (
     CUT_S,
     BackgroundAnswers,
     BackgroundTold,
     Incoming,
     KeyParser,
-    guess_light,
-    is_light,
 )
 
 WHITE = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\"
@@ -53,7 +52,7 @@ def test_a_variable_tells_before_the_terminal_does() -> None:
         True,
         True,
         False,
-        False,
+        None,
     ]
 
 

@@ -102,6 +102,7 @@ async def closed(one: Desk) -> None:
         await settled(one)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [0, pytest.param(15, marks=pytest.mark.exhaustive)])
 async def test_a_burst_does_what_the_keys_do_one_by_one(home: Path, seed: int) -> None:
     choose = random.Random(seed)

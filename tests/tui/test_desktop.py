@@ -82,6 +82,7 @@ def test_what_may_keep_it(environ: dict[str, str], option: str, words: str) -> N
     assert bool(words) == bool(told)
 
 
+@pytest.mark.exhaustive
 def test_tmux_is_asked_only_in_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asks_tmux({"TERM": "screen"})
     (tmp_path / "tmux").write_text("#!/bin/sh\necho on\n")
@@ -245,6 +246,7 @@ async def test_tmux_that_keeps_copies_is_said(
         assert "set -g set-clipboard on" in shown
 
 
+@pytest.mark.exhaustive
 async def test_the_place_in_the_chat_is_the_same_after_a_world_line(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -316,6 +318,7 @@ def test_only_where_there_is_a_desktop(tmp_path: Path, work: Path) -> None:
     assert browser_command(URL, {"PATH": str(work), "DISPLAY": ":0"}, [work], "linux") is None
 
 
+@pytest.mark.exhaustive
 def test_no_opener_of_a_work_folder(tmp_path: Path, work: Path) -> None:
     program(work, "xdg-open")
     env = {"PATH": str(work), "WAYLAND_DISPLAY": "w"}
@@ -336,6 +339,7 @@ def test_the_environment_holds_no_keys_and_no_text_browser() -> None:
     assert "BROWSER" not in browser_environment({"BROWSER": "/work/bin/firefox"}, [Path("/work")])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "darwin", reason="needs another opener there")
 def test_the_opener_has_no_terminal(tmp_path: Path, work: Path) -> None:
     said = tmp_path / "said"
@@ -367,6 +371,7 @@ async def test_no_opener_of_the_folder_of_a_session_that_was_begun_elsewhere(
         await one.until((tmp_path / "ran").exists)
 
 
+@pytest.mark.exhaustive
 def test_no_link_in_the_work_folder_stands_in_for_a_program(tmp_path: Path, work: Path) -> None:
     # `bash -selection clipboard` runs `clipboard`.
     commands = work / ".venv" / "bin"
@@ -378,6 +383,7 @@ def test_no_link_in_the_work_folder_stands_in_for_a_program(tmp_path: Path, work
         assert find_program("xclip", {"PATH": str(folder)}) == f"{folder}/xclip"
 
 
+@pytest.mark.exhaustive
 def test_no_program_of_the_repository_around_the_work_folder(tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "home/outer/sub/inner/src"
     work.mkdir(parents=True)
@@ -451,6 +457,7 @@ def _is_there(group: int) -> bool:
     return True
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", ["image", "text"])
 def test_a_clipboard_without_an_end_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

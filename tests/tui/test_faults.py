@@ -89,6 +89,7 @@ def test_what_is_forbidden_is_found(source: str) -> None:
     assert bare_calls(source) == [1]
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_scheduled_without_a_report() -> None:
     bare = [
         f"{path.relative_to(TUI)}:{line}"
@@ -140,6 +141,7 @@ async def test_what_is_cancelled_before_it_begins_is_closed() -> None:
     assert ended == [True]
 
 
+@pytest.mark.exhaustive
 async def test_the_work_of_a_worker_begins_with_it() -> None:
     begun: list[str] = []
 
@@ -186,6 +188,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", [TimelineModel, GaugeModel, TranscriptModel])
 @pytest.mark.parametrize("again", first_only([True, False]))
 async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
@@ -233,6 +236,7 @@ def timeline_points(model: TimelineModel | None) -> list[object]:
     return list(model.tree.live) if model is not None else []
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_in_the_frame_of_the_screen_is_told_of(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +308,7 @@ async def test_what_is_scheduled_holds_no_widget() -> None:
         assert {Shown, type(app)} in named  # the handler's own
 
 
+@pytest.mark.exhaustive
 async def test_a_timer_comes_and_the_window_follows_however_late_the_clock_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

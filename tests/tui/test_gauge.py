@@ -88,6 +88,7 @@ def test_what_would_be_left_stands_beside_what_is_used() -> None:
     assert text(26) == "58.3k ~−40 / 262k  22%    "
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("used", "style"), [(100_000, ""), (184_000, "warn"), (223_000, "error")])
 def test_colour_and_percentage_warn(used: int, style: str) -> None:
     status = StatusUpdate(used=used, limit=262_144, trigger=250_000, talk=used)
@@ -152,6 +153,7 @@ async def test_on_the_screen() -> None:
         assert "47.5k" in app.gauge_text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("motion", [True, False])
 async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> None:
     story: Teller = until_folding()
@@ -178,6 +180,7 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
         assert "18.4k" not in app.gauge_text
 
 
+@pytest.mark.exhaustive
 async def test_what_leaves_the_bar_as_it_is_does_not_move() -> None:
     story = until_folding()
     app = TimeTravelApp(story.records, motion=True)
@@ -191,6 +194,7 @@ async def test_what_leaves_the_bar_as_it_is_does_not_move() -> None:
             assert (app.gauge.shown < story.used) is moves
 
 
+@pytest.mark.exhaustive
 async def test_only_pictures_that_differ_are_painted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kimi_tui.tui.gauge.MOVE_FRAME_S", 0.0)
     app = TimeTravelApp(whole_story().records)

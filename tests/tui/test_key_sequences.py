@@ -33,6 +33,7 @@ def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
     ]
 
 
+@pytest.mark.exhaustive
 @each(
     "sent, key",
     [

@@ -43,6 +43,7 @@ def at_once(one: Desk, *keys: str) -> None:
         one.app.post_message(events.Key(key, character))
 
 
+@pytest.mark.exhaustive
 async def test_a_command_typed_in_one_go_leaves_no_menu(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -70,6 +71,7 @@ def soul_of(one: Desk) -> KimiSoul:
     return soul
 
 
+@pytest.mark.exhaustive
 async def test_a_bookmark_is_named_by_what_is_typed_at_once(home: Path) -> None:
     async with talk(home, a_turn) as (one, _):
         soul = soul_of(one)
@@ -94,6 +96,7 @@ async def test_the_palette_takes_what_is_typed_at_once(home: Path) -> None:
         assert len(server.requests) == 1, "Enter has sent nothing"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("typed", [("ctrl+t", "j", "enter"), ("tab", "k", "enter")])
 async def test_what_is_typed_while_a_preview_is_computed_acts_on_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...]
@@ -140,6 +143,7 @@ async def test_escape_lets_go_of_what_was_typed_ahead(
         await one.sees("There is no checkpoint #0.")
 
 
+@pytest.mark.exhaustive
 async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +168,7 @@ async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
         assert one.screen.prompt.area.text == "later"
 
 
+@pytest.mark.exhaustive
 async def test_a_command_that_opens_nothing_leaves_the_keys_where_they_are(home: Path) -> None:
     async with talk(home, a_turn) as (one, _):
         at_once(one, *"/usage", "enter", *"more")
@@ -190,6 +195,7 @@ def test_keys_as_people_read_them(key: str, name: str) -> None:
     assert key_name(key) == name
 
 
+@pytest.mark.exhaustive
 async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +221,7 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
         assert soul.session.id != first.id
 
 
+@pytest.mark.exhaustive
 async def test_what_is_typed_while_a_fork_fails_stays_in_the_prompt(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +235,7 @@ async def test_what_is_typed_while_a_fork_fails_stays_in_the_prompt(
         await one.until(lambda: one.screen.prompt.area.text == "And pears")
 
 
+@pytest.mark.exhaustive
 async def test_a_draft_goes_along_into_another_session(home: Path) -> None:
     async with talk(home, a_turn) as (one, _):
         before = one.screen

@@ -25,6 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("\n\n".join(f"Paragraph {n}." for n in range(30))))
@@ -56,6 +57,7 @@ async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(home: Path)
             await one.sees("Paragraph 29.")
 
 
+@pytest.mark.exhaustive
 async def test_each_change_of_the_height_is_told_once(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ async def test_several_notices_of_a_start_are_one_list(home: Path, size: tuple[i
         await one.until(lambda: one.app.screen is one.screen)
 
 
+@pytest.mark.exhaustive
 async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -134,6 +137,7 @@ async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
             await one.until(lambda: one.app.screen is one.screen)
 
 
+@pytest.mark.exhaustive
 async def test_nothing_was_told(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

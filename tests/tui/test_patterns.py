@@ -138,6 +138,7 @@ BORDER_WORST = [
 ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_every_pattern_is_tried() -> None:
     found: set[str] = set()
     roots = [Path(one.__file__ or "").parent for one in (kimi_tui.tui, kimi_tui.projection)]
@@ -178,6 +179,7 @@ def _attempts(work: Callable[[str], object], texts: Iterable[str]) -> Attempts:
     return ((repr(text[:30]), partial(work, text)) for text in texts)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_the_worst_takes_no_longer_than_prose() -> None:
     check(__file__)

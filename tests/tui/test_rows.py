@@ -59,6 +59,7 @@ def test_wide_characters_break_anywhere() -> None:
     assert [text[a:b] for a, b in ranges(text, 8)] == ["Use 中文", "文本中文"]
 
 
+@pytest.mark.exhaustive
 @given(runs, st.integers(4, 20))
 def test_styles_stay_with_their_characters(spans: list[Span], width: int) -> None:
     def styled(parts: list[Span]) -> list[tuple[str, str]]:

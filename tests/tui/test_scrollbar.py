@@ -62,6 +62,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
             await pilot.pause()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("to", [[10], [2, 6, 10]])
 async def test_a_drag_that_comes_in_one_read_moves_it_and_lets_go(to: list[int]) -> None:
     app = Rows()
@@ -81,6 +82,7 @@ async def test_a_drag_that_comes_in_one_read_moves_it_and_lets_go(to: list[int])
         assert app.pane.scroll_y == to[-1] * N_ROWS / HEIGHT
 
 
+@pytest.mark.exhaustive
 async def test_a_slow_drag_moves_it_too() -> None:
     app = Rows()
     async with app.run_test(size=(40, HEIGHT)) as pilot:

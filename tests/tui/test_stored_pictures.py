@@ -55,6 +55,7 @@ async def test_the_text_has_every_character_and_every_style_that_is_seen() -> No
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "other",
     [

@@ -106,6 +106,7 @@ def test_selected_text_can_be_read_and_stands_out(name: str, colours: int) -> No
         assert contrast(rgb(palette["selection"]), rgb(palette[tint])) >= 1.5
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("look", ["dark", "light", "16", "none"])
 async def test_every_selected_cell_of_the_chat_can_be_read(
     look: str, monkeypatch: pytest.MonkeyPatch
@@ -196,6 +197,7 @@ def colours(cells: list[Cell]) -> list[tuple[str, str]]:
     return [(named(style.color), named(style.bgcolor)) for _, style in cells]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [ChatApp, TimeTravelApp])
 async def test_the_themes_differ_in_their_colours_alone(
     kind: Callable[..., App[None]], monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from support.chat_server import ChatServer
 from support.screens import desk
 
@@ -24,6 +25,7 @@ def _turn(number: int) -> list[EventRecord]:
     ]
 
 
+@pytest.mark.exhaustive
 async def test_a_long_session_is_shown_anew_in_slices_with_what_happens_meanwhile(
     tmp_path: Path,
 ) -> None:

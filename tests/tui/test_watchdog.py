@@ -41,6 +41,7 @@ class Burning(App[None]):
         burn(self.cpu_s)
 
 
+@pytest.mark.exhaustive
 async def test_a_handler_that_computes_for_long_is_told_of() -> None:
     app = Burning()
     async with app.run_test() as pilot:
@@ -71,6 +72,7 @@ class Styled(App[None]):
         await self.switch_mode("second")
 
 
+@pytest.mark.exhaustive
 async def test_the_first_parse_of_style_sheets_and_that_of_a_switch_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -31,6 +31,7 @@ async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
         yield one, view
 
 
+@pytest.mark.exhaustive
 async def test_what_is_copied_is_said(tmp_path: Path) -> None:
     async with reading(tmp_path) as (one, _):
         await one.pilot.press("tab", "y")
@@ -40,6 +41,7 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
         await one.sees("There is no code block to copy here.")
 
 
+@pytest.mark.exhaustive
 async def test_what_cannot_be_shown_is_left_out_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

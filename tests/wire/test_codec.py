@@ -150,6 +150,7 @@ KINDS: tuple[type, ...] = get_args(ev.Event)
 STORED_AS_OTHERS = {ev.TextPart, ev.ThinkPart, ev.ApprovalResolved, ev.SteerTaken}
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
 def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> None:

@@ -58,6 +58,7 @@ def by_git(root: Path) -> set[str]:
     return {os.fsdecode(name) for name in listing.split(b"\0") if name}
 
 
+@pytest.mark.sample(11)
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle here")
 @pytest.mark.parametrize("rules", RULES, ids=repr)
 def test_top_rules_agree_with_git(tmp_path: Path, rules: str) -> None:
@@ -95,6 +96,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle here")
 def test_patterns_by_chance_agree_with_git(tmp_path: Path) -> None:
     chance = random.Random(7)
@@ -151,6 +153,7 @@ def test_a_hostile_rule_takes_no_longer_than_its_length_says(rule: str) -> None:
     assert long < 20 * short + 0.05
 
 
+@pytest.mark.exhaustive
 def test_twenty_thousand_rules_are_bounded() -> None:
     names = IgnoreFile("\n".join(f"name{number}" for number in range(20_000)))
     assert names.n_expressions == 0

@@ -434,6 +434,7 @@ def test_a_file_without_a_snapshot_is_named_only_where_somebody_touched_it_since
     }
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("cut", range(40))
 def test_a_restore_that_was_cut_off_is_finished_or_never_began(place: Place, cut: int) -> None:
     place.other(("a", "old a"), ("b", "old b"), ("c", "old c"))

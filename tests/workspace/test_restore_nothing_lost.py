@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.followed_folder import CoarseClock, Place, PowerCut, power_cut
@@ -42,6 +43,7 @@ ROUND = st.one_of(
 )
 
 
+@pytest.mark.exhaustive
 @given(st.lists(ROUND, min_size=3, max_size=8))
 @example([("went_on", "b", "x", "y", True)])
 def test_nothing_foreign_is_ever_lost_and_what_is_tracked_comes_back(rounds: list) -> None:

@@ -218,6 +218,7 @@ def policy_for(
     *,
     network: bool = False,
     memory: FolderMemory | None = None,
+    added: Sequence[str] = (),
 ) -> Policy:
     """Return the policy for a command in a work folder. It lists folders, so call it in a thread.
 
@@ -227,6 +228,8 @@ def policy_for(
         environ: the environment variables, for the home folder and this program's own folders.
         network: whether the command may use the network.
         memory: the results of earlier listings of the folder.
+        added: real paths of folders that the user added for this run; they are writable, but for repositories and other files
+            that are run later.
 
     Raises:
         NoSandbox: the folder holds too many paths that have to be kept from commands.
@@ -235,7 +238,8 @@ def policy_for(
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     if _under(home, (work,)):
         raise NoSandbox("the work folder contains your home folder and all secrets in it")
-    extra = _writable(settings.writable, home, work)
+    extra = _writable(settings.writable, home, work) | {*added}
+    memory = memory or FolderMemory()
     # A command could redirect these links.
     places = once_writable(environ) if settings.readable else ()
     written = {work, *extra, *map(os.path.realpath, places)}
@@ -267,13 +271,20 @@ def policy_for(
         for path in extra
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
-    top, watch, nested = _look(work, memory or FolderMemory(), environ)
+    top, watch, nested = _look(work, memory, environ)
     unseen = _gathered({path for path in watch.unseen if not _under(path, shown)}, work)
     if len(unseen) > _MOST_UNSEEN:
         raise NoSandbox(
             f"the upper levels of the work folder contain more than {_MOST_LOOKED_AT:,} files, too many to check for secrets"
         )
     kept: set[str] = set(top)
+    for path in sorted(writable.intersection(added)):
+        # No command is watched there, so a repository is not written at all.
+        tops, seen, inner = _look(path, memory.beside(path), environ)
+        gits = (os.path.join(one, ".git") for one in (path, *inner))
+        kept |= {*tops, *filter(os.path.lexists, gits)}
+        hidden |= {one for one in seen.secrets if one not in shown}
+        hidden |= _gathered({one for one in seen.unseen if not _under(one, shown)}, path)
     commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
     hidden |= unseen
@@ -605,6 +616,11 @@ class FolderMemory:
     def __init__(self) -> None:
         self.seen: tuple[str, Mapping[str, _Listing]] = ("", {})
         self.unseen: tuple[str, ...] = ()
+        self._beside: dict[str, FolderMemory] = {}
+
+    def beside(self, folder: str) -> FolderMemory:
+        """Return the memory of a folder beside the work folder."""
+        return self._beside.setdefault(folder, FolderMemory())
 
     def of(self, work: str) -> Mapping[str, _Listing]:
         """Return the listings of a work folder."""

@@ -15,13 +15,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
+from kimi_tui.tools.prepared import SupervisedCommand, start_supervisor
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
@@ -36,7 +37,7 @@ from kimi_tui.tools.sandbox.policy import (
     folders_between,
     policy_for,
 )
-from kimi_tui.tools.supervisor import MARK_NAME, supervised, told
+from kimi_tui.tools.supervisor import MARK_NAME
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
 _TRIAL_S = 10.0
@@ -110,6 +111,7 @@ class Sandbox:
 
     Attributes:
         git_watch: undoes the changes of its commands to git's levers while they run.
+        added: returns the folders that the user added for this run.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Sandbox:
         self._trimming = threading.Thread()
         self._trim_from = 0.0
         self.git_watch = GitWatch()
+        self.added: Callable[[], tuple[str, ...]] = tuple
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -147,7 +150,12 @@ class Sandbox:
             NoSandbox: a sandbox is not possible in this folder.
         """
         policy = policy_for(
-            work_dir, self.settings, self.environ, network=network, memory=self._memory
+            work_dir,
+            self.settings,
+            self.environ,
+            network=network,
+            memory=self._memory,
+            added=self.added(),
         )
         if self.backend == "bwrap":
             if link := next(filter(os.path.islink, policy.kept), None):
@@ -572,6 +580,7 @@ def trouble_with(sandbox: Sandbox) -> str:
 
 
 _TRIAL = """
+exec 2> /dev/null
 ( echo 1 > inside ) 2>/dev/null || { echo the test could not write in the work folder; exit; }
 ( echo 1 > "$TMPDIR/inside" ) 2>/dev/null || { echo the test had no temporary folder; exit; }
 ( read line < ../secret/key ) 2>/dev/null && { echo the test could read secrets; exit; }
@@ -583,43 +592,33 @@ echo held
 
 def _trouble(confined: Confined, work: Path) -> str:
     """Run the trial script under a supervisor; return what went wrong, or an empty text."""
-    words = told(confined.words)
-    orders, end = os.pipe()
-    heard, reports = os.pipe()
     environ = {**confined.environ, "TRIED": str(os.getpid()), MARK_NAME: ""}
     deadline = time.monotonic() + _TRIAL_S
+    output, write_end = os.pipe()
     try:
-        with subprocess.Popen(
-            supervised(orders, reports, "", words, [*confined.argv]),
-            cwd=work,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=(orders, reports, *([words] if words >= 0 else [])),
-        ) as process:
-            os.close(orders)
-            os.close(reports)
-            orders = reports = -1
-            try:
-                assert process.stdout is not None
-                said = _read_pipe(process.stdout.fileno(), deadline).strip()
-                os.write(end, b"KQ")
-                report = _read_pipe(heard, deadline)
-                process.wait(max(deadline - time.monotonic(), 0))
-            except (TimeoutError, subprocess.TimeoutExpired):
-                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                    # The command's processes are killed first: a killed supervisor would leave them running.
-                    os.write(end, b"KQ")
-                    process.wait(_END_S)
-                process.kill()
-                return "the test did not end"
+        try:
+            command = SupervisedCommand(confined.argv, str(work), environ, confined.words)
+            started = start_supervisor(command, write_end)
+        finally:
+            os.close(write_end)
+        process = started.process
+        try:
+            said = _read_pipe(output, deadline).strip()
+            os.write(started.orders, b"KQ")
+            report = _read_pipe(started.reports, deadline)
+            process.wait(max(deadline - time.monotonic(), 0))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                # The command's processes are killed first: a killed supervisor would leave them running.
+                os.write(started.orders, b"KQ")
+                process.wait(_END_S)
+            process.kill()
+            return "the test did not end"
+        finally:
+            os.close(started.orders)
+            os.close(started.reports)
     finally:
-        for descriptor in (orders, reports, end, heard, words):
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
+        os.close(output)
     if said == _SAID:
         return ""
     kind, _, number_and_why = report.partition("\n")[0].partition(" ")

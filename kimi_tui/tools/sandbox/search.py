@@ -70,25 +70,37 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
         argv: the full path of the program, and its arguments.
         searched: the paths that it may read.
     """
+    words, argv = search_words(sandbox, argv, searched)
+    if sandbox.backend == "macos":
+        return argv
+    words = [f"parent:{os.getpid()}", *words]
+    # This is the folder of `confine`, which is not imported here, as that would take as long as all the rest.
+    folder = os.path.dirname(os.path.abspath(__file__))
+    how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder, str(len(words))]
+    return [*how, *words, *argv]
+
+
+def search_words(
+    sandbox: Sandbox, argv: Sequence[str], searched: Searched
+) -> tuple[list[str], list[str]]:
+    """Return the words with which `confine.begin_search` confines a search program, but for the process above it, and the
+    arguments of the program; on macOS these confine it themselves. It reads folders, so call it in a thread.
+    """
     program, *rest = argv
     run = list(_of_program(program))
     read = [] if searched.root is None else list(_rules_around(searched.path))
     if sandbox.backend == "macos":
-        return [sandbox.program, "-p", macos_search_profile(searched, run, read), *argv]
-    words = [f"parent:{os.getpid()}", *(f"read:{path}" for path in read)]
+        return [], [sandbox.program, "-p", macos_search_profile(searched, run, read), *argv]
+    words = [f"read:{path}" for path in read]
     words += [] if searched.root is None else [f"search:{searched.root}"]
     words += [f"given:{searched.rules}"] if searched.rules >= 0 else []
     if sandbox.backend == "bwrap":
         words.append("level:filter")
         own = _bwrap_arguments(searched, program, run, read)
-        argv = [sandbox.program, *own, "--", os.path.realpath(program), *rest]
-    else:
-        words += ["level:landlock", *(f"run:{path}" for path in run)]
-        words += [f"shut:{path}" for path in searched.shut]
-    # This is the folder of `confine`, which is not imported here, as that would take as long as all the rest.
-    folder = os.path.dirname(os.path.abspath(__file__))
-    how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder, str(len(words))]
-    return [*how, *words, *argv]
+        return words, [sandbox.program, *own, "--", os.path.realpath(program), *rest]
+    words += ["level:landlock", *(f"run:{path}" for path in run)]
+    words += [f"shut:{path}" for path in searched.shut]
+    return words, [*argv]
 
 
 def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import httpx2
 
 from kimi_tui.base_url import is_near
 
 MAX_URL_CHARS = 2_000
+_HOST_CHARS = 253
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 _LEAST_PORT = 1_024
@@ -61,10 +60,15 @@ class PageURL:
     target: str
 
     @property
+    def has_usual_port(self) -> bool:
+        """Whether the port is the usual one of the scheme, which is not written."""
+        return self.port == _PORTS[self.scheme]
+
+    @property
     def site(self) -> str:
         """The host, with the port unless it is the usual one of the scheme: what a permission covers."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.has_usual_port else f"{host}:{self.port}"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.site}{self.target}"
@@ -80,6 +84,9 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     Raises:
         BadAddress: the URL cannot be fetched.
     """
+    # The library is loaded by every command that only knows the tools otherwise.
+    import httpx2
+
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise BadAddress(
@@ -112,7 +119,7 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     if port != _PORTS[scheme] and not (port in _PORTS.values() or _LEAST_PORT <= port < 1 << 16):
         raise BadAddress(f"Port {port} is not one of web servers.", brief=f"port {port}")
     host = host.removesuffix(".")
-    if ":" not in host and not _HOST.fullmatch(host):
+    if ":" not in host and not (len(host) <= _HOST_CHARS and _HOST.fullmatch(host)):
         raise BadAddress(f"{host[:200]!r} is not a valid host.", brief="invalid URL")
     return PageURL(scheme, host, port, target)
 
@@ -161,14 +168,18 @@ def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour
 
 
-def refuse_near(url: PageURL) -> None:
+def refuse_near(url: PageURL, may_connect: Callable[[IPAddress], bool] = is_public) -> None:
     """Refuse a host that is not on the public internet, as its name or its literal address tells.
+
+    Args:
+        url: the URL.
+        may_connect: whether an address may be connected to.
 
     Raises:
         BadAddress: it is one.
     """
     literal = literal_address(url.host)
-    if (not is_public(literal)) if literal is not None else is_near(url.host):
+    if (not may_connect(literal)) if literal is not None else is_near(url.host):
         raise near(url.host)
 
 

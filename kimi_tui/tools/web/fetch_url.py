@@ -11,8 +11,9 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,10 +29,13 @@ from kimi_tui.tools.base import (
     TypedTool,
 )
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size
+from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size, without_our_tags
 from kimi_tui.tools.web.addresses import PageURL, is_allowed
-from kimi_tui.tools.web.fetching import MAX_BYTES, Fetched, PageFetcher
-from kimi_tui.tools.web.page_reader import PageKind, PageReader, PageText
+
+if TYPE_CHECKING:
+    # What fetches and reads pages is imported with the first page.
+    from kimi_tui.tools.web.fetching import Fetched, PageFetcher
+    from kimi_tui.tools.web.page_reader import PageKind, PageReader
 
 MAX_CHARS = 30_000
 """The largest number of characters of a page in one result."""
@@ -47,8 +51,17 @@ _TEXTS = re.compile(
     r"|x-ndjson|jsonl|rtf|x-tex)|image/svg\+xml"
 )
 _HTML_START = re.compile(rb"\s{0,200}<(!doctype html|html|head|body)[\s>]", re.IGNORECASE)
+_MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,80}")
 _BARE_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:[0-9]{1,5})?([/?#].*)?", re.DOTALL)
-_OUR_TAGS = re.compile(r"<(/?system)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """The text of a page, clean: title (one line, empty for none), text, and a note about how it was read."""
+
+    title: str
+    text: str
+    note: str
 
 
 class FetchURLParams(BaseModel):
@@ -91,37 +104,26 @@ class FetchURL(TypedTool[FetchURLParams]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._allow = tuple(allow)
-        self._made_fetcher = fetcher
+        self._fetcher = fetcher
         self._clock = clock
         self._reader: PageReader | None = None
         self._kept: dict[str, tuple[float, _Page]] = {}
 
-    @property
-    def _fetcher(self) -> PageFetcher:
-        if self._made_fetcher is None:
-            self._made_fetcher = PageFetcher()
-        return self._made_fetcher
-
-    def question(self, params: FetchURLParams, env: ToolEnv) -> ApprovalQuestion | None:
-        """Ask whether pages of the host may be fetched; a page that is kept is not fetched again."""
-        url = self._fetcher.check(_with_scheme(params.url))
-        if self._from_kept(url) is not None:
-            return None
-        return self._question(url, env)
-
     async def run(self, params: FetchURLParams, env: ToolEnv) -> ToolOutcome:
-        """Fetch the page, or take the kept one; return a part of it."""
+        """Take the kept page, or ask whether pages of the host may be fetched, and fetch it; return a part of it."""
+        if self._fetcher is None:
+            self._fetcher = await asyncio.to_thread(_fetcher)
         url = self._fetcher.check(_with_scheme(params.url))
         page = self._from_kept(url)
         if page is None:
-            page = await self._fetched(url, env)
+            if (ask := self._question(url, env)) is not None:
+                await env.approver.ask(ask)
+            page = await self._fetched(url, self._fetcher, env)
         if page.image is not None:
             return _image_outcome(page, page.image)
         return _text_outcome(page, params.offset, env)
 
-    def _question(
-        self, url: PageURL, env: ToolEnv, from_site: str = ""
-    ) -> ApprovalQuestion | None:
+    def _question(self, url: PageURL, env: ToolEnv, from_site: str = "") -> ApprovalQuestion | None:
         if is_allowed(url, self._allow):
             return None
         sandbox = env.sandbox
@@ -132,18 +134,20 @@ class FetchURL(TypedTool[FetchURLParams]):
             TO_RUN if is_open else TO_GO_OUTSIDE,
             f"Fetch a page from {url.site}?",
             str(url),
-            where=f"{again}The agent reads the page",
+            where=f"{again}The agent gets the text of the page",
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
+            project_rule=f"host:{url.site}",
+            project_offer=f"Yes, and do not ask again for pages of {url.site} in this project",
             sandboxed=sandbox is not None and sandbox.settings.network,
         )
 
-    async def _fetched(self, url: PageURL, env: ToolEnv) -> _Page:
+    async def _fetched(self, url: PageURL, fetcher: PageFetcher, env: ToolEnv) -> _Page:
         async def may_follow(there: PageURL) -> None:
             if (ask := self._question(there, env, url.site)) is not None:
                 await env.approver.ask(ask)
 
-        fetched = await self._fetcher.fetch(url, env.environ, may_follow)
+        fetched = await fetcher.fetch(url, env.environ, may_follow)
         page = await self._read(fetched, env)
         if fetched.status < HTTPStatus.BAD_REQUEST:
             self._keep(url, page)
@@ -163,11 +167,12 @@ class FetchURL(TypedTool[FetchURLParams]):
         kind = _kind(fetched)
         if kind == "pdf" and fetched.is_cut:
             raise _too_large(fetched)
-        self._reader = self._reader or PageReader()
+        if self._reader is None:
+            self._reader = await asyncio.to_thread(_reader)
         text = await self._reader.read(body, kind, fetched.charset, str(url), env.environ)
         if fetched.is_cut:
-            note = f"{text.note} Only the first {format_size(MAX_BYTES)} were read."
-            text = text._replace(note=note.strip())
+            note = f"{text.note} Only the first {format_size(n_bytes)} were read."
+            text = replace(text, note=note.strip())
         return _Page(url, fetched.status, n_bytes, text)
 
     def _from_kept(self, url: PageURL) -> _Page | None:
@@ -193,6 +198,18 @@ class FetchURL(TypedTool[FetchURLParams]):
         self._kept = {**dict(reversed(newest)), str(url): (now, page)}
 
 
+def _fetcher() -> PageFetcher:
+    from kimi_tui.tools.web.fetching import PageFetcher
+
+    return PageFetcher()
+
+
+def _reader() -> PageReader:
+    from kimi_tui.tools.web.page_reader import PageReader
+
+    return PageReader()
+
+
 def _weight(page: _Page) -> int:
     return len(page.text.text) + (len(page.image.data) if page.image is not None else 0)
 
@@ -214,7 +231,7 @@ def _kind(fetched: Fetched) -> PageKind:
         return "pdf"
     is_wide = fetched.charset.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
     if not is_wide and (binary := binary_kind(start)):
-        said = f" ({named})" if named else ""
+        said = f" ({named})" if _MEDIA_TYPE.fullmatch(named) else ""
         raise ToolProblem(
             f"{fetched.url} is {binary} of {_size(fetched)}{said}, not a page. "
             "To save it as a file, use curl in the shell.",
@@ -243,7 +260,7 @@ async def _image(fetched: Fetched, env: ToolEnv) -> Image:
 
 def _too_large(fetched: Fetched) -> ToolProblem:
     return ToolProblem(
-        f"{fetched.url} is larger than {format_size(MAX_BYTES)}. To save it as a file, use curl in the shell.",
+        f"{fetched.url} is larger than {format_size(len(fetched.body))}. To save it as a file, use curl in the shell.",
         brief="too large",
     )
 
@@ -263,7 +280,7 @@ def _image_outcome(page: _Page, image: Image) -> ToolOutcome:
 
 
 def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
-    title, text, note = page.text
+    title, text, note = page.text.title, page.text.text, page.text.note
     is_error = page.status >= HTTPStatus.BAD_REQUEST
     said = _status_words(page.status)
     if is_error and not text:
@@ -281,11 +298,10 @@ def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
     part = text[offset : offset + limit]
     if title and not offset:
         part = f"Title: {title}\n\n{part}"
-    # Tags by which this program marks its own words mean nothing in a page.
-    part = _OUR_TAGS.sub(r"<\\\1", part)
+    part = without_our_tags(part)
     output = prompt(
         "web_page",
-        WHAT=_OUR_TAGS.sub(r"<\\\1", str(page.url)),
+        WHAT=without_our_tags(str(page.url)),
         MARK=secrets.token_hex(4),
         TEXT=part,
     )

@@ -18,11 +18,11 @@ import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import cast
 
 import httpcore2
 import httpx2
 
-from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.errors import LLMError, cannot_be_reached
 from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_certificates
 from kimi_tui.llm.transport import USER_AGENT, tls_error
@@ -116,8 +116,7 @@ class PageFetcher:
         """
         try:
             url = page_url(text)
-            if self._may_connect is is_public:
-                refuse_near(url)
+            refuse_near(url, self._may_connect)
         except BadAddress as bad:
             raise ToolProblem(str(bad), brief=bad.brief) from bad
         return url
@@ -179,9 +178,8 @@ class PageFetcher:
         except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
             raise _unreachable(url, error, proxy) from error
         except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
-            why = one_line(str(error))[:120]
             raise ToolProblem(
-                f"{url.host} does not answer in valid HTTP: {why}", brief="broken answer"
+                f"{url.host} does not answer in valid HTTP.", brief="broken answer"
             ) from error
         except (AssertionError, UnicodeError) as error:
             # The library asserts the form of a SOCKS proxy's answer, and encodes names without asking.
@@ -223,21 +221,20 @@ class PageFetcher:
             return
         _refuse_near_ones(url.host, found, self._may_connect)
 
-    async def _answer(
-        self, pool: httpcore2.AsyncConnectionPool, url: PageURL
-    ) -> Fetched | PageURL:
+    async def _answer(self, pool: httpcore2.AsyncConnectionPool, url: PageURL) -> Fetched | PageURL:
         request = httpcore2.URL(
             scheme=url.scheme.encode(),
             host=url.host.encode(),
-            port=url.port,
+            # A proxy is given the URL as it is written.
+            port=None if url.has_usual_port else url.port,
             target=url.target.encode(),
         )
-        headers = {
-            "Host": url.site,
-            "User-Agent": USER_AGENT,
-            "Accept": _ACCEPTED,
-            "Accept-Encoding": "gzip, deflate",
-        }
+        headers = [
+            ("Host", url.site),
+            ("User-Agent", USER_AGENT),
+            ("Accept", _ACCEPTED),
+            ("Accept-Encoding", "gzip, deflate"),
+        ]
         limits = {"connect": _CONNECT_S, "read": _SILENCE_S, "write": _SILENCE_S, "pool": 1.0}
         async with pool.stream(
             "GET", request, headers=headers, extensions={"timeout": limits}
@@ -257,23 +254,29 @@ class PageFetcher:
         Raises:
             BadAddress: it may not.
         """
-        there = page_url(place, url)
+        try:
+            there = page_url(place, url)
+            refuse_near(there, self._may_connect)
+        except BadAddress as bad:
+            # The server's words do not belong into ours.
+            raise BadAddress(
+                f"{url.host} redirects to what is not fetched: {bad.brief}.", brief=bad.brief
+            ) from bad
         if url.scheme == "https" and there.scheme == "http":
             raise BadAddress(
-                f"{url.host} redirects to {there}, which is not encrypted. It was not followed.",
+                f"{url.host} redirects to {there.site} without encryption. It was not followed.",
                 brief="unencrypted redirect",
             )
-        if self._may_connect is is_public:
-            refuse_near(there)
         return there
 
 
-class _CheckedBackend(httpcore2.AnyIOBackend):
+class _CheckedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to checked addresses only."""
 
     def __init__(self, resolve: Resolve, may_connect: Callable[[IPAddress], bool]) -> None:
         self._resolve = resolve
         self._may_connect = may_connect
+        self._backend = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
         self,
@@ -295,12 +298,16 @@ class _CheckedBackend(httpcore2.AnyIOBackend):
         failed: Exception = httpcore2.ConnectError("the name has no address")
         for address in found[:_ADDRESSES]:
             try:
-                return await super().connect_tcp(
+                return await self._backend.connect_tcp(
                     address, port, timeout, local_address, socket_options
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failed = error
         raise failed
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
 
 
 def _refuse_near_ones(
@@ -320,9 +327,7 @@ def _refuse_near_ones(
             raise near(host, text)
 
 
-def _unreachable(
-    url: PageURL, error: Exception, proxy: EnvironmentProxy | None
-) -> ToolProblem:
+def _unreachable(url: PageURL, error: Exception, proxy: EnvironmentProxy | None) -> ToolProblem:
     said = tls_error(url.host, error)
     if said is not None:
         # The advice is about the model's server.
@@ -368,7 +373,7 @@ async def _unpacked(
         return
     if len(named) > 1 or named[0] not in ("gzip", "x-gzip", "deflate"):
         raise ToolProblem(
-            f"The page is packed with {one_line(encoding)[:60]!r}, which was not asked for.",
+            "The page is packed in a format that was not asked for.",
             brief="unknown encoding",
         )
     unpacker: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]

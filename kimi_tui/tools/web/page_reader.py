@@ -8,14 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.web.fetch_url import PageText
 from kimi_tui.tools.web.page_text import MAX_CHARS
 
 READ_S = 45.0
@@ -24,14 +26,6 @@ _MOST_AT_ONCE = 2
 _MOST_BYTES = MAX_CHARS * 4 + 16_384
 
 PageKind = Literal["html", "pdf", "text"]
-
-
-class PageText(NamedTuple):
-    """The text of a page, clean: title (one line, empty for none), text, and a note about how it was read."""
-
-    title: str
-    text: str
-    note: str
 
 
 class PageReader:
@@ -58,49 +52,57 @@ class PageReader:
         """
         head = json.dumps({"kind": kind, "charset": charset, "base": url}).encode()
         async with self._slots:
-            process = await asyncio.to_thread(_start, environ)
+            reading = _PageProcess()
             try:
-                # The thread reads to the end of the output, which comes when the process is ended.
-                out = await asyncio.to_thread(_talk, process, head + b"\n" + data)
+                out = await asyncio.to_thread(reading.run, head + b"\n" + data, environ)
             finally:
-                _end(process)
+                reading.stop()
         if out is None:
-            raise ToolProblem("The page takes too long to be read.", brief="too complex")
-        if process.returncode != 0:
             raise ToolProblem(
                 "The page cannot be read: it needs too much time or memory.", brief="too complex"
             )
         return await asyncio.to_thread(_page_text, out)
 
 
-def _start(environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-I", "-X", "utf8", "-m", "kimi_tui.tools.web.page_text"]
-    return subprocess.Popen(
-        argv,
-        cwd="/",
-        env=child_environment(environ),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+class _PageProcess:
+    """One process that reads a page. It may be stopped at any time, also before it was started."""
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
 
-def _talk(process: subprocess.Popen[bytes], data: bytes) -> bytes | None:
-    """Hand the page over and return the output; None if that takes too long, or is longer than any text can be."""
-    try:
-        out, _ = process.communicate(data, timeout=READ_S)
-    except (subprocess.TimeoutExpired, OSError, ValueError):
-        _end(process)
-        return None
-    return out if len(out) <= _MOST_BYTES else None
+    def run(self, data: bytes, environ: Mapping[str, str]) -> bytes | None:
+        """Hand the page over and return the output; None if the process fails, takes too long, or says more than any page has."""
+        with self._lock:
+            if self._is_stopped:
+                return None
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-I", "-X", "utf8", "-m", "kimi_tui.tools.web.page_text"],
+                cwd="/",
+                env=child_environment(environ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            out, _ = process.communicate(data, timeout=READ_S)
+        except (subprocess.TimeoutExpired, OSError, ValueError):
+            self.stop()
+            process.communicate()
+            return None
+        return out if process.returncode == 0 and len(out) <= _MOST_BYTES else None
 
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        # It has not been reaped, so its id cannot have been used again.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+    def stop(self) -> None:
+        """End the process, if it still runs."""
+        with self._lock:
+            self._is_stopped = True
+            process = self._process
+            if process is not None and process.poll() is None:
+                # It has not been reaped, so its id cannot have been used again.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def _page_text(out: bytes) -> PageText:

@@ -7,6 +7,9 @@ sets for itself end it where they do not suffice. It imports its parsers then, a
 On standard input is one line of JSON (`kind`, `charset`, `base`), then the page; on standard output one line of JSON
 (`title`, `note`), then the text.
 """
+# The parsers have no types, so their elements are `Any` here.
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -19,51 +22,120 @@ import sys
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser as StandardParser
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
 
-if TYPE_CHECKING:
-    from lxml.html import HtmlElement
+Element = Any
+"""An element of lxml's tree."""
 
 MAX_CHARS = 1_000_000
 """The largest number of characters of a page's text."""
 MEMORY_BYTES = 1 << 30
-CPU_S = 30
-PDF_S = 20.0
+CPU_S = 20
+PDF_S = 15.0
 """Seconds after which no further page of a PDF is read."""
 MAX_PAGES = 500
 _TITLE_CHARS = 300
 _LEAST_CHARS = 200
 _DEEP = 100
+_PARSED_DEPTH = 2_000
+"""The parser drops what is nested some elements deeper than this."""
 _HTML_CHARS = 4_000_000
 """The largest number of characters that are made into Markdown; longer ones become plain text."""
+_MOST_ELEMENTS = 100_000
+"""The largest number of elements that are made into Markdown, which takes a tenth of a millisecond for each."""
 _KNOWN_CODEC = re.compile(
     "ascii|utf-8|utf-8-sig|utf-16|utf-16-[bl]e|utf-32|utf-32-[bl]e|iso8859-[0-9]+|cp[0-9]+|koi8-[rtu]|mac-[a-z0-9]+|gbk|gb2312|gb18030"
     "|big5|big5hkscs|shift_jis|shift_jisx0213|euc_jp|euc_kr|iso2022_jp|johab|tis-620|ptcp154|hz"
 )
-_META = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
+_META = re.compile(
+    rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE
+)
 _META_BYTES = 4_096
 # What is not read, or is about the site and not about this page.
 _JUNK = frozenset(
-    "script style template svg canvas iframe object embed audio video map input select button textarea dialog nav footer menu".split()
+    [
+        "script",
+        "style",
+        "template",
+        "noscript",
+        "svg",
+        "canvas",
+        "iframe",
+        "object",
+        "embed",
+        "audio",
+        "video",
+        "map",
+        "input",
+        "select",
+        "button",
+        "textarea",
+        "dialog",
+        "nav",
+        "footer",
+        "menu",
+    ]
 )
-_JUNK_ROLES = frozenset({"navigation", "banner", "contentinfo", "search", "menu", "menubar", "dialog", "alertdialog"})
+_JUNK_ROLES = frozenset(
+    {"navigation", "banner", "contentinfo", "search", "menu", "menubar", "dialog", "alertdialog"}
+)
 _HIDDEN = re.compile(
     r"display\s{0,9}:\s{0,9}none|visibility\s{0,9}:\s{0,9}hidden|opacity\s{0,9}:\s{0,9}0(\.0{1,9})?\s{0,9}(;|$|!)|font-size\s{0,9}:\s{0,9}0(?![.\d]*[1-9])",
     re.IGNORECASE,
 )
 _BLOCKS = frozenset(
-    "address article aside blockquote br dd div dl dt fieldset figcaption figure form h1 h2 h3 h4 h5 h6 header hr li main ol p pre section table tr ul".split()
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "tr",
+        "ul",
+    ]
 )
+_BLANKS = re.compile(r"[ \t\r\n\f]{2,}|[\t\r\f]")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _BLANK_LINES = re.compile(r"\n{3,}")
-_LANGUAGE = re.compile(r"(?:language|lang|highlight-source|brush:)[-: ]?([A-Za-z0-9+#_-]{1,20})")
+_LANGUAGE = re.compile(
+    r"(?:language|lang|highlight-source|highlight|brush)[-:] ?([A-Za-z0-9+#_-]{1,20})"
+)
+_NO_LANGUAGE = frozenset({"default", "none", "text", "plaintext", "plain", "source"})
 
 
 def decoded(data: bytes, charset: str, *, is_html: bool) -> str:
     """Return the text of a page: by its byte order mark, the encoding that the server named, the one that the page names, or
     UTF-8; what is invalid in it becomes U+FFFD.
     """
-    for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+    for mark, name in (
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ):
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
     named = [charset]
@@ -112,13 +184,16 @@ def html_text(text: str, base: str) -> tuple[str, str, str]:
         return "", "", "The page has no readable content."
     title = " ".join((root.findtext(".//title") or "").split())[:_TITLE_CHARS]
     without_scripts = [" ".join(one.text_content().split()) for one in root.iter("noscript")]
-    _flatten(root)
+    depth, n_elements = _flattened(root)
+    if depth > _PARSED_DEPTH:
+        return title, _without_tags(text), "The page is nested very deeply, so its text is plain."
     _drop_hidden(root)
+    _squeeze(root)
     part = _main_part(root)
     _absolute_links(part, base)
     plain = _plain(part)
     note = ""
-    if len(plain) > _HTML_CHARS:
+    if len(plain) > _HTML_CHARS or n_elements > _MOST_ELEMENTS:
         markdown, note = plain, "The page is very long, so its text is plain."
     else:
         try:
@@ -127,35 +202,36 @@ def html_text(text: str, base: str) -> tuple[str, str, str]:
             markdown, note = plain, "The page is nested very deeply, so its text is plain."
         if not markdown.strip():
             markdown = plain
-    if not markdown.strip() and len(plain := _without_tags(text)) > len(title) + len(
-        _squeezed("".join(without_scripts))
-    ):
-        # The parser gives up below some thousand elements inside each other.
-        return title, plain, "The page is broken, so its text is plain."
     if not markdown.strip():
         told = " ".join(filter(None, without_scripts))[:1_000]
         return title, told, "The page has no text without JavaScript."
     return title, markdown, note
 
 
-def _flatten(root: HtmlElement) -> None:
-    """Take out containers that are nested deeper than any reader of the tree bears; their content stays."""
+def _flattened(root: Element) -> tuple[int, int]:
+    """Take out elements that are nested deeper than any reader of the tree bears; their content stays.
+
+    Returns:
+        how deep it was, and the number of elements.
+    """
     stack: list[tuple[Any, int]] = [(root, 0)]
     deep: list[Any] = []
+    deepest = n_elements = 0
     while stack:
         element, depth = stack.pop()
+        n_elements += 1
+        deepest = max(deepest, depth)
         if depth > _DEEP and isinstance(element.tag, str):
             deep.append(element)
         stack += [(child, depth + 1) for child in element]
-    if not deep:
-        return
-    # From the innermost on, so that each moves a bounded number of children.
-    for element in reversed(deep):
-        if element.getparent() is not None:
+    if deepest <= _PARSED_DEPTH:
+        # From the innermost on, so that each moves a bounded number of children.
+        for element in reversed(deep):
             element.drop_tag()
+    return deepest, n_elements
 
 
-def _drop_hidden(root: HtmlElement) -> None:
+def _drop_hidden(root: Element) -> None:
     """Remove what is never shown, and what is about the site."""
     for element in list(root.iter()):
         if not isinstance(element.tag, str):
@@ -172,7 +248,34 @@ def _drop_hidden(root: HtmlElement) -> None:
             element.drop_tree()
 
 
-def _main_part(root: HtmlElement) -> HtmlElement:
+def _squeeze(root: Element) -> None:
+    """Remove control characters, and make runs of blanks outside code one blank or line end: the patterns of the converter take a square of their length."""
+    from lxml.etree import iterwalk
+
+    n_code = 0
+    for event, element in iterwalk(root, events=("start", "end")):
+        is_pre = element.tag == "pre"
+        if event == "start":
+            n_code += is_pre
+            if element.text:
+                element.text = _squeezed_text(element.text, is_code=n_code > 0)
+        else:
+            n_code -= is_pre
+            if element.tail:
+                element.tail = _squeezed_text(element.tail, is_code=n_code > 0)
+
+
+def _squeezed_text(text: str, *, is_code: bool) -> str:
+    # The tree does not take back what no XML may contain.
+    text = _CONTROLS.sub("", text)
+    return text if is_code else _BLANKS.sub(_one_blank, text)
+
+
+def _one_blank(run: re.Match[str]) -> str:
+    return "\n" if "\n" in run[0] else " "
+
+
+def _main_part(root: Element) -> Element:
     """Return the element with what the page is about."""
     bodies = root.xpath("//body")
     body = bodies[0] if bodies else root
@@ -187,7 +290,7 @@ def _main_part(root: HtmlElement) -> HtmlElement:
         size = len(_squeezed(best.text_content()))
         if size >= _LEAST_CHARS or size * 4 >= whole:
             return best
-    for element in list(body.iter("header", "aside", "noscript")):
+    for element in list(body.iter("header", "aside")):
         # A page that is only a header would be empty without it.
         if len(_squeezed(element.text_content())) * 2 < whole and element.getparent() is not None:
             element.drop_tree()
@@ -198,7 +301,7 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def _absolute_links(part: HtmlElement, base: str) -> None:
+def _absolute_links(part: Element, base: str) -> None:
     for element in part.iter("a", "img"):
         name = "href" if element.tag == "a" else "src"
         value = element.get(name)
@@ -209,14 +312,14 @@ def _absolute_links(part: HtmlElement, base: str) -> None:
             scheme = urlsplit(full).scheme
         except ValueError:
             full = scheme = ""
-        if scheme in ("http", "https", "mailto") and len(full) <= 2_000:
+        if scheme in ("http", "https", "mailto") and len(full) <= 2_000 and full.isprintable():
             element.set(name, full)
         else:
             # Scripts, and images that are written into their address.
             del element.attrib[name]
 
 
-def _markdown(part: HtmlElement) -> str:
+def _markdown(part: Element) -> str:
     from lxml.etree import tostring
     from markdownify import ATX, MarkdownConverter
 
@@ -232,36 +335,44 @@ def _markdown(part: HtmlElement) -> str:
             # Signs beside headings that link to these.
             if not text.strip() or text.strip() in ("#", "¶", "§", "🔗"):
                 return ""
-            return cast(str, super().convert_a(el, text, parent_tags)) if href else text
+            return cast(str, cast(Any, super()).convert_a(el, text, parent_tags)) if href else text
 
         def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
-            return cast(str, super().convert_td(el, text.replace("|", "\\|"), parent_tags))
+            return cast(
+                str,
+                super().convert_td(el, text.replace("\\|", "|").replace("|", "\\|"), parent_tags),
+            )
+
+        def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
+            return cast(str, cast(Any, super()).convert_pre(el, text.strip("\r\n"), parent_tags))
 
         def convert_dt(self, el: Any, text: str, parent_tags: Any) -> str:
             return f"\n\n**{text.strip()}**\n" if text.strip() else ""
 
-    options = {
-        "heading_style": ATX,
-        "bullets": "-",
-        "code_language_callback": _code_language,
-        "escape_underscores": False,
-        "escape_asterisks": False,
-        "escape_misc": False,
-    }
-    return str(Converter(**options).convert(tostring(part, encoding="unicode", method="html")))
+    converter = Converter(
+        heading_style=ATX,
+        bullets="-",
+        strip_pre=None,
+        code_language_callback=_code_language,
+        escape_underscores=False,
+        escape_asterisks=False,
+        escape_misc=False,
+    )
+    return str(converter.convert(tostring(part, encoding="unicode", method="html")))
 
 
 def _code_language(pre: Any) -> str:
     """Return the language of a code block, as a class of it or of what is around it or in it names it."""
-    places = [pre, pre.find("code"), pre.parent]
-    for place in filter(None, places):
+    around = pre.parent
+    places = [pre, pre.find("code"), around, around and around.parent]
+    for place in (one for one in places if one is not None):
         classes = " ".join(place.get("class") or ())[:300]
-        if found := _LANGUAGE.search(classes):
+        if (found := _LANGUAGE.search(classes)) and found[1].lower() not in _NO_LANGUAGE:
             return found[1].lower()
     return ""
 
 
-def _plain(part: HtmlElement) -> str:
+def _plain(part: Element) -> str:
     """Return the text of an element, with a line end at blocks; it needs no deep stack."""
     from lxml.etree import iterwalk
 
@@ -305,13 +416,31 @@ def pdf_text(data: bytes) -> tuple[str, str, str]:
             pieces.append(f"[page {n_read}]\n{text.strip()}")
     except (MemoryError, RecursionError):
         why = " The rest needs too much memory."
-    except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, AssertionError, OSError) as error:
+    except (
+        PyPdfError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        AssertionError,
+        OSError,
+    ) as error:
         why = f" The rest is broken ({type(error).__name__})."
     text = "\n\n".join(pieces)
     if n_read < n_pages or why:
-        return title[:_TITLE_CHARS], text, f"A PDF of {n_pages} pages, of which {n_read} were read.{why}"
+        return (
+            title[:_TITLE_CHARS],
+            text,
+            f"A PDF of {n_pages} pages, of which {n_read} were read.{why}",
+        )
     if not _squeezed("".join(piece.partition("\n")[2] for piece in pieces)):
-        return title[:_TITLE_CHARS], "", f"A PDF of {n_pages} pages without text: they may be images."
+        return (
+            title[:_TITLE_CHARS],
+            "",
+            f"A PDF of {n_pages} pages without text: they may be images.",
+        )
     return title[:_TITLE_CHARS], text, f"A PDF of {n_pages} pages."
 
 
@@ -350,8 +479,7 @@ def _without_tags(text: str) -> str:
 def _tidy(text: str) -> Iterator[str]:
     """Yield the lines of a text without blanks at their ends, and without runs of empty lines outside code."""
     is_code, n_empty = False, 0
-    for line in text.split("\n"):
-        line = line.rstrip()
+    for line in map(str.rstrip, text.split("\n")):
         if line.lstrip().startswith("```"):
             is_code = not is_code
         n_empty = 0 if line or is_code else n_empty + 1
@@ -376,7 +504,10 @@ def read(kind: str, charset: str, base: str, data: bytes) -> tuple[str, str, str
     else:
         title, text, note = "", decoded(data, charset, is_html=False), ""
     if len(text) > MAX_CHARS:
-        text, note = text[:MAX_CHARS], f"{note} Only the first {MAX_CHARS:,} characters were read.".strip()
+        text, note = (
+            text[:MAX_CHARS],
+            f"{note} Only the first {MAX_CHARS:,} characters were read.".strip(),
+        )
     return title, text, note
 
 

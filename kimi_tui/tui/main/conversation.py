@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
+    from kimi_tui.soul.soul import InboxTurns
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ModelChanged, Notice, When
@@ -60,7 +61,8 @@ class ConversationController:
         bench: the workbench on which it is shown; the messages are posted to its screen.
 
     Attributes:
-        soul: the engine; None before it is open and after it is closed.
+        soul: the engine; None before it is open and after it is closed, and for an agent without a session (`turns`).
+        turns: the turns of an agent that has no session; None for the engine of this program.
         launch: the launch of a session that is started from this one.
         state: the state of the session for header, prompt and footer.
         allows_all: whether the mode that allows everything was set by name; then the mode key includes it.
@@ -100,6 +102,7 @@ class ConversationController:
         self._bench = bench
         self._report = report_of(bench.screen)
         self.soul: KimiSoul | None = None
+        self.turns: InboxTurns | None = None
         self._feed: Feed | None = None
         """The events of the open session; None before."""
         self._drawing: asyncio.Task[None] | None = None
@@ -139,7 +142,8 @@ class ConversationController:
     @property
     def running(self) -> bool:
         """Whether a turn or an operation is under way."""
-        return self.soul is not None and self.soul.running
+        agent = self.soul or self.turns
+        return agent is not None and agent.running
 
     @property
     def inbox(self) -> Inbox:
@@ -180,25 +184,33 @@ class ConversationController:
             # A session that cannot be opened cannot be resumed.
             self._session_id = ""
             raise
-        self.soul = opened.soul
+        parts = parts_of(opened.soul)
         # A long history takes much memory, and the views have their own copy of what they show.
         self._opened = opened._replace(history=())
         self._bench.prompt.area.past = PromptHistory(opened.past)
         from kimi_tui.projection.session_model import reduce
         from kimi_tui.wire.events import EventRecord
 
-        state = self.state._replace(parts=parts_of(opened.soul))
-        # The header is updated first, since drawing a long history takes a while.
-        for fact in opened.soul.facts:
-            state = reduce(state, EventRecord(0, 0.0, fact))
+        state = self.state._replace(parts=parts)
+        if "session" in parts:
+            self.soul = opened.soul
+            # The header is updated first, since drawing a long history takes a while.
+            for fact in opened.soul.facts:
+                state = reduce(state, EventRecord(0, 0.0, fact))
+        else:
+            from kimi_tui.soul.soul import InboxTurns
+
+            self.turns = InboxTurns(opened.soul, self.inbox)
+            state = state._replace(ready=True)
         self._bench.views.begin(state)
         self._change(state)
-        self._bench.start(self._prepare_model(opened.soul))
-        self._bench.start(self._learn_folder(opened.soul))
-        from kimi_tui.tui.main.drafts import Drafts
+        if self.soul is not None:
+            self._bench.start(self._prepare_model(self.soul))
+            self._bench.start(self._learn_folder(self.soul))
+            from kimi_tui.tui.main.drafts import Drafts
 
-        self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
-        self._giving_back = self._bench.start(self.drafts.give_back(lambda: self._has_said))
+            self.drafts = Drafts(self._bench, self.soul, keeps_draft=not self.launch.demo)
+            self._giving_back = self._bench.start(self.drafts.give_back(lambda: self._has_said))
         self._n_told = len(opened.history)
         self._feed = Feed(opened.soul.wire, opened.history, self._bench.tasks)
         self._drawing = self._bench.start(self._draw_events(self._feed))
@@ -255,7 +267,7 @@ class ConversationController:
         )
         self._bench.transcript.apply([EventRecord(0, now, event) for event in events])
 
-    async def opened(self, needs: PartName | None = None, *, quietly: bool = False) -> KimiSoul:
+    async def opened(self, needs: PartName = "session", *, quietly: bool = False) -> KimiSoul:
         """Wait until the session is open; return its engine. A notice says so meanwhile, unless `quietly`.
 
         Raises:
@@ -268,7 +280,7 @@ class ConversationController:
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
-        if needs is not None and needs not in self.state.parts:
+        if needs not in self.state.parts:
             # This imports the engine, so it must come after the first paint.
             from kimi_tui.soul.soul import PartMissing
 
@@ -448,7 +460,10 @@ class ConversationController:
     async def _release(self) -> str:
         """Stop running work, save, and release the engine; return a sentence on parts that could not be saved."""
         soul, self.soul = self.soul, None
+        turns, self.turns = self.turns, None
         lost = ""
+        if turns is not None:
+            await turns.aclose()
         if soul is not None:
             await soul.aclose()
             lost = await soul.save()
@@ -486,7 +501,8 @@ class ConversationController:
     ) -> None:
         if not self._live:
             self._bench.screen.post_message(self.OpenWanted())
-        says = self.soul.say if self.soul is not None else self.inbox.say
+        agent = self.soul or self.turns
+        says = agent.say if agent is not None else self.inbox.say
         says(text, images, when, work)
         self._show_waiting()
 
@@ -634,11 +650,11 @@ class ConversationController:
 
     def stop(self) -> bool:
         """Stop the running turn or operation, or put waiting messages back into the prompt; return False if there is neither."""
-        soul = self.soul
-        if soul is not None and soul.running:
-            self._bench.start(soul.interrupt())
+        agent = self.soul or self.turns
+        if agent is not None and agent.running:
+            self._bench.start(agent.interrupt())
             return True
-        return soul is not None and self.give_back()
+        return agent is not None and self.give_back()
 
     async def compact(self, instructions: str) -> None:
         """Compact now, or when the running turn has ended."""
@@ -692,7 +708,7 @@ class ConversationController:
     def next_mode(self) -> Mode:
         """The mode that the mode key switches to from the present one."""
         modes: list[Mode] = ["ask", "edits"]
-        if self._opened is not None and self._opened.soul.sandbox_gaps == ():
+        if self.soul is not None and self.soul.sandbox_gaps == ():
             modes.append("sandboxed")
         if self.allows_all:
             modes.append("all")
@@ -842,6 +858,7 @@ class ConversationController:
         self._live = True
         COLLECTOR.release(self._n_told)
         self._bench.views.history_told()
+        self._bench.frame.drop_stored()
         self._bench.start(asyncio.to_thread(trim_heap))
         session = self._bench.views.session
         session.settle(running=self.running)
@@ -857,6 +874,8 @@ class ConversationController:
         if self.soul is not None and self._giving_back is not None:
             await asyncio.wait([self._giving_back])
             await self.soul.attend()
+        elif self.turns is not None:
+            await self.turns.attend()
 
     @property
     def _suggestion(self) -> str:

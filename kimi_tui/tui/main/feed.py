@@ -1,4 +1,4 @@
-"""`Feed`: the events of a session in batches, as they are drawn: at most sixty times a second, so that no key waits for long.
+"""`Feed`: the events of a session in batches, as they are drawn: at most thirty times a second, so that no key waits for long and steps that follow one another quickly are not held up.
 
 Events within a few milliseconds of the first one after a pause are one batch, as the beginnings of a turn and of its first
 step are. Status figures alone wait for the next event. The end of a turn is drawn at once, with everything before it.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import Event, EventRecord
     from kimi_tui.wire.queue import Wire
 
-FRAME_S = 1 / 60
+FRAME_S = 1 / 30
 GATHERED_S = 0.008
 FIGURES_S = 0.05
 """Seconds that status figures wait: the end of a turn follows them when the answer is on the disk."""

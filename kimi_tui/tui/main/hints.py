@@ -61,15 +61,18 @@ _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
     "chat.pin": "marks",
     "chat.preview": "travel",
+    "compact": "session",
     "line.compare": "lines",
     "line.jump": "travel",
     "line.send": "dmails",
+    "mode": "session",
     "timeline.bookmark": "marks",
     "timeline.choose": "travel",
     "timeline.pin": "marks",
     "timeline.read": "lines",
     "timeline.redo": "travel",
     "timeline.undo": "travel",
+    "window": "session",
 }
 """The part of the agent that an action needs."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,9 +20,12 @@ from textual.screen import Screen
 
 from kimi_tui.agent_parts import MODE_TITLES, missing_words
 from kimi_tui.app_paths import data_dir, short
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.display_names import CHIP_START
+from kimi_tui.instant.stored_frame import forget_frame
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
+from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.first_page import READING, first_hints
 from kimi_tui.tui.frame import Header
 from kimi_tui.tui.key_names import key_of
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from kimi_tui.demo import Demo
+    from kimi_tui.instant.stored_frame import StoredFrame
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import WindowStatus
@@ -92,6 +98,7 @@ class MainScreen(Screen[None]):
         size: the size of the terminal in cells.
         images: the images behind the chips in prompts.
         window_status: window title, progress and notifications of the terminal.
+        stored: the last frame of the session, which is on the screen; None for none.
 
     Attributes:
         bench: the panes, the prompt, notices, questions and the focus.
@@ -128,6 +135,7 @@ class MainScreen(Screen[None]):
         size: Size,
         images: ImageChips,
         window_status: WindowStatus,
+        stored: StoredFrame | None = None,
     ) -> None:
         super().__init__()
         keys = launch.config.keys
@@ -156,6 +164,7 @@ class MainScreen(Screen[None]):
             self.transcript,
             self.values,
             self._cost_words,
+            stored.rows[1:] if stored is not None else (),
         )
         self.prompt = bench.prompt
         self.conversation = ConversationController(launch, bench)
@@ -234,10 +243,57 @@ class MainScreen(Screen[None]):
 
         This is not left to Textual, which cancels a screen's workers only after it has removed its widgets.
         """
-        self.bench.is_left = True
+        is_first, self.bench.is_left = not self.bench.is_left, True
         if self._opener is not None:
             self._opener.cancel()
-        return await self.conversation.close(clean=clean, goes_on=goes_on) or self._refused
+        keep: Callable[[], None] | None = None
+        if is_first and clean and goes_on is None:
+            try:
+                keep = self._last_frame()
+            except Exception as error:
+                # The session is saved whatever is on the screen.
+                report_of(self)(error)
+        words = await self.conversation.close(clean=clean, goes_on=goes_on) or self._refused
+        if keep is not None:
+            with suppress(OSError):
+                await asyncio.to_thread(keep)
+        return words
+
+    def _last_frame(self) -> Callable[[], None] | None:
+        """Return a function that stores what is on the screen, for the next time that the session is continued.
+
+        None if something stands there that does not belong to the session's end, or if it could show a key.
+        """
+        soul, state, app = self.conversation.soul, self.conversation.state, app_of(self)
+        notices = self.bench.chat_pane.notices
+        is_plain = self.is_current and self.bench.sees_end and self.bench.question is None
+        is_plain &= not (
+            self.bench.timeline_pane.floats or (notices is not None and notices.n_rows)
+        )
+        is_plain &= not (self.transcript.reading or self._launch.demo or state.running)
+        if soul is None or not (is_plain and state.has_messages):
+            return None
+        from kimi_tui.instant.stored_frame import FrameLook, StoredFrame, identity_of, write_frame
+        from kimi_tui.tui.palette import colours_of
+        from kimi_tui.tui.stored_rows import rows_above
+
+        size, theme = app.size, app.theme.removeprefix("kimi-")
+        is_ascii = self._launch.config.glyphs == "ascii"
+        look = FrameLook(*size, theme, colours_of(os.environ), app.no_color, is_ascii)
+        rows = rows_above(self, self.prompt.region.y, app.console)
+        text = "\n".join("".join(part for part, _ in row) for row in rows)
+        folder, storage = soul.session.dir, soul.session.storage
+        choice = self._launch.choice
+        secrets = choice.secrets if isinstance(choice, ModelChoice) else ()
+        identity = identity_of(folder)
+
+        def keep() -> None:
+            from kimi_tui.tools.credentials import find_keys
+
+            if not (find_keys(text) or any(one and one in text for one in secrets)):
+                write_frame(storage, folder, identity, StoredFrame(look, tuple(map(tuple, rows))))
+
+        return keep
 
     async def _open_session(self) -> None:
         # The modules are imported in a thread, so that no key waits for them.
@@ -262,17 +318,28 @@ class MainScreen(Screen[None]):
         header.heading = header.heading._replace(
             folder=short(opened.folder),
             branch=opened.branch,
-            sandbox=opened.soul.sandbox_gaps is not None,
+            sandbox=(soul := self.conversation.soul) is not None and soul.sandbox_gaps is not None,
         )
+        if soul is None:
+            # An agent without a session has no modes, and a model of its own choice.
+            from kimi_tui.foreign_text import one_line
+
+            name, model = map(one_line, (opened.soul.name, opened.soul.model_name))
+            header.heading = header.heading._replace(words=name, model=model)
         self.bench.offer(self.conversation.state.parts)
-        self.bench.update_first_hints(opened.soul.mode)
+        self.bench.update_first_hints(self.conversation.mode)
         self.transcript.work_dir = str(opened.folder)
-        self.completion.files.begin(opened.folder, opened.soul.search_sandbox)
+        if self.conversation.soul is not None:
+            # From now on it looks different.
+            self.bench.start(asyncio.to_thread(forget_frame, self.conversation.soul.session.dir))
+        self.completion.files.begin(
+            opened.folder, soul.search_sandbox if soul is not None else None
+        )
         # The prompt may name a file already, which can be offered now.
         self._follow_prompt()
         self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[opened.soul.mode]}."
+        sandbox = f"{opened.no_sandbox} The mode is {MODE_TITLES[self.conversation.mode]}."
         if notices := (
             *self._launch.notices,
             *([sandbox] if opened.no_sandbox else []),
@@ -293,6 +360,7 @@ class MainScreen(Screen[None]):
     def _tell_refused(self, words: str) -> None:
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
         self._refused = words
+        self.bench.frame.drop_stored()
         self.transcript.reading = NOT_OPEN
         self.conversation.give_back()
         advice = f"Your text stays in the prompt. {key_of('send', self.bench.keys)} tries again."
@@ -569,6 +637,10 @@ class MainScreen(Screen[None]):
             self._learned.set()
             # Texts that were sent before count for the menu: the commands of files are known now, too.
             self._learn_uses(sent)
+        self._follow_prompt()
+        from kimi_tui.tui.main.commands import mcp
+
+        await mcp.learn(self.parts)
         self._follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:

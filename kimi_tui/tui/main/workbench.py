@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kimi_tui.agent_parts import Mode, PartName
+    from kimi_tui.instant.stored_frame import Cells
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.command import Values
@@ -152,6 +153,7 @@ class Workbench:
         transcript: the chat.
         values: returns the present values for arguments of commands.
         cost_words: returns what the session has cost so far, in words; empty if no prices are set.
+        stored: as for `SessionFrame`.
 
     Attributes:
         screen: as above; so are `images`, `commands` and `transcript`.
@@ -184,6 +186,7 @@ class Workbench:
         transcript: Transcript,
         values: Callable[[], Values],
         cost_words: Callable[[], str],
+        stored: Sequence[Sequence[Cells]] = (),
     ) -> None:
         self.screen = screen
         self._launch = launch
@@ -197,7 +200,7 @@ class Workbench:
         self.opening = OPENING if launch.resume is not None else ""
         """The text instead of the title until that is known."""
         heading = heading_of(launch)._replace(title=self.opening)
-        self.frame = SessionFrame(screen, launch, size, heading, transcript)
+        self.frame = SessionFrame(screen, launch, size, heading, transcript, stored)
         self.header = self.frame.header
         self.chat_pane = self.frame.chat_pane
         self.timeline_pane = self.frame.timeline_pane

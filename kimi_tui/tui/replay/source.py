@@ -69,20 +69,21 @@ def find(launch: Launch) -> Session:
     return newest
 
 
-def read(session: Session) -> RecordedSession:
-    """Read a session, even one that another process has open. It blocks for long, so call it in a thread."""
+def recorded(session: Session) -> tuple[Sequence[EventRecord], str]:
+    """Return the events and the title of a session, even of one that another process has open. Blocks."""
     records: Sequence[EventRecord] = read_records(session)
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:
         records = [*records, *closing_events(records)]
+    return records, _title(session, records)
+
+
+def read(session: Session) -> RecordedSession:
+    """Read a session, even one that another process has open. It blocks for long, so call it in a thread."""
+    records, title = recorded(session)
     work_dir = str(session.work_dir)
-    return RecordedSession(
-        session,
-        Replay(records, work_dir),
-        _title(session, records),
-        branch_of(Path(work_dir)),
-    )
+    return RecordedSession(session, Replay(records, work_dir), title, branch_of(Path(work_dir)))
 
 
 def _is_whole(records: Sequence[EventRecord]) -> bool:

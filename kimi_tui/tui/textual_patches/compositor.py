@@ -220,3 +220,8 @@ def draw_all(screen: Screen[Any], size: Size) -> None:
     # The compositor's own size counts: the screen reports the window's, which may have changed by now.
     if screen._compositor.size == size:
         screen._compositor._dirty_regions.add(size.region)
+
+
+def drawn_strips(screen: Screen[Any]) -> list[Strip]:
+    """Return the rows of a screen as they are drawn now."""
+    return screen._compositor.render_strips()

@@ -53,6 +53,10 @@ class PatchedDriver(LinuxDriver):
         """Whether the terminal reports its size among the keys. Textual knows, but has no public way to ask."""
         return self._in_band_window_resize
 
+    def keep_attributes(self, attributes: list[Any]) -> None:
+        """Restore these settings of the terminal at the end. Textual keeps those that it found."""
+        self.attrs_before = attributes
+
     def terminal_size(self) -> Size:
         """Return the size of the terminal as the system knows it."""
         return Size(*self._get_terminal_size())

@@ -48,10 +48,11 @@ from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.rows import LayoutRoom, Line
+from kimi_tui.tui.transcript.card_facts import title_text
 from kimi_tui.tui.transcript.layout import rows_in_slices
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.text_position import gutter_of
-from kimi_tui.tui.transcript.tool_card import presented, title_text
+from kimi_tui.tui.transcript.tool_card import presented
 
 ROWS_AT_ONCE = 40
 """Rows of a wrapped line that are searched in one step: it may be of megabytes."""

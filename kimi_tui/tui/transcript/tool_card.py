@@ -1,6 +1,6 @@
 """The card of a tool call as rows: a title with facts at the right, and below it a diff, a list, images or the output.
 
-`tool_card` makes all rows of a card; `title_text` is its title without layout, for the search.
+`tool_card` makes all rows of a card; what its title says is in `card_facts`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from kimi_tui.foreign_text import clean, expand_tabs, one_line, shown_name
+from kimi_tui.foreign_text import clean, expand_tabs, one_line
 from kimi_tui.projection.blocks import (
     ToolBlock,
     ToolState,
@@ -17,13 +17,12 @@ from kimi_tui.projection.tool_calls import (
     argument,
     changed_words,
     iter_arguments,
-    todo_summary,
 )
-from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
+from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, TodoBlock
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
-from kimi_tui.tui.diff import band_rows, change_counts, common_indent
-from kimi_tui.tui.formatting import change, cut, duration, path
-from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.diff import band_rows, common_indent
+from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import (
     FACT_GAP,
     HANGING,
@@ -47,6 +46,7 @@ from kimi_tui.tui.rows import (
     title_row,
     wrap,
 )
+from kimi_tui.tui.transcript.card_facts import facts_of, target_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 
 TAIL_ROWS = 3
@@ -107,8 +107,8 @@ def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
         )
         if is_dmail:
             head.append(Span(" "))
-    facts = _facts(block)
-    target = _target(block)
+    facts = facts_of(block)
+    target = target_of(block)
     if room.width < NARROW and facts:
         best = min(fact.rank for fact in facts)
         facts = [fact for fact in facts if fact.rank == best]
@@ -124,12 +124,6 @@ def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
     return title_row(room, [*head, Span(shown)], facts, number, hit=HIT_FOLD if foldable else "")
 
 
-def title_text(block: ToolBlock) -> str:
-    """Return the complete text of a card's first row, for the search."""
-    facts = " ".join(span.text for fact in _facts(block) for span in fact.spans)
-    return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
-
-
 def _rank(fact: CardFact) -> int:
     return fact.rank
 
@@ -140,77 +134,6 @@ def _free(
     taken = sum(spans_width(fact.spans) + FACT_GAP for fact in facts)
     taken += FACT_GAP + max(3, cells(number.text)) if number is not None else 0
     return max(1, room.width - RIGHT - spans_width(head) - taken)
-
-
-def _target(block: ToolBlock) -> str:
-    for shown in block.display:
-        if isinstance(shown, TodoBlock):
-            done = sum(1 for item in shown.items if item.status == "done")
-            return todo_summary(done, len(shown.items))
-        if isinstance(shown, DiffBlock) and not block.target:
-            return shown_name(shown.path)
-    return block.target
-
-
-def _facts(block: ToolBlock) -> list[CardFact]:
-    """Return the facts of a card: result, time, tokens. If room is short, those with the highest rank are left out first."""
-    out: list[CardFact] = []
-    failed = block.state == "failed"
-    if block.state == "waiting":
-        out.append(CardFact((Span("waits for you", "accent"),), 0))
-    elif block.state == "rejected":
-        out.append(CardFact((Span("you said no", "ink"),), 0))
-    elif block.state == "stopped":
-        out.append(CardFact((Span("stopped by you", "ink"),), 0))
-    elif block.state == "unsent":
-        out.append(CardFact((Span("not sent", "ink"),), 0))
-    elif block.state == "recalled":
-        out.append(CardFact((Span("withdrawn", "ink"),), 0))
-    brief = ""
-    seconds = 0.0
-    shell: ShellBlock | None = None
-    added = removed = 0
-    has_diff = has_list = False
-    for shown in block.display:
-        match shown:
-            case ShellBlock():
-                shell = shown
-                seconds = shown.duration_s
-            case DiffBlock():
-                has_diff = True
-                added += shown.added
-                removed += shown.removed
-            case BriefBlock(text):
-                brief = one_line(text)
-            case TodoBlock():
-                # The target shows the number already.
-                has_list = True
-            case ImageBlock():
-                # The image is named below, with its size.
-                pass
-    if shell is not None and shell.exit_code is not None:
-        style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
-        out.append(CardFact((Span(f"exit {shell.exit_code}", style),), rank))
-        _, _, more = brief.partition(f" · {ALLOWED_BY}")[0].partition(" · ")
-        if more:
-            out.append(CardFact((Span(more, style),), 0 if more != "sandbox" else 4))
-    elif has_diff and not failed:
-        counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
-        out.append(CardFact(tuple(Span(*one) for one in counts), 1))
-    elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
-        out.append(CardFact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
-    elif failed:
-        out.append(CardFact((Span("failed", "error"),), 0))
-    if block.state == "stopped":
-        seconds = seconds or block.duration_s
-    # A refused call has not run; its duration is the time that the user took.
-    if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
-        out.append(CardFact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
-    if block.tokens:
-        out.append(
-            CardFact((Span(change(block.tokens, estimated=block.tokens_estimated), "quiet"),), 2)
-        )
-    return out
 
 
 def has_more(block: ToolBlock) -> bool:
@@ -241,6 +164,8 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
             yield row
     if is_empty:
         yield from _output_rows(block, room)
+    elif block.unfolded and block.card.shows == "diff":
+        yield from _output(block, 0, room)
     yield from _allowed_by(block, room)
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"

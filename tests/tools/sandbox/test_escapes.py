@@ -255,6 +255,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 '"""
 
 
+@pytest.mark.sample
 async def test_a_command_that_has_itself_traced_and_stops_is_ended_with_all_of_it(
     sandbox: Sandbox, outside: Outside
 ) -> None:
@@ -271,6 +272,7 @@ async def test_a_command_that_has_itself_traced_and_stops_is_ended_with_all_of_i
     assert (ended.ending, ended.n_alive, ended.output.text) == (ending, 0, "before\n")
 
 
+@pytest.mark.sample
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
 async def test_devices_are_closed_wherever_they_are(sandbox: Sandbox, outside: Outside) -> None:
     places = (outside.work / "device", outside.out / "device")
@@ -381,6 +383,7 @@ async def test_no_link_that_comes_after_the_look_is_followed(
     assert os.listdir(elsewhere / "b") == [".env"]
 
 
+@pytest.mark.sample
 async def test_what_a_command_left_in_its_temporary_folder_is_removed(
     sandbox: Sandbox, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +399,7 @@ async def test_what_a_command_left_in_its_temporary_folder_is_removed(
     assert (outside.out / "kept").exists()
 
 
+@pytest.mark.sample
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a network and writes in /run")
 async def test_a_service_with_a_network_of_its_own_is_not_reached(
     sandbox: Sandbox, outside: Outside
@@ -427,6 +431,7 @@ async def test_a_secret_that_was_renamed_since_the_look_is_not_read(
         here.remove_temporary()
 
 
+@pytest.mark.sample
 async def test_commands_talk_to_themselves_and_are_where_they_were(
     sandbox: Sandbox, outside: Outside
 ) -> None:
@@ -638,6 +643,7 @@ def test_a_socket_that_goes_when_it_is_to_be_covered_is_in_nobodys_way(
     assert not place.exists()
 
 
+@pytest.mark.sample
 async def test_a_held_folder_in_the_way_of_a_rename_is_named(
     sandbox: Sandbox, outside: Outside
 ) -> None:
@@ -656,6 +662,7 @@ async def test_a_held_folder_in_the_way_of_a_rename_is_named(
         assert refused(await run_in(sandbox, script, outside), policy) == what, script
 
 
+@pytest.mark.sample
 async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
     with ExitStack() as held:
         known = outside.build(held)

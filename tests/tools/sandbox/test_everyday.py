@@ -59,6 +59,7 @@ def work(tmp_path: Path) -> Path:
 
 
 # They take as long as everything else that is tried in a sandbox together, and what they need is the same in both.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "sandbox", ["own", pytest.param("bwrap", marks=pytest.mark.exhaustive)], indirect=True
 )

@@ -101,6 +101,7 @@ _LEVERS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("by_kernel", [True, False], ids=["watched", "looked for"])
 @pytest.mark.parametrize("lever", _LEVERS)
 def test_a_lever_is_undone_while_a_command_lives(
@@ -181,6 +182,7 @@ def test_the_kernel_is_asked_once_to_watch(
     assert len(made) == 1
 
 
+@pytest.mark.exhaustive
 def test_what_git_does_itself_goes_on(
     work: Path, tmp_path: Path, command: Callable[[], WatchedCommand]
 ) -> None:

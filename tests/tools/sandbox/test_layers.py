@@ -181,6 +181,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield World(base, number_of(request.param), held)
 
 
+@pytest.mark.exhaustive
 def test_every_attempt_gets_out_where_nothing_holds_it(world: World) -> None:
     got_out = world.got_out("none")
     if world.user == 0:
@@ -207,6 +208,7 @@ def test_what_is_covered_is_covered_for_the_command_alone(world: World) -> None:
     assert before == behind
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     "layer",
     [pytest.param(layer, marks=pytest.mark.exhaustive if layer in NEWER else ()) for layer in HELD],

@@ -482,6 +482,7 @@ def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
     assert not policy.may_write("config.toml")
 
 
+@pytest.mark.exhaustive
 def test_the_code_of_this_program_is_held_still(environ: dict[str, str], tmp_path: Path) -> None:
     work, home = tmp_path / "work", tmp_path / "home"
     package = Path(kimi_tui.__file__).parent
@@ -649,6 +650,7 @@ FILES_IN_HOME = [
 """Files that have been hidden in a home folder, by name or place, since there is a sandbox; and a backup."""
 
 
+@pytest.mark.exhaustive
 def test_every_secret_place_counts_below_the_home_folder_alone(tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "home/work"
     work.mkdir(parents=True)
@@ -872,6 +874,7 @@ def test_the_settings_open_what_they_name(environ: dict[str, str], tmp_path: Pat
     assert SandboxSettings._fields == SandboxConfig._fields
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("output", "what"),
     [
@@ -1079,6 +1082,7 @@ def test_bubblewrap_comes_before_landlock_alone(
     assert tried[2:] == ["full", "landlock"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("held", "trouble"),
     [

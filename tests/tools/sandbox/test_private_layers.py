@@ -115,6 +115,7 @@ def here(sandbox: Sandbox, environ: dict[str, str]) -> Iterator[Sandbox]:
     own.remove_temporary()
 
 
+@pytest.mark.sample
 async def test_no_cache_is_changed(here: Sandbox, environ: dict[str, str], top: Path) -> None:
     home = Path(environ["HOME"])
     before = contents(home)
@@ -127,6 +128,7 @@ async def test_no_cache_is_changed(here: Sandbox, environ: dict[str, str], top: 
     assert "folder" not in listed
 
 
+@pytest.mark.sample
 async def test_what_is_there_is_read_and_what_is_written_stays_with_the_agent(
     here: Sandbox, top: Path
 ) -> None:
@@ -148,6 +150,7 @@ async def test_what_is_there_is_read_and_what_is_written_stays_with_the_agent(
     assert work_folders(here.environ) == {str(top / "work"), str(other)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("readable", [(), ("~/.gradle",)])
 async def test_logs_beside_caches_are_not_shown_and_have_a_private_place(
     sandbox: Sandbox, environ: dict[str, str], top: Path, readable: tuple[str, ...]
@@ -201,6 +204,7 @@ async def test_commands_at_the_same_time_write_to_layers_of_their_own(
     own.remove_temporary()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("user", USERS)
 def test_layers_work_for_each_user(user: str, environ: dict[str, str], top: Path) -> None:
     """What the supervisor does, as root and as somebody whose namespace has one user."""
@@ -373,6 +377,7 @@ def test_a_layer_that_commands_left_closed_and_deep_can_be_removed(
     assert layers.reset(environ, "/nowhere").n_bytes == 0
 
 
+@pytest.mark.sample
 async def test_what_the_settings_name_is_really_written(
     here: Sandbox, environ: dict[str, str], top: Path
 ) -> None:

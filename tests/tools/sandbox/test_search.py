@@ -148,6 +148,7 @@ def test_no_attempt_gets_out_of_the_sandbox(world: World, sandbox: Sandbox) -> N
     assert world.got_out(sandbox) == set()
 
 
+@pytest.mark.sample(3)
 def test_the_rules_are_read_whatever_the_number_of_their_descriptor_is(
     world: World, sandbox: Sandbox
 ) -> None:
@@ -213,6 +214,7 @@ def test_a_preprocessor_is_not_run(folder: Folder, sandbox: Sandbox) -> None:
     assert "key" not in folder.rg(sandbox, "--pre=/bin/cat", "needle", f"{folder.key}").stdout
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [".ignore", ".rgignore", ".gitignore"])
 def test_rules_that_are_a_link_to_a_key_are_not_read(
     name: str, folder: Folder, sandbox: Sandbox

@@ -127,6 +127,7 @@ def test_a_yes_for_the_session_only_where_one_is_offered() -> None:
 # --- when it may be answered
 
 
+@pytest.mark.exhaustive
 @given(st.lists(st.floats(0, 2), max_size=30))
 def test_a_key_counts_only_after_half_a_second_of_quiet(waits: list[float]) -> None:
     quiet = QuietKeyboard(now=100.0, last_key_at=99.0)
@@ -230,6 +231,7 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
     await pilot.pause()
 
 
+@pytest.mark.exhaustive
 async def test_a_key_that_comes_too_early_answers_nothing() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -310,6 +312,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
             await pilot.pause(0.01)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("settle_s", [0.25], indirect=True)
 async def test_prose_that_begins_with_an_answer_is_none() -> None:
     kinds = (
@@ -339,6 +342,7 @@ async def test_prose_that_begins_with_an_answer_is_none() -> None:
             assert not field(desk).display
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("settle_s", [0.25], indirect=True)
 async def test_a_letter_answers_when_it_has_settled() -> None:
     desk = Desk(request())
@@ -482,6 +486,7 @@ async def test_a_narrow_question_is_clicked_where_its_answers_stand() -> None:
         assert desk.answers == [("no", "")]
 
 
+@pytest.mark.exhaustive
 async def test_no_with_a_reason() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -493,6 +498,7 @@ async def test_no_with_a_reason() -> None:
         assert desk.answers == [("no", "use make")]
 
 
+@pytest.mark.exhaustive
 async def test_escape_in_the_reason_goes_back_to_the_answers() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -513,6 +519,7 @@ x = 1
 """
 
 
+@pytest.mark.exhaustive
 async def test_a_plan_is_drawn_from_its_markdown() -> None:
     desk = Desk(request(PLAN, kind="plan", options=("Yes",)))
     async with desk.run_test(size=(80, 40)) as pilot:
@@ -581,6 +588,7 @@ async def test_y_and_n_answer_a_yes_no_question(keys: str, said: str) -> None:
         assert desk.answers == [("once", said)]
 
 
+@pytest.mark.exhaustive
 async def test_no_yes_before_the_end_was_on_the_screen() -> None:
     desk = Desk(request("\n".join(f"echo {n}" for n in range(50)) + "\nrm -rf /"))
     async with desk.run_test(size=(80, 40)) as pilot:
@@ -597,6 +605,7 @@ async def test_no_yes_before_the_end_was_on_the_screen() -> None:
         assert desk.answers == [("once", "")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("kind", "key", "size"), [("tool", "y", (80, 24)), ("plan", "1", (60, 20))]
 )
@@ -628,6 +637,7 @@ async def test_a_yes_past_the_middle_is_asked_for_twice(
         assert [answer for answer, _ in desk.answers] == ["once"]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("text", ["x\n" * 50_000, "界" * 9_000, "x" * 100_000])
 async def test_what_no_field_can_hold_is_not_changed_there(text: str) -> None:
     for kind in ("plan", "dmail"):
@@ -673,6 +683,7 @@ async def test_a_plan_is_read_before_it_is_changed() -> None:
         assert "Read to the end first" in desk.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_command_is_edited_before_it_runs() -> None:
     desk = Desk(request("pytest -q"))
     async with desk.run_test(size=(120, 40)) as pilot:
@@ -744,6 +755,7 @@ async def test_tab_shows_the_whole_diff_and_less_again() -> None:
         assert desk.answers == [("once", "")]
 
 
+@pytest.mark.exhaustive
 async def test_tab_is_named_only_where_it_shows_more() -> None:
     desk = Desk(request("a.py", display=(LONG_EDIT,)))
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -757,6 +769,7 @@ async def test_tab_is_named_only_where_it_shows_more() -> None:
         assert ("Tab", "more rows") in desk.panel.hints
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [(120, 40), (60, 40)])
 async def test_all_answers_stay_on_the_screen_with_the_whole_diff(size: tuple[int, int]) -> None:
     block = DiffBlock("a.py", 50, 0, tuple(DiffLine("+", n, "x") for n in range(50)))
@@ -844,6 +857,7 @@ async def test_all_answers_to_a_question_are_on_every_screen(size: tuple[int, in
         assert "rows 1 to" in shown or "…" not in shown
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
 async def test_the_chosen_answer_of_a_long_question_is_read_whole_and_alone(
     size: tuple[int, int],
@@ -910,6 +924,7 @@ async def test_an_edit_names_its_file_whole(path: str) -> None:
         assert path in shown
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_a_very_long_path_hides_neither_the_edit_nor_the_answers(
     size: tuple[int, int],
@@ -983,6 +998,7 @@ async def test_a_letter_is_sent_or_not_as_it_is(key: str, answer: str) -> None:
         assert desk.answers == [(answer, "")]
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_is_changed_in_place() -> None:
     desk = Desk(letter())
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -1007,6 +1023,7 @@ async def test_a_letter_that_was_only_looked_at_goes_as_the_agent_wrote_it() -> 
         assert desk.answers == [("once", "")]
 
 
+@pytest.mark.exhaustive
 async def test_what_was_written_is_still_there_after_a_look_at_the_answers() -> None:
     desk = Desk(letter("Yes"))
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -1042,6 +1059,7 @@ async def test_an_empty_letter_is_not_sent() -> None:
         assert desk.answers == []
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_is_changed_and_sent_by_mouse() -> None:
     desk = Desk(letter("Yes"))
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -1058,6 +1076,7 @@ async def test_a_letter_is_changed_and_sent_by_mouse() -> None:
         assert desk.answers == [("no", "not yet")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_a_long_letter_fits_every_screen_also_while_it_is_changed(
     size: tuple[int, int],

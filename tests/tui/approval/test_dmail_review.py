@@ -54,6 +54,7 @@ async def a_letter(one: Desk, server: ChatServer) -> None:
     await one.say("go")
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_is_changed_before_it_is_sent(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
         assert one.screen.prompt.display
 
 
+@pytest.mark.exhaustive
 async def test_what_a_letter_takes_is_not_told_when_nobody_asks_any_more(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +129,7 @@ async def test_what_a_letter_takes_is_not_told_when_nobody_asks_any_more(
         await one.sees("Checkpoint #1 of this D-Mail is not on the current world line.")
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
         await a_letter(one, server)
@@ -195,6 +198,7 @@ async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> N
         await one.sees("‡ #1")
 
 
+@pytest.mark.exhaustive
 async def test_the_persons_own_letter_is_called_so(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("The apple is red."), say("Plums, then."))
@@ -209,6 +213,7 @@ async def test_the_persons_own_letter_is_called_so(home: Path) -> None:
         assert "from #1 to #1" not in shown
 
 
+@pytest.mark.exhaustive
 async def test_what_the_user_said_is_not_greyed_while_a_letter_waits(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
         server.script(say("I began."), mail("Begin otherwise.", 1))

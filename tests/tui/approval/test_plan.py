@@ -48,6 +48,7 @@ def told(server: ChatServer) -> str:
     return str(server.requests[-1].body["messages"][-1]["content"])
 
 
+@pytest.mark.exhaustive
 async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
     write = {"path": "a.txt", "content": "x\n"}
     async with ChatServer() as server, desk(home, server.base_url, mode="plan") as one:
@@ -91,6 +92,7 @@ ANSWERS: tuple[tuple[tuple[str, ...], Mode, str], ...] = (
 """Keys, the mode after them, and the text for the agent."""
 
 
+@pytest.mark.exhaustive
 async def test_answers_to_a_plan(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="edits") as one:
         await one.ready()
@@ -109,6 +111,7 @@ async def test_answers_to_a_plan(home: Path) -> None:
             assert ("More." in told(server)) == (keys[0] == "c"), keys
 
 
+@pytest.mark.exhaustive
 async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
         server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
@@ -173,6 +176,7 @@ async def test_several_of_what_is_offered_are_an_answer(home: Path) -> None:
         await one.idle()
 
 
+@pytest.mark.exhaustive
 async def test_a_question_is_left_to_the_agent_in_every_mode(home: Path) -> None:
     asked = {"questions": QUESTIONS["questions"][1:]}
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:

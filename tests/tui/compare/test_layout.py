@@ -137,6 +137,7 @@ def test_what_both_said_is_quiet_but_keeps_its_shape() -> None:
     assert rows == [past_line(line.shown) for line in whole_answer(MARKED, 60)]
 
 
+@pytest.mark.exhaustive
 def test_of_a_very_long_answer_only_the_beginning_is_laid_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

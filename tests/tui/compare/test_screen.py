@@ -41,6 +41,7 @@ def page(then: str = "what was then") -> CompareScreen:
     )
 
 
+@pytest.mark.exhaustive
 async def test_lines_with_equal_messages_are_not_said_to_share_nothing(tmp_path: Path) -> None:
     """A compaction begins a line anew, and what it kept stands on both sides."""
     async with still_screen(tmp_path) as one:
@@ -50,6 +51,7 @@ async def test_lines_with_equal_messages_are_not_said_to_share_nothing(tmp_path:
         await one.sees("nothing in common")
 
 
+@pytest.mark.exhaustive
 async def test_what_is_copied_is_said(tmp_path: Path) -> None:
     async with still_screen(tmp_path) as one:
         one.app.push_screen(page())

@@ -94,6 +94,7 @@ async def test_what_is_on_view_is_painted_and_all_of_it_can_be_selected(
         assert one.app.screen.get_selected_text() == row.strip()
 
 
+@pytest.mark.exhaustive
 async def test_it_begins_with_the_place_that_has_the_keys(home: Path) -> None:
     def first_row() -> str:
         shown = one.app.screen
@@ -118,6 +119,7 @@ async def test_it_begins_with_the_place_that_has_the_keys(home: Path) -> None:
             await one.until(lambda screen=screen: isinstance(one.app.screen, screen))
 
 
+@pytest.mark.exhaustive
 async def test_typing_shows_only_the_rows_with_the_words(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -150,6 +152,7 @@ def test_the_places_that_it_can_begin_with_are_in_it() -> None:
     assert {*HELP_TITLES.values(), "Approvals"} <= titles
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", first_only([(60, 20), (80, 24), (120, 40)]))
 async def test_no_row_is_wider_than_the_frame(home: Path, size: tuple[int, int]) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
@@ -246,6 +249,7 @@ def test_help_and_footer_follow_the_configuration() -> None:
     assert dict(hints("prompt", SessionState(), {}, UNICODE, 0.0))["Enter"] == "send"
 
 
+@pytest.mark.exhaustive
 async def test_the_help_comes_with_its_own_styles_alone(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

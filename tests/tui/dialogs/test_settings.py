@@ -136,6 +136,7 @@ async def test_what_an_argument_says_goes_before(home: Path) -> None:
         await one.sees("Saved. In this run --yolo still overrides it.")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)], ids=["wide", "usual", "narrow"])
 async def test_picture(
     home: Path,

@@ -46,6 +46,7 @@ def test_while_the_model_drafts_only_that_can_be_stopped() -> None:
     assert keys == (("Esc", "stop the draft"),)
 
 
+@pytest.mark.exhaustive
 async def test_in_a_narrow_terminal_the_draft_and_the_way_out_are_named(tmp_path: Path) -> None:
     async with still_screen(tmp_path, size=(60, 20)) as one:
         one.app.push_screen(TextDialog(QUESTION, Drafting(draft, stop)))
@@ -54,6 +55,7 @@ async def test_in_a_narrow_terminal_the_draft_and_the_way_out_are_named(tmp_path
         assert "Esc cancel" in shown
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_while_the_model_drafts_is_told_and_one_can_write_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -69,6 +71,7 @@ async def test_a_fault_while_the_model_drafts_is_told_and_one_can_write_on(
         await one.until(lambda: answers == ["mines"])
 
 
+@pytest.mark.exhaustive
 async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

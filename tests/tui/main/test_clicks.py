@@ -58,6 +58,7 @@ async def test_header_gauge_and_footer_do_what_they_name(home: Path) -> None:
         await one.until(lambda: area.text == "a\n")
 
 
+@pytest.mark.exhaustive
 async def test_a_right_click_is_no_left_one(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Seen."))

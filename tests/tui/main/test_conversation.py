@@ -65,6 +65,7 @@ async def test_the_timeline_of_a_history_is_laid_out_in_slices_before_it_is_show
         await _said_and_answered(one, server)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("step", ["the history", "its timeline", "the end of the history"])
 async def test_what_follows_is_drawn_also_where_something_cannot_be(
     tmp_path: Path, session_id: str, monkeypatch: pytest.MonkeyPatch, step: str

@@ -58,6 +58,7 @@ def session_dir(one: Desk) -> Path:
     return soul.session.dir
 
 
+@pytest.mark.exhaustive
 async def test_a_draft_is_kept_with_its_chips_and_goes_when_it_is_sent(home: Path) -> None:
     async with ChatServer() as server:
         server.script(say("first"), say("second"))
@@ -95,6 +96,7 @@ async def test_a_draft_is_kept_with_its_chips_and_goes_when_it_is_sent(home: Pat
         assert [path for path in kept.parent.iterdir() if DRAFT in path.name] == []
 
 
+@pytest.mark.exhaustive
 async def test_the_draft_of_a_session_without_messages_is_the_next_ones(home: Path) -> None:
     async with ChatServer() as server:
         async with desk(home, server.base_url) as one:
@@ -127,6 +129,7 @@ async def test_the_draft_of_a_session_without_messages_is_the_next_ones(home: Pa
         assert folders(home) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_draft_does_not_come_behind_a_message_that_was_sent_meanwhile(home: Path) -> None:
     async with ChatServer() as server:
         async with desk(home, server.base_url) as one:
@@ -233,6 +236,7 @@ def test_a_file_of_anything_is_no_harm(tmp_path: Path) -> None:
     assert not (tmp_path / DRAFT).exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [DRAFT, WAITING])
 def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) -> None:
     read = read_draft if name == DRAFT else read_waiting
@@ -261,6 +265,7 @@ def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) ->
     assert read_waiting(tmp_path) == ["ab", "c"]
 
 
+@pytest.mark.exhaustive
 async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the_end(
     home: Path,
 ) -> None:
@@ -306,6 +311,7 @@ async def test_trouble_that_the_watchdog_met_first_is_told_of_once(home: Path) -
         assert one.text().count("cannot be saved") == 1
 
 
+@pytest.mark.exhaustive
 async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(home: Path) -> None:
     async with ChatServer() as server:
         async with desk(home, server.base_url) as one:

@@ -147,6 +147,7 @@ def rows_of_chat(shown: str) -> list[str]:
     return [line[:80].rstrip() for line in shown.split("\n")[1:32]]
 
 
+@pytest.mark.exhaustive
 async def test_what_is_shown_first_is_what_the_whole_shows(glance: Glance) -> None:
     assert glance.desk.screen.conversation.soul is None
     first, seen = facts_of(glance.chat.blocks), glance.desk.text()
@@ -174,6 +175,7 @@ async def test_nothing_is_counted_before_it_is_known(glance: Glance) -> None:
     await glance.desk.until(lambda: " steps" in title())
 
 
+@pytest.mark.exhaustive
 async def test_where_one_reads_stays(glance: Glance) -> None:
     glance.chat.focus()
     await glance.desk.pilot.press("pageup")
@@ -217,6 +219,7 @@ def _chosen(glance: Glance) -> Block | None:
     return view.block if view is not None else None
 
 
+@pytest.mark.exhaustive
 async def test_the_row_that_is_selected_in_the_timeline_stays(glance: Glance) -> None:
     pilot = glance.desk.pilot
     await pilot.press("ctrl+t", "down", "down", "down")
@@ -245,6 +248,7 @@ async def test_what_is_folded_and_looked_for_in_the_timeline_stays(glance: Glanc
     assert glance.timeline.model.rows.typed == "ledger"
 
 
+@pytest.mark.exhaustive
 async def test_words_that_were_typed_stay_and_those_sent_are_said(
     glance: Glance, server: ChatServer
 ) -> None:
@@ -265,6 +269,7 @@ async def test_a_rewind_before_the_engine_is_open_waits_for_it(glance: Glance) -
     await glance.desk.until(lambda: isinstance(glance.desk.app.screen, RewindScreen))
 
 
+@pytest.mark.exhaustive
 async def test_a_rewind_before_all_is_told_is_shown_after_it(glance: Glance) -> None:
     glance.open.set()
     conversation = glance.desk.screen.conversation
@@ -285,6 +290,7 @@ async def test_a_rewind_before_all_is_told_is_shown_after_it(glance: Glance) -> 
     assert glance.timeline.model.tree.live[-1].id == soul.session.context.n_checkpoints - 1
 
 
+@pytest.mark.exhaustive
 async def test_a_turn_and_a_question_that_begin_before_all_is_told(
     glance: Glance, server: ChatServer
 ) -> None:
@@ -307,6 +313,7 @@ async def test_a_turn_and_a_question_that_begin_before_all_is_told(
     await glance.desk.sees("Done so.")
 
 
+@pytest.mark.exhaustive
 async def test_marks_made_before_and_after(glance: Glance) -> None:
     glance.open.set()
     conversation = glance.desk.screen.conversation
@@ -339,6 +346,7 @@ N_SIZES = settings().max_examples // 2
 """In how many steps the end that is read becomes the whole: as with the examples of properties, few but in `make test-all`."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("then", ["undo", *first_only(["compaction", "nothing", "jump", "rewind"])])
 async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     session: LongSession,

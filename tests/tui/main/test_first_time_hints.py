@@ -75,6 +75,7 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
     assert read_seen(hints_file(home)) == {"turn", "steered", "early", "stopped"}
 
 
+@pytest.mark.exhaustive
 async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> None:
     keep_seen(hints_file(home), "turn")
     async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:

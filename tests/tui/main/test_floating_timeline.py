@@ -20,6 +20,7 @@ from kimi_tui.tui.textual_patches.compositor import RowCompositor
 from kimi_tui.tui.transcript.transcript import Transcript
 
 
+@pytest.mark.exhaustive
 async def test_the_chat_recedes_only_behind_a_floating_timeline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,6 +54,7 @@ async def test_the_chat_recedes_only_behind_a_floating_timeline(
         await one.until(lambda: ink() == before)
 
 
+@pytest.mark.exhaustive
 async def test_other_colours_are_styled_a_widget_at_a_time_and_drawn_behind_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

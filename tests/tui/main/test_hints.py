@@ -67,6 +67,7 @@ def foot(one: Desk) -> str:
     return one.text().splitlines()[-1].strip()
 
 
+@pytest.mark.exhaustive
 async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("seen"))
@@ -98,6 +99,7 @@ async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(hom
         await one.until(lambda: foot(one).startswith("INSERT Esc: commands   Enter send"))
 
 
+@pytest.mark.exhaustive
 async def test_below_a_dialog_no_keys_are_named(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

@@ -186,6 +186,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         assert len(shown_images(server.requests[2].body)) == 3
 
 
+@pytest.mark.exhaustive
 async def test_an_image_that_comes_between_enter_and_its_message_goes_with_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +363,7 @@ async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
         assert one.screen.bench.images[CHIP].image == read_image(saved(flat(40, 30)), "shot.png")
 
 
+@pytest.mark.exhaustive
 async def test_a_rewind_after_a_restart_brings_the_image_back(home: Path) -> None:
     async with ChatServer() as server:
         async with desk(home, server.base_url, capabilities=SEES) as one:
@@ -399,6 +401,7 @@ async def test_a_rewind_after_a_restart_brings_the_image_back(home: Path) -> Non
             assert shown_images(server.requests[-1].body) == ["data:image/png;"]
 
 
+@pytest.mark.exhaustive
 async def test_a_model_that_does_not_see_is_told_of_them_by_name(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, capabilities=SEES) as one:
         server.script(say("a box"))

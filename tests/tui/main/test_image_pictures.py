@@ -95,6 +95,7 @@ def app(home: Path) -> KimiApp:
     )
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("size", "theme"),
     [*((size, "kimi-dark") for size in SIZES), (SIZES[0], "kimi-light")],
@@ -109,6 +110,7 @@ async def test_images_in_chat_and_prompt(
         picture(running)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", SIZES, ids=["120", "80", "60"])
 async def test_an_image_on_a_screen_of_its_own(
     picture: Pictures, tmp_path: Path, size: tuple[int, int]
@@ -125,6 +127,7 @@ async def test_an_image_on_a_screen_of_its_own(
         picture(running)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("graphics", ["kitty", "sixel"])
 async def test_a_terminal_with_graphics_draws_it_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graphics: str

@@ -89,6 +89,7 @@ async def home_again(one: Desk) -> None:
     await one.pilot.pause()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("size", "seed"), first_only([((80, 24), 2), ((120, 40), 1)], 2))
 async def test_what_is_typed_after_any_click_lands_in_the_prompt(
     home: Path, size: tuple[int, int], seed: int
@@ -115,6 +116,7 @@ async def test_what_is_typed_after_any_click_lands_in_the_prompt(
             await home_again(one)
 
 
+@pytest.mark.exhaustive
 async def test_a_click_leaves_the_keys_and_the_footer_where_they_are(home: Path) -> None:
     async with talk(home, a_conversation) as (one, server):
         await one.pilot.click(offset=(20, 8))
@@ -127,6 +129,7 @@ async def test_a_click_leaves_the_keys_and_the_footer_where_they_are(home: Path)
         assert one.app.screen is one.screen
 
 
+@pytest.mark.exhaustive
 async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=0.01) as (one, _):
         area, chat = one.screen.prompt.area, one.screen.transcript
@@ -213,6 +216,7 @@ async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
         await one.until(lambda: chat.selected_positions is not None)
 
 
+@pytest.mark.exhaustive
 async def test_escape_in_the_chat_goes_back_and_stops_nothing(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(stall())
@@ -238,6 +242,7 @@ async def test_a_click_in_the_chat_leaves_the_timeline(home: Path) -> None:
         assert one.screen.prompt.area.text == "u"
 
 
+@pytest.mark.exhaustive
 async def test_keys_without_anyone_to_have_them_are_the_prompts(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -269,6 +274,7 @@ def typed(one: Desk, text: str, *, gap_s: float = 0.05, before_s: float = 0.0) -
         one.app.post_message(event)
 
 
+@pytest.mark.exhaustive
 async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
         before = facts(one, server)
@@ -284,6 +290,7 @@ async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
             await one.sees("Your text")
 
 
+@pytest.mark.exhaustive
 async def test_prose_on_the_timeline_goes_to_the_prompt(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,6 +460,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert area.text == "y yes"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("word", "shown"), [("yes", "Written."), ("OK", "Written."), ("no", "Enter send")]
 )
@@ -538,6 +546,7 @@ async def test_a_name_without_a_number_stays_in_the_prompt(home: Path) -> None:
         assert one.screen.prompt.area.text == "/name fine apples"
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
         before = facts(one, server)
@@ -586,6 +595,7 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
 
 
+@pytest.mark.exhaustive
 async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=FOR_EVER_S) as (one, server):
         before = facts(one, server)
@@ -645,6 +655,7 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         assert name_of(one.screen.parts, Target(0, 1)) == "#0 of world line 1 (Read a.txt)"
 
 
+@pytest.mark.exhaustive
 async def test_escape_from_a_world_line_goes_back_to_where_it_was_opened(home: Path) -> None:
     async with talk(home, a_conversation) as (one, _):
         pane = one.screen.bench.timeline_pane

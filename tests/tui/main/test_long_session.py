@@ -105,6 +105,7 @@ def test_it_is_the_session_that_it_should_be(session: LongSession) -> None:
     assert len(list(stored.dir.glob("context_*.jsonl"))) == 5
 
 
+@pytest.mark.exhaustive
 async def test_chat_and_timeline(one: Desk, pictures: Views) -> None:
     shown = one.text()
     assert "Fields with" in shown
@@ -146,6 +147,7 @@ async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Views) -> No
     assert "previous, next turn" not in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Views) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
@@ -164,6 +166,7 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Views) -
     assert "One index runs past" in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_the_row_and_its_preview_say_the_same_figure(one: Desk) -> None:
     model, soul = one.screen.bench.views.timeline.model, one.screen.conversation.soul
     assert model is not None
@@ -175,6 +178,7 @@ async def test_the_row_and_its_preview_say_the_same_figure(one: Desk) -> None:
         assert preview.estimated == (not point.measured)
 
 
+@pytest.mark.exhaustive
 async def test_a_world_line_and_its_comparison(one: Desk, pictures: Views) -> None:
     await one.pilot.press("ctrl+t", "slash", *"regular", "enter", "down", "down")
     await one.pilot.press("w")
@@ -196,6 +200,7 @@ async def test_a_world_line_and_its_comparison(one: Desk, pictures: Views) -> No
     await one.until(lambda: one.app.screen is one.screen and not one.screen.bench.reading)
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_of_ones_own(one: Desk, pictures: Views) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
@@ -214,6 +219,7 @@ async def test_a_letter_of_ones_own(one: Desk, pictures: Views) -> None:
     await one.until(lambda: one.app.screen is one.screen)
 
 
+@pytest.mark.exhaustive
 async def test_the_card_of_a_letter(one: Desk, pictures: Views) -> None:
     chat = one.screen.transcript
     chat.focus()
@@ -230,6 +236,7 @@ async def test_the_card_of_a_letter(one: Desk, pictures: Views) -> None:
     assert LETTERS[2][:20] in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_summary(one: Desk, pictures: Views) -> None:
     await one.pilot.press("ctrl+t", "end")
     timeline = one.screen.bench.views.timeline
@@ -247,6 +254,7 @@ async def test_a_summary(one: Desk, pictures: Views) -> None:
     await one.until(lambda: one.app.screen is one.screen)
 
 
+@pytest.mark.exhaustive
 async def test_statistics(one: Desk, pictures: Views) -> None:
     await one.say("/stats")
     shown = await one.sees("Statistics")
@@ -254,6 +262,7 @@ async def test_statistics(one: Desk, pictures: Views) -> None:
     await pictures.of(one, "statistics")
 
 
+@pytest.mark.exhaustive
 async def test_a_replay(one: Desk) -> None:
     await one.pilot.press("ctrl+t", "p")
     await one.until(lambda: isinstance(one.app.screen, ReplayScreen))
@@ -278,6 +287,7 @@ async def test_a_replay(one: Desk) -> None:
     await one.sees("One index runs past")
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: ChatServer) -> None:
     config = Config(theme="dark", reduced_motion=True, hints=False, dmail=DMailConfig(review=True))
     async with opened(session, home, server.base_url, config) as one:

@@ -78,6 +78,7 @@ async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
         await one.sees("Later.")
 
 
+@pytest.mark.exhaustive
 async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(
@@ -111,6 +112,7 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         assert "Trying again" not in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_an_answer_that_breaks_off_goes_from_the_screen(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         half = stream(*(delta(content=f"half{n} ") for n in range(5)), Stalled())
@@ -129,6 +131,7 @@ async def test_an_answer_that_breaks_off_goes_from_the_screen(home: Path) -> Non
         assert "half" not in str(stored(home))
 
 
+@pytest.mark.exhaustive
 async def test_stopped_in_the_middle_of_the_text(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(cut(say("One two three four.", piece=4), 4, Stalled()), say("Five."))
@@ -145,6 +148,7 @@ async def test_stopped_in_the_middle_of_the_text(home: Path) -> None:
         assert "One two" in json.dumps(server.requests[-1].messages)
 
 
+@pytest.mark.exhaustive
 async def test_a_steer_waits_is_edited_and_taken(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(gate(2, call("Glob", {"pattern": "*"})), say("Both done."))
@@ -166,6 +170,7 @@ async def test_a_steer_waits_is_edited_and_taken(home: Path) -> None:
         assert sent.count("Second thought") == sent.count("Second thought again") == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_model_without_tools(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         no_tools = {"error": {"message": "kimi-test does not support tools"}}
@@ -183,6 +188,7 @@ async def test_a_model_without_tools(home: Path) -> None:
         await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
 
 
+@pytest.mark.exhaustive
 async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
     models = [{"id": "kimi-test", "owned_by": "vllm", "max_model_len": 60_000}]
     async with (
@@ -232,6 +238,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         assert not launch_of(Options(work_dir=str(home / "app"))).given
 
 
+@pytest.mark.exhaustive
 async def test_what_was_set_of_thinking_holds_for_the_next_model_too(home: Path) -> None:
     models = [{"id": name, "owned_by": "vllm"} for name in ("kimi-test", "other")]
     async with (
@@ -269,6 +276,7 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
         assert one.screen.bench.header.heading.model == "fixed"
 
 
+@pytest.mark.exhaustive
 async def test_a_setting_that_the_server_refuses_is_not_shown_as_sent(home: Path) -> None:
     models = [{"id": "kimi-test", "owned_by": "vllm"}]
     refusal = status(400, {"error": {"message": '"kimi-test" does not support thinking'}})
@@ -340,6 +348,7 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
             assert asked.body["parameters"] == {"num_ctx": 32_768}
 
 
+@pytest.mark.exhaustive
 async def test_the_session_names_the_prompt_cache(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, dialect="moonshot") as one:
         server.script(say("Hello."))
@@ -351,6 +360,7 @@ async def test_the_session_names_the_prompt_cache(home: Path) -> None:
         assert server.requests[0].body["prompt_cache_key"] == soul.session.id
 
 
+@pytest.mark.exhaustive
 async def test_what_the_engine_has_to_say_is_shown_and_its_estimates_are_in_the_log(
     home: Path,
 ) -> None:
@@ -382,6 +392,7 @@ async def test_what_the_engine_has_to_say_is_shown_and_its_estimates_are_in_the_
         assert stored(home)[-1]["role"] == "user"
 
 
+@pytest.mark.exhaustive
 async def test_the_model_names_the_session_after_its_first_turn(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.title = say('"Rotate the keys."\nof the server')
@@ -403,6 +414,7 @@ async def test_the_model_names_the_session_after_its_first_turn(home: Path) -> N
         assert asked.body.get("tools") is None
 
 
+@pytest.mark.exhaustive
 async def test_without_a_name_by_the_model_the_first_words_stay(home: Path) -> None:
     async with ChatServer() as server:
         server.script(say("Done."), say("Done."))

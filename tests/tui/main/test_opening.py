@@ -86,6 +86,7 @@ async def held(
         let_on.set()
 
 
+@pytest.mark.exhaustive
 async def test_a_session_that_is_read_is_not_called_a_new_one(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ async def open_elsewhere(
             lock.release()
 
 
+@pytest.mark.exhaustive
 async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +155,7 @@ def test_a_session_without_a_title_has_words_for_it() -> None:
     assert OpenElsewhereScreen("", "process 7")._title == "The session"  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.exhaustive
 async def test_a_session_that_is_open_elsewhere_can_be_forked(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +180,7 @@ async def test_a_session_that_is_open_elsewhere_can_be_forked(
         assert soul.session.dir != original
 
 
+@pytest.mark.exhaustive
 async def test_the_offer_goes_where_the_session_is_closed_elsewhere(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +203,7 @@ async def test_without_the_fork_the_program_ends(
         assert one.app.return_code == opening.LOCKED
 
 
+@pytest.mark.exhaustive
 async def test_the_last_page_comes_first_without_a_record_too(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +215,7 @@ async def test_the_last_page_comes_first_without_a_record_too(
         await one.desk.sees("The second answer.")
 
 
+@pytest.mark.exhaustive
 async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +239,7 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
         assert "Reading" not in shown
 
 
+@pytest.mark.exhaustive
 async def test_a_folder_without_a_session_has_a_new_one_after_all(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, resume=NEWEST) as one:
         await one.ready()
@@ -242,6 +249,7 @@ async def test_a_folder_without_a_session_has_a_new_one_after_all(home: Path) ->
         await one.sees("The steps of the agent")
 
 
+@pytest.mark.exhaustive
 async def test_a_message_that_is_sent_early_is_seen_to_wait_and_sent(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +272,7 @@ async def test_a_message_that_is_sent_early_is_seen_to_wait_and_sent(
         assert "take back" not in told
 
 
+@pytest.mark.exhaustive
 async def test_commands_and_keys_that_come_early_are_kept(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +292,7 @@ async def test_commands_and_keys_that_come_early_are_kept(
         await one.desk.until(lambda: "Another name" in one.desk.text().split("\n")[0])
 
 
+@pytest.mark.exhaustive
 async def test_a_question_that_comes_early_is_answered_when_the_session_is_open(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +309,7 @@ async def test_a_question_that_comes_early_is_answered_when_the_session_is_open(
         await one.desk.until(lambda: has_told("for reasoning") or has_told("reasons"))
 
 
+@pytest.mark.exhaustive
 async def test_the_mode_is_turned_as_often_as_its_key_was_pressed_early(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +329,7 @@ async def test_the_mode_is_turned_as_often_as_its_key_was_pressed_early(
         assert modes == ["edits", "plan"]
 
 
+@pytest.mark.exhaustive
 async def test_what_is_copied_in_the_chat_is_told_once(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("The only answer."))
@@ -333,6 +345,7 @@ async def test_what_is_copied_in_the_chat_is_told_once(home: Path) -> None:
         ]
 
 
+@pytest.mark.exhaustive
 async def test_a_model_that_is_wanted_early_is_used(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +362,7 @@ async def test_a_model_that_is_wanted_early_is_used(
         assert server.requests[-1].body["model"] == "another-model"
 
 
+@pytest.mark.exhaustive
 async def test_the_header_names_the_folder_and_branch_of_the_session(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,6 +413,7 @@ async def test_a_disk_that_takes_no_session_leaves_the_program_and_the_text(home
         assert "precious" in (session_dir(home) / "context.jsonl").read_text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not SEALED.is_dir(), reason="no folder here in which nobody can make any")
 async def test_what_was_written_without_a_session_is_printed_at_the_end(home: Path) -> None:
     (home / "sessions").symlink_to(SEALED)
@@ -410,6 +425,7 @@ async def test_what_was_written_without_a_session_is_printed_at_the_end(home: Pa
     assert not one.app.resume_hint
 
 
+@pytest.mark.exhaustive
 async def test_cycles_are_looked_for_again_when_a_session_is_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,6 +436,7 @@ async def test_cycles_are_looked_for_again_when_a_session_is_read(
         assert gc.isenabled()
 
 
+@pytest.mark.exhaustive
 async def test_cycles_are_looked_for_again_where_there_is_no_session(home: Path) -> None:
     launch = launch_at(home)._replace(resume="nowhere")
     async with ChatServer() as server, desk(home, server.base_url) as one:
@@ -429,6 +446,7 @@ async def test_cycles_are_looked_for_again_where_there_is_no_session(home: Path)
         assert gc.isenabled()
 
 
+@pytest.mark.exhaustive
 async def test_what_waits_for_a_session_that_was_closed_waits_until_it_is_ended(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -440,6 +458,7 @@ async def test_what_waits_for_a_session_that_was_closed_waits_until_it_is_ended(
         waiting.cancel()
 
 
+@pytest.mark.exhaustive
 async def test_the_window_that_the_server_told_is_known_at_the_next_start(home: Path) -> None:
     async with ChatServer() as server:
         server.route("GET", "/props", reply({"default_generation_settings": {"n_ctx": 131_000}}))

@@ -57,6 +57,7 @@ def app(home: Path, **config: object) -> KimiApp:
     )
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_conversation(picture: Pictures, tmp_path: Path, size: tuple[int, int]) -> None:
     running = app(tmp_path)
@@ -67,6 +68,7 @@ async def test_a_conversation(picture: Pictures, tmp_path: Path, size: tuple[int
         picture(running)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", SIZES[1:])
 async def test_the_timeline_over_the_chat(
     picture: Pictures, tmp_path: Path, size: tuple[int, int]
@@ -80,6 +82,7 @@ async def test_the_timeline_over_the_chat(
         picture(running)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_a_rewind_would_take(
     picture: Pictures, tmp_path: Path, size: tuple[int, int]
@@ -93,6 +96,7 @@ async def test_what_a_rewind_would_take(
         picture(running)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", SIZES)
 async def test_nothing_said_yet(picture: Pictures, tmp_path: Path, size: tuple[int, int]) -> None:
     running = app(tmp_path)
@@ -159,6 +163,7 @@ QUESTION = ApprovalRequest(
 SEVERAL = replace(QUESTION, where="you can choose several", multi_select=True)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("asked", "size"),
     [
@@ -197,6 +202,7 @@ async def test_an_approval(
         picture(running)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", SIZES[1:])
 async def test_files_behind_an_at(
     picture: Pictures,
@@ -218,6 +224,7 @@ async def test_files_behind_an_at(
         picture(running)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("lists", [False, True], ids=["overload", "jobs"])
 async def test_long_work(
     picture: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: bool
@@ -272,6 +279,7 @@ async def test_a_notice(picture: Pictures, tmp_path: Path) -> None:
         picture(running)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("key", ["f1", "ctrl+p"])
 @pytest.mark.parametrize("size", EDGES)
 async def test_help_and_palette(

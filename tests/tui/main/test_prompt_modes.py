@@ -27,6 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 async def test_a_long_paste_outlives_a_search_and_the_session(home: Path) -> None:
     long = "".join(f"line {n}\n" for n in range(30))
     async with ChatServer() as server, desk(home, server.base_url) as one:
@@ -44,6 +45,7 @@ async def test_a_long_paste_outlives_a_search_and_the_session(home: Path) -> Non
         await one.ready()
 
 
+@pytest.mark.exhaustive
 async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(gate(2, say("first")), say("second"))
@@ -130,6 +132,7 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         await one.until(lambda: area.text == "later")
 
 
+@pytest.mark.exhaustive
 async def test_a_message_that_looks_like_a_command_stays_one(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -203,6 +206,7 @@ def test_the_editor_gets_the_draft_and_gives_it_back(tmp_path: Path) -> None:
     assert edited(["rm"], "a draft") is None
 
 
+@pytest.mark.exhaustive
 async def test_long_pastes_come_back_as_the_chips_that_they_were(home: Path) -> None:
     long, other = ("".join(f"{word} {n}\n" for n in range(30)) for word in ("line", "row"))
     async with ChatServer() as server:
@@ -300,6 +304,7 @@ async def test_several_pasted_lines_are_a_message_whatever_they_begin_with(home:
         await one.sees("This is sent to the agent")
 
 
+@pytest.mark.exhaustive
 async def test_a_pasted_line_is_run_by_no_enter_that_came_with_it(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Read."))

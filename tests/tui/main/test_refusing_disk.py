@@ -32,6 +32,7 @@ class Disk:
         monkeypatch.setattr(Storage, "write", write)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("number", "size", "theme"),
     [
@@ -81,6 +82,7 @@ def tell_trouble(home: Path) -> None:
         )
 
 
+@pytest.mark.exhaustive
 async def test_trouble_of_an_earlier_run_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ def messages(server: ChatServer, number: int = -1) -> str:
     return str(server.requests[number].body["messages"][1:])
 
 
+@pytest.mark.exhaustive
 async def test_a_message_goes_out_is_answered_and_comes_back_by_keys(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Hello **there**.", think="hm"), say("Two."), say("Three."))
@@ -83,6 +84,7 @@ async def test_a_message_goes_out_is_answered_and_comes_back_by_keys(home: Path)
         assert "there" in messages(server)
 
 
+@pytest.mark.exhaustive
 async def test_what_is_typed_before_the_session_is_open_is_sent_then(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Late but here."))
@@ -92,6 +94,7 @@ async def test_what_is_typed_before_the_session_is_open_is_sent_then(home: Path)
         assert "Early bird" in messages(server)
 
 
+@pytest.mark.exhaustive
 async def test_typing_while_the_agent_works_steers(home: Path) -> None:
     (home / "app").mkdir()
     (home / "app" / "a.txt").write_text("a")
@@ -109,6 +112,7 @@ async def test_typing_while_the_agent_works_steers(home: Path) -> None:
         assert "Second" in messages(server, 1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("written", ["hello", "!echo 'from me'"])
 async def test_what_is_said_during_an_operation_comes_behind_it(home: Path, written: str) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
@@ -133,6 +137,7 @@ async def test_what_is_said_during_an_operation_comes_behind_it(home: Path, writ
         assert not one.screen.conversation.inbox.waiting
 
 
+@pytest.mark.exhaustive
 async def test_up_takes_the_last_queued_message_back(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(stall())
@@ -150,6 +155,7 @@ async def test_up_takes_the_last_queued_message_back(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Second\n\nThird")
 
 
+@pytest.mark.exhaustive
 async def test_enter_goes_on_behind_a_stop_and_an_error(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         refused = status(401, {"error": {"message": "no such key"}})
@@ -170,6 +176,7 @@ async def test_enter_goes_on_behind_a_stop_and_an_error(home: Path) -> None:
         await one.sees("Better now.")
 
 
+@pytest.mark.exhaustive
 async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(call("Shell", {"command": "echo out-of-it"}), say("Done."))
@@ -202,6 +209,7 @@ async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:
     return panel
 
 
+@pytest.mark.exhaustive
 async def test_the_timeline_during_an_approval(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         panel = await an_approval(one, server)
@@ -218,6 +226,7 @@ async def test_the_timeline_during_an_approval(home: Path) -> None:
         await one.sees("Done.")
 
 
+@pytest.mark.exhaustive
 async def test_what_is_written_before_an_answer_has_the_keys_after_the_timeline(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         panel = await an_approval(one, server)
@@ -233,6 +242,7 @@ async def test_what_is_written_before_an_answer_has_the_keys_after_the_timeline(
         assert not (home / "app" / "z.txt").exists()
 
 
+@pytest.mark.exhaustive
 async def test_keys_meant_for_the_timeline_never_approve(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +292,7 @@ async def test_answers_count_only_where_the_question_has_the_keys(home: Path) ->
         await one.sees("Done.")
 
 
+@pytest.mark.exhaustive
 async def test_a_question_leaves_the_keys_to_who_reads(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(gate(1, call("Shell", {"command": "true"})), say("Done."))
@@ -325,6 +336,7 @@ async def test_search_and_paging_during_an_approval(home: Path) -> None:
         assert one.screen.conversation.state.approvals
 
 
+@pytest.mark.exhaustive
 async def test_the_draft_survives_an_approval(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(call("Shell", {"command": "true"}), say("Done."))
@@ -340,6 +352,7 @@ async def test_the_draft_survives_an_approval(home: Path) -> None:
         assert one.screen.prompt.area.text == "half a thought"
 
 
+@pytest.mark.exhaustive
 async def test_compacting_while_the_agent_works_waits_for_the_turn(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("One. " * 50), say("Two."), say("## Summary\n\nWe counted."))
@@ -353,6 +366,7 @@ async def test_compacting_while_the_agent_works_waits_for_the_turn(home: Path) -
         assert "the numbers" in str(server.requests[2].body)
 
 
+@pytest.mark.exhaustive
 async def test_keys_before_anything_is_said(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -416,6 +430,7 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         await one.until(lambda: one.app.return_code == 0)
 
 
+@pytest.mark.exhaustive
 async def test_what_floats_has_a_frame_that_every_terminal_can_draw(home: Path) -> None:
     config = Config(glyphs="ascii")
     async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
@@ -427,6 +442,7 @@ async def test_what_floats_has_a_frame_that_every_terminal_can_draw(home: Path) 
             await one.until(lambda: one.app.screen is one.screen)
 
 
+@pytest.mark.exhaustive
 async def test_the_folder_in_figures_until_something_is_said(home: Path) -> None:
     (home / "app").mkdir()
     (home / "app" / "AGENTS.md").write_text("Use tabs.")
@@ -440,6 +456,7 @@ async def test_the_folder_in_figures_until_something_is_said(home: Path) -> None
         assert one.screen.transcript.facts is None
 
 
+@pytest.mark.exhaustive
 async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
     config = Config(keys={"mode": "f4"})
     async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
@@ -469,6 +486,7 @@ def sandbox_here() -> Sandbox | None:
         return None
 
 
+@pytest.mark.exhaustive
 async def test_the_sandbox_is_in_the_round_where_there_is_one(
     home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -558,6 +576,7 @@ async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> 
             await one.until(lambda mode=mode: soul.mode == mode)
 
 
+@pytest.mark.exhaustive
 async def test_keys_of_the_configuration(home: Path) -> None:
     config = Config(keys={"help": "f2", "timeline": "ctrl+g"})
     async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
@@ -573,6 +592,7 @@ async def test_keys_of_the_configuration(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
 
 
+@pytest.mark.exhaustive
 async def test_continue_shows_what_was_and_goes_on(home: Path) -> None:
     async with ChatServer() as server:
         server.script(say("One."), say("Two."))
@@ -606,6 +626,7 @@ def spoil_the_line(home: Path) -> None:
     line.write_bytes(line.read_bytes() + b"[]\n" + b'{"role":"user","con')
 
 
+@pytest.mark.exhaustive
 async def test_all_that_is_wrong_with_a_session_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -623,6 +644,7 @@ async def test_all_that_is_wrong_with_a_session_is_told(
             await again.sees("is incomplete")
 
 
+@pytest.mark.exhaustive
 async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("One."), say("Two."))
@@ -639,6 +661,7 @@ async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
         assert "First" not in messages(server)
 
 
+@pytest.mark.exhaustive
 async def test_what_was_before_goes_only_when_it_is_covered(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -660,6 +683,7 @@ async def test_what_was_before_goes_only_when_it_is_covered(
     assert covered == [True]
 
 
+@pytest.mark.exhaustive
 async def test_a_session_that_is_left_before_it_is_opened_leaves_no_coroutine(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -702,6 +726,7 @@ async def test_ctrl_c_quits_as_long_as_it_says_so(
         assert one.app.return_code is None
 
 
+@pytest.mark.exhaustive
 async def test_ctrl_d_twice_quits_and_stops_nothing(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(stall())
@@ -748,6 +773,7 @@ async def test_a_crash_is_one_line_and_a_log(
 LAYOUT = [(120, 40), (104, 30), (80, 24), (60, 20)]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", LAYOUT)
 async def test_everything_stands_where_it_should(home: Path, size: tuple[int, int]) -> None:
     width, height = size

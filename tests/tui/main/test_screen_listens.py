@@ -21,6 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 async def test_the_screen_shows_what_the_engine_was_told_by_another(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("One."), say("Two."))
@@ -58,6 +59,7 @@ async def test_the_screen_shows_what_the_engine_was_told_by_another(home: Path) 
         assert heading.model.endswith("without tools")
 
 
+@pytest.mark.exhaustive
 async def test_an_agent_beside_the_sessions_own_changes_nothing_on_its_screen(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

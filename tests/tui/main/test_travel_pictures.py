@@ -130,6 +130,7 @@ REVIEWED = ApprovalRequest(
 )
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [*SIZES, (60, 20)])
 async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
     tmp_path: Path, picture: Pictures, size: tuple[int, int]
@@ -167,6 +168,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         picture(running, "review")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [SIZES[1], (60, 20)])
 async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     tmp_path: Path, picture: Pictures, size: tuple[int, int]
@@ -200,6 +202,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
             await pilot.pause()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_comparison(tmp_path: Path, size: tuple[int, int], picture: Pictures) -> None:
     other, live = Conversation(started=0.0), Conversation(started=0.0)

@@ -76,6 +76,7 @@ async def said(folder: Path) -> list[str]:
     return [text for text in texts if not text.startswith("<")]
 
 
+@pytest.mark.exhaustive
 async def test_a_disk_that_refuses_is_told_once_and_made_up_for(home: Path, disk: Disk) -> None:
     n_turns = 0
 
@@ -107,6 +108,7 @@ async def test_a_disk_that_refuses_is_told_once_and_made_up_for(home: Path, disk
                 assert f"Answer {n}." in again.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_folder_that_is_deleted_is_made_again(home: Path) -> None:
     async with ChatServer() as server:
         server.script(say("Answer 0."), say("Answer 1."))
@@ -150,6 +152,7 @@ async def test_what_can_be_saved_by_then_is_no_reason_to_stay(home: Path, disk: 
         assert await said(folder) == ["First"]
 
 
+@pytest.mark.exhaustive
 async def test_a_new_session_does_not_drop_what_is_unsaved(home: Path, disk: Disk) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Answer 0."))
@@ -258,6 +261,7 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
         assert one.screen.prompt.area.has_focus
 
 
+@pytest.mark.exhaustive
 async def test_a_session_that_is_open_elsewhere_is_refused_with_who_has_it(home: Path) -> None:
     async with ChatServer() as server:
         server.script(say("Answer 0."))

@@ -65,6 +65,7 @@ async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
         assert (forked.text, forked.message) == ("[Pasted 30 lines]", f"see {long}")
 
 
+@pytest.mark.exhaustive
 async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> None:
     async with talk(home) as (one, _):
         area = one.screen.prompt.area
@@ -89,6 +90,7 @@ async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> No
         assert area.text == "Tell me of apples and more"
 
 
+@pytest.mark.exhaustive
 async def test_a_command_typed_behind_it_is_one(home: Path) -> None:
     async with talk(home) as (one, server):
         area = one.screen.prompt.area
@@ -182,6 +184,7 @@ def test_the_message_of_a_jump_goes_with_its_undoing() -> None:
     assert returned.changed(op("redo", line=3), "") == "there"
 
 
+@pytest.mark.exhaustive
 async def test_doing_a_dmail_again_never_touches_the_prompt(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         area = one.screen.prompt.area

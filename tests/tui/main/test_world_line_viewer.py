@@ -61,6 +61,7 @@ def gauge(one: Desk) -> str:
     return next(line for line in one.text().split("\n") if "━" in line).rpartition("─ ")[2].strip()
 
 
+@pytest.mark.exhaustive
 async def test_a_preview_by_command_or_click_shows_what_would_go_as_the_timeline_does(
     one: Desk,
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_preview_by_command_or_click_shows_what_would_go_as_the_timeline
         await one.until(lambda: not grey(one) and (chat(one), gauge(one)) == before)
 
 
+@pytest.mark.exhaustive
 async def test_moving_over_rows_shows_what_would_go_and_leaving_shows_what_was_read(
     one: Desk,
 ) -> None:
@@ -114,6 +116,7 @@ async def test_moving_over_rows_shows_what_would_go_and_leaving_shows_what_was_r
     assert "→" not in gauge(one)
 
 
+@pytest.mark.exhaustive
 async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
     press = one.pilot.press
     await press("ctrl+t", "left_square_bracket")
@@ -160,6 +163,7 @@ async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
     await one.until(lambda: not one.screen.query(WorldLineTranscript))
 
 
+@pytest.mark.exhaustive
 async def test_a_click_on_a_row_is_a_look_too_until_something_is_typed(one: Desk) -> None:
     y = next(y for y, line in enumerate(one.text().split("\n")) if "Message 1" in line[81:])
     await one.pilot.click(offset=(95, y))
@@ -192,6 +196,7 @@ async def test_a_glance_that_is_clicked_is_read(one: Desk) -> None:
     await one.sees("├─◊ 1   one regex")
 
 
+@pytest.mark.exhaustive
 async def test_where_the_timeline_floats_what_stays_is_at_full_strength(one: Desk) -> None:
     transcript = one.screen.transcript
     await one.pilot.resize_terminal(80, 24)
@@ -238,6 +243,7 @@ async def test_of_the_lines_that_the_arrows_pass_only_the_newest_is_read(
     assert read == [1, 4]
 
 
+@pytest.mark.exhaustive
 async def test_of_what_a_dmail_would_take_the_words_of_the_user_stay(one: Desk) -> None:
     press = one.pilot.press
     await one.say("/dmail 4")

@@ -71,6 +71,7 @@ async def started(one: Desk, launch: Launch) -> None:
     one.app.launch = launch
 
 
+@pytest.mark.exhaustive
 async def test_the_list_has_the_servers_chat_models_and_narrows_by_typing(home: Path) -> None:
     async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
         await started(one, configure(home, server.base_url))
@@ -120,6 +121,7 @@ async def test_a_name_that_nobody_knows_is_said_with_near_ones(home: Path) -> No
         assert not (home / "config.toml").exists()
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_while_a_model_is_looked_for_ends_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

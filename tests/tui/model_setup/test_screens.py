@@ -94,6 +94,7 @@ async def test_who_wanted_to_choose_a_session_does_so_when_there_is_a_model(home
             await one.screen.conversation.close()
 
 
+@pytest.mark.exhaustive
 async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> None:
     async with ChatServer(models=["small", "large"]) as server:
         running = app(home)
@@ -148,6 +149,7 @@ PASTED = (
 """Pasted texts, each with the URL and the key that it gives."""
 
 
+@pytest.mark.exhaustive
 async def test_a_key_that_is_pasted_as_url_is_never_shown(home: Path) -> None:
     running = app(home)
     async with running.run_test(size=(80, 24)) as pilot:
@@ -187,6 +189,7 @@ async def test_a_base_url_needs_no_scheme_and_another_one_takes_the_models_away(
             await one.until(lambda: "only-here" not in one.text())
 
 
+@pytest.mark.exhaustive
 async def test_a_refused_key_says_why_and_nothing_is_saved(home: Path) -> None:
     async with ChatServer() as server:
         server.route("GET", "/v1/models", status(401, {"error": {"message": "bad key"}}))
@@ -256,6 +259,7 @@ async def test_a_base_url_without_its_key_asks_for_that_alone(home: Path) -> Non
         await one.until(lambda: isinstance(running.screen, WelcomeScreen))
 
 
+@pytest.mark.exhaustive
 async def test_a_local_server_is_found_and_used_without_a_key(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +342,7 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
         assert (again.model, again.api_key) == ("large", "sk-of-environment")
 
 
+@pytest.mark.exhaustive
 async def test_a_server_with_one_model_that_chats_needs_no_choice(home: Path) -> None:
     async with ChatServer(models=["text-embedding-3-small", "only"]) as server:
         running = begun_with(home, server.base_url, "sk-of-environment")
@@ -367,6 +372,7 @@ async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
         await one.until(lambda: running.return_code == 0)
 
 
+@pytest.mark.exhaustive
 async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(home: Path) -> None:
     config = parse_config(b'default_model = "gone"\n', home / "config.toml")
     launch = Launch(home, home / "config.toml", config=config, notices=config.notices)
@@ -388,6 +394,7 @@ async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(h
         assert isinstance(running.screen, WelcomeScreen)
 
 
+@pytest.mark.exhaustive
 async def test_all_ways_are_on_every_screen(home: Path) -> None:
     running = app(home)
     async with running.run_test(size=(120, 40)) as pilot:
@@ -401,6 +408,7 @@ async def test_all_ways_are_on_every_screen(home: Path) -> None:
             assert one.text().split("\n")[-1].strip().startswith("Enter or 1 to 3 choose"), size
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("size", "url"),
     first_only([((80, 24), " api.moonshot.ai/v1"), ((120, 40), "https://api.moonshot.ai/v1")], 2),
@@ -452,6 +460,7 @@ async def test_a_server_that_loads_its_model_is_waited_for(
             await one.screen.conversation.close()
 
 
+@pytest.mark.exhaustive
 async def test_a_base_url_is_put_right_saved_so_and_said(home: Path) -> None:
     async with ChatServer(models=["m", "text-embedding-3-small"]) as server:
         server.route("GET", "/models", status(404, "no such page", content_type="text/html"))
@@ -488,6 +497,7 @@ async def faulty(*_: object, **__: object) -> None:
     raise ZeroDivisionError
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_in_a_check_or_while_saving_is_told_and_it_can_be_tried_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -582,6 +592,7 @@ async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
             assert not server.other_requests
 
 
+@pytest.mark.exhaustive
 async def test_an_unusable_proxy_is_named_where_the_key_is_checked(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ class PreviewApp(App[None]):
         return ["".join(segment.text for segment in line).rstrip() for line in strips]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
@@ -231,6 +232,7 @@ def test_without_prices_no_money_is_spoken_of() -> None:
     assert not any("cost" in row.text for row in rows)
 
 
+@pytest.mark.exhaustive
 @given(
     st.text(max_size=300),
     st.integers(0, 80),
@@ -293,6 +295,7 @@ FILES = FilesPreview(
 WITH_FILES = replace(STORY_PREVIEW, files=FILES)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
@@ -347,6 +350,7 @@ FOREIGN = replace(
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]) -> None:
     app = PreviewApp(replace(STORY_PREVIEW, files=FOREIGN))
@@ -360,6 +364,7 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
         assert app.answers == [PreviewAnswer("rewind", "restore")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("key", ["enter", "f"])
 async def test_a_key_right_behind_the_one_that_asked_for_a_word_is_no_word(key: str) -> None:
     with keys_count(QUIET_S):
@@ -399,6 +404,7 @@ async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
         assert [one.action for one in app.answers if one] == ["fork"]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("files", "says"),
     [
@@ -475,6 +481,7 @@ async def test_all_that_is_not_covered_can_be_read() -> None:
         assert any("folder29/" in row and "ignored" in row for row in app.rows)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", first_only([(60, 20), (80, 24), (120, 40)]))
 async def test_files_that_are_not_seen_are_counted(size: tuple[int, int]) -> None:
     many = tuple(FilePreview(f"file{n:02}", "restore", added=1) for n in range(40))
@@ -548,6 +555,7 @@ async def test_no_number_is_cut_where_there_is_little_room() -> None:
         assert any("; frees 157k" in row for row in app.rows)
 
 
+@pytest.mark.exhaustive
 async def test_enter_shows_the_whole_diff_of_a_file() -> None:
     rows = tuple(DiffLine("+", n, f"line {n}") for n in range(1, 101))
     files = FilesPreview((FilePreview("long.py", "delete", added=100, rows=rows, is_new=True),))
@@ -574,6 +582,7 @@ async def test_files_that_cannot_come_back_say_why_and_offer_the_rest() -> None:
         assert app.answers == [PreviewAnswer("rewind")]
 
 
+@pytest.mark.exhaustive
 @given(
     st.text(max_size=120),
     st.integers(0, 40),
@@ -657,6 +666,7 @@ def test_the_files_go_along_with_a_jump() -> None:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", first_only([(60, 20), (80, 24), (120, 40)]))
 @pytest.mark.parametrize("files", [FILES, FOREIGN])
 async def test_the_frame_keeps_still_while_files_are_chosen(

@@ -52,6 +52,7 @@ def test_how_a_path_is_written() -> None:
     assert mention('a "b" c.py') == '@"a \\"b\\" c.py"'
 
 
+@pytest.mark.exhaustive
 async def test_what_is_typed_is_followed_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     followed: list[str] = []
     follow = PromptCompletion.follow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from support.made_images import flat, noise, saved
 
 from kimi_tui.images import read_image
@@ -13,6 +14,7 @@ from kimi_tui.tui.prompt.image_chips import HELD_BYTES, ImageChips, in_text
 SHOT = read_image(saved(flat(1280, 800)), "shot.png")
 
 
+@pytest.mark.exhaustive
 def test_a_chip_is_found_again() -> None:
     chips = ImageChips()
     chip = chips.add(SHOT)
@@ -61,6 +63,7 @@ def test_what_a_message_of_the_session_shows_is_known_by_its_facts() -> None:
     assert chips.lost(shown) == []
 
 
+@pytest.mark.exhaustive
 def test_of_many_the_oldest_are_left_to_the_session() -> None:
     chips = ImageChips()
     large = b"0" * (HELD_BYTES // 2)

@@ -83,7 +83,7 @@ async def test_enter_or_a_click_runs_what_is_highlighted(
         assert server.requests == []
         await one.pilot.press("ctrl+u")
         # A click leaves the focus in the prompt.
-        await click_on(one, "/h", "/help")
+        await click_on(one, "/he", "/help")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
@@ -104,6 +104,7 @@ async def test_enter_or_a_click_runs_what_is_highlighted(
         assert one.screen.completion.command is None
 
 
+@pytest.mark.exhaustive
 async def test_more_than_is_shown_is_said_and_found(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -130,6 +131,7 @@ async def test_more_than_is_shown_is_said_and_found(home: Path) -> None:
         await one.until(lambda: "No command matches" not in one.text())
 
 
+@pytest.mark.exhaustive
 @each("name", [command.name for command in COMMANDS])
 async def test_enter_at_every_stage_of_every_word(name: str) -> None:
     for length in range(len(name) + 1):
@@ -139,6 +141,7 @@ async def test_enter_at_every_stage_of_every_word(name: str) -> None:
             assert shown[0].name == name
 
 
+@pytest.mark.exhaustive
 async def test_enter_runs_the_chosen_one_at_every_row(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +196,7 @@ async def test_no_row_moves_while_one_is_chosen(home: Path) -> None:
         await one.idle()
 
 
+@pytest.mark.exhaustive
 async def test_escape_closes_it_and_keeps_the_text(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(stall())
@@ -238,6 +242,7 @@ async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert commands == []
 
 
+@pytest.mark.exhaustive
 async def test_what_looks_like_a_path_is_a_message(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -262,7 +267,7 @@ async def test_an_unknown_command_is_sent_by_a_second_enter_alone(home: Path) ->
         area = one.screen.prompt.area
         for typed, words in (
             ("/tmp is full, clean it", '"/tmp" is not a command. Ctrl+P lists all commands.'),
-            ("/mcp", '"/mcp" is not a command. kimi-tui does not use MCP servers.'),
+            ("/agents", '"/agents" is not a command. kimi-tui has one agent and no subagents.'),
             ("/hel me", '"/hel" is not a command. Did you mean /help?'),
         ):
             await one.say(typed)
@@ -306,6 +311,7 @@ async def test_a_question_mark_in_the_empty_prompt_shows_the_keys(
         assert area.text == "?a"
 
 
+@pytest.mark.exhaustive
 async def test_the_values_of_an_argument_are_offered(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,6 +353,7 @@ async def test_the_values_of_an_argument_are_offered(
         await one.until(lambda: area.text == "/theme light")
 
 
+@pytest.mark.exhaustive
 async def test_checkpoints_are_offered_by_what_happened_at_them(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +391,7 @@ async def test_checkpoints_are_offered_by_what_happened_at_them(
             area.take()
 
 
+@pytest.mark.exhaustive
 async def test_thinking_offers_what_the_model_takes(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +409,7 @@ async def test_thinking_offers_what_the_model_takes(
         assert "/thinking on " not in await one.sees("/thinking [on")
 
 
+@pytest.mark.exhaustive
 async def test_model_offers_what_the_server_lists(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ async def test_enter_sends_and_other_keys_make_lines() -> None:
         assert desk.area.text == ""
 
 
+@pytest.mark.exhaustive
 async def test_every_enter_with_a_modifier_breaks_the_line() -> None:
     desk = Desk()
     async with desk.run_test() as pilot:
@@ -126,6 +127,7 @@ async def edited(text: str, *keys: str) -> str:
         (["alt+x", "alt+q", "ctrl+g"], "one two three|"),
     ],
 )
+@pytest.mark.sample(3)
 async def test_words_are_gone_by_and_cut_as_readline_does(keys: list[str], left: str) -> None:
     assert await edited("one two three", *keys) == left
 
@@ -137,6 +139,7 @@ async def test_a_cut_reaches_over_the_end_of_a_line() -> None:
     assert await edited("one\ntwo", "ctrl+u", "ctrl+u", "ctrl+y") == "one\ntwo|"
 
 
+@pytest.mark.exhaustive
 async def test_it_grows_to_eight_rows_and_then_scrolls() -> None:
     desk = Desk()
     async with desk.run_test(size=(60, 20)) as pilot:
@@ -332,6 +335,7 @@ async def test_the_row_tells_what_of_the_answer_is_waited_for(
 # --- the history
 
 
+@pytest.mark.exhaustive
 @given(st.lists(st.text(min_size=1), max_size=20), st.text())
 def test_a_walk_goes_back_and_returns_to_the_draft(entries: list[str], draft: str) -> None:
     history = PromptHistory(list(entries))
@@ -345,6 +349,7 @@ def test_a_walk_goes_back_and_returns_to_the_draft(entries: list[str], draft: st
     assert forth == ([*entries[1:], draft] if entries else [])
 
 
+@pytest.mark.exhaustive
 @given(st.lists(st.text(min_size=1), max_size=20))
 def test_what_is_kept_is_read_again(texts: list[str]) -> None:
     import tempfile
@@ -391,6 +396,7 @@ def test_each_folder_has_a_history_of_its_own(tmp_path: Path) -> None:
     assert json.dumps(str(one))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [(120, 40), (60, 20)])
 async def test_the_clock_never_stands_over_the_text(size: tuple[int, int]) -> None:
     desk = Desk()
@@ -474,6 +480,7 @@ async def test_a_text_that_breaks_elsewhere_in_as_many_rows_is_drawn_anew() -> N
         assert "Find out why and mend it, with a test." in " ".join(shown.split())
 
 
+@pytest.mark.exhaustive
 async def test_keys_take_a_character_as_it_is_seen() -> None:
     app = Desk()
     async with app.run_test() as pilot:

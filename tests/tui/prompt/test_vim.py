@@ -182,6 +182,7 @@ def test_any_commands_do_what_they_do_in_vim(tmp_path: Path) -> None:
     assert len(differ) <= len(cases) // 100, differ
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(VIM is None, reason="vim is not installed")
 def test_lines_above_and_below_are_in_the_same_cell_as_in_vim(tmp_path: Path) -> None:
     text = "日本語 it is\nabcdefghijk\n한국 x\n\nabécde\n日本語日本"

@@ -138,6 +138,7 @@ def seen(app: KimiApp, pilot: Pilot[None]) -> str:
     return Desk(app, pilot).text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", SIZES)
 async def test_looks(home: Path, picture: Pictures, size: tuple[int, int]) -> None:
     app = replaying(home, stored(home, story()))
@@ -224,6 +225,7 @@ def may_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return may
 
 
+@pytest.mark.exhaustive
 async def test_keys_that_were_pressed_too_early_are_not_lost(
     home: Path, may_read: threading.Event
 ) -> None:
@@ -241,6 +243,7 @@ async def test_keys_that_were_pressed_too_early_are_not_lost(
         await one.sees("at #2, of 64 steps")
 
 
+@pytest.mark.exhaustive
 async def test_a_replay_can_be_left_before_it_was_read(
     home: Path, may_read: threading.Event
 ) -> None:
@@ -252,6 +255,7 @@ async def test_a_replay_can_be_left_before_it_was_read(
         may_read.set()
 
 
+@pytest.mark.exhaustive
 async def test_a_session_that_is_open_elsewhere_is_played_and_left_as_it_is(home: Path) -> None:
     name = stored(home, story())
     session = SessionStore(home).find(name)
@@ -321,6 +325,7 @@ async def test_a_moment_that_is_nowhere_any_more_cannot_be_forked(home: Path) ->
         await fork_at(session, "nowhere", whole=True)
 
 
+@pytest.mark.exhaustive
 async def test_without_a_record_the_conversation_is_told(home: Path) -> None:
     app = replaying(home, stored(home, ()))
     async with app.run_test(size=(120, 40)) as pilot:
@@ -343,6 +348,7 @@ async def test_without_the_size_of_the_window_the_tokens_are_told(home: Path) ->
         assert "█" in "".join(line[80:] for line in shown.splitlines()[:12])
 
 
+@pytest.mark.exhaustive
 async def test_a_damaged_record_is_completed_from_the_conversation(home: Path) -> None:
     name = stored(home, story())
     folder = SessionStore(home).find(name).dir
@@ -400,6 +406,7 @@ async def test_a_text_appears_as_it_was_streamed(home: Path) -> None:
         await Desk(app, pilot).until(lambda: "These words" not in seen(app, pilot))
 
 
+@pytest.mark.exhaustive
 async def test_from_the_command_line_into_a_fork(home: Path) -> None:
     name = stored(home, ())
     app = replaying(home, name)
@@ -448,6 +455,7 @@ async def test_continuing_waits_for_the_moment_that_was_asked_for(
         await one.screen.conversation.close()
 
 
+@pytest.mark.exhaustive
 async def test_from_the_timeline_into_a_fork(home: Path) -> None:
     (home / "app").mkdir()
     (home / "app" / "a.txt").write_text("contents of a")
@@ -511,6 +519,7 @@ def test_an_event_that_a_reducer_cannot_take_does_not_keep_the_others_from_being
     assert moment_at(replay, replay.recording.end).session.chat.blocks
 
 
+@pytest.mark.exhaustive
 async def test_a_session_in_which_something_cannot_be_shown_is_played_and_that_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -544,6 +553,7 @@ async def test_a_fault_while_it_is_read_leaves_the_way_out(
         await Desk(app, pilot).until(lambda: app.return_code == 0)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_fault_while_a_moment_is_brought_on_view(
     home: Path, monkeypatch: pytest.MonkeyPatch, when: str
@@ -609,6 +619,7 @@ async def test_a_fault_while_it_is_forked(home: Path, monkeypatch: pytest.Monkey
         await one.screen.conversation.close()
 
 
+@pytest.mark.exhaustive
 async def test_what_is_copied_in_a_replay_is_said(home: Path) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:

@@ -258,6 +258,7 @@ async def test_the_open_session_keeps_its_title_where_the_disk_refuses_another_o
         assert one.screen.conversation.state.title == "Say hello, please"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("size", "theme"),
     [((120, 40), "dark"), ((80, 24), "light"), ((60, 20), "dark")],

@@ -194,6 +194,7 @@ def regions_drawn(monkeypatch: pytest.MonkeyPatch) -> list[set[Region]]:
     return drawn
 
 
+@pytest.mark.exhaustive
 async def test_of_a_screen_below_only_what_can_be_seen_and_has_changed_is_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -215,6 +216,7 @@ async def test_of_a_screen_below_only_what_can_be_seen_and_has_changed_is_drawn(
             assert drawn == [{Region(10, row, 4, 1)}]
 
 
+@pytest.mark.exhaustive
 async def test_what_changes_below_two_screens_is_seen_through_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

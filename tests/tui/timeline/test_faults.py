@@ -46,6 +46,7 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> Fault:
     return Fault(monkeypatch)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("at_once", [500, 20], ids=["at once", "in slices"])
 async def test_a_filter_that_fails_is_told_and_can_be_changed(
     fault: Fault, monkeypatch: pytest.MonkeyPatch, at_once: int
@@ -72,6 +73,7 @@ async def test_a_filter_that_fails_is_told_and_can_be_changed(
         assert len(app.reported) == 1
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("at_once", [10_000, 20], ids=["at once", "in slices"])
 async def test_rows_that_cannot_be_built_are_told_of_and_passed_over(
     fault: Fault, monkeypatch: pytest.MonkeyPatch, at_once: int

@@ -13,6 +13,7 @@ from kimi_tui.tui.timeline import timeline
 from kimi_tui.tui.timeline.timeline import Timeline
 
 
+@pytest.mark.exhaustive
 async def test_the_filter_shows_what_matches_on_every_line() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -36,6 +37,7 @@ async def test_the_filter_shows_what_matches_on_every_line() -> None:
         assert selected_row(app) == ""
 
 
+@pytest.mark.exhaustive
 async def test_a_long_session_is_looked_through_while_keys_are_typed() -> None:
     teller = Teller()
     teller.turn("A long day")
@@ -73,6 +75,7 @@ async def test_letters_typed_into_the_filter_are_no_keys() -> None:
         assert app.commands == []
 
 
+@pytest.mark.exhaustive
 async def test_a_filter_typed_in_one_go_misses_no_letter() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -99,6 +102,7 @@ async def test_what_is_pasted_belongs_to_the_filter_while_one_is_typed() -> None
         assert app.rows[0].split() == ["/", "grep▌", "2", "found"]
 
 
+@pytest.mark.exhaustive
 async def test_a_long_line_that_is_live_again_is_built_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -141,6 +145,7 @@ async def test_a_selected_row_that_is_taken_away_is_selected_no_more() -> None:
         assert "Turn" in selected_row(app)
 
 
+@pytest.mark.exhaustive
 def test_a_row_is_looked_for_where_one_was_before() -> None:
     model = TimelineModel()
     for record in many_turns(200).records:
@@ -157,6 +162,7 @@ def test_a_row_is_looked_for_where_one_was_before() -> None:
     assert one_step < whole / 3
 
 
+@pytest.mark.exhaustive
 async def test_a_filter_that_finds_nothing_says_so_and_gives_the_selection_back() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -188,6 +194,7 @@ async def test_a_filter_that_finds_nothing_says_so_and_gives_the_selection_back(
         await press(pilot, "escape")
 
 
+@pytest.mark.exhaustive
 async def test_a_folded_turn_keeps_its_branches_in_sight() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -32,6 +32,7 @@ async def test_focus_selects_the_newest_turn_and_arrows_go_up_and_down() -> None
         assert any("#63" in row for row in app.rows)
 
 
+@pytest.mark.exhaustive
 async def test_brackets_go_by_turn() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -58,6 +59,7 @@ async def test_braces_go_from_branch_to_branch() -> None:
         assert "◊ 2   Use a" in selected_row(app)
 
 
+@pytest.mark.exhaustive
 async def test_enter_and_a_click_choose_a_checkpoint() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -70,6 +72,7 @@ async def test_enter_and_a_click_choose_a_checkpoint() -> None:
         assert "#7 Glob" in selected_row(app)
 
 
+@pytest.mark.exhaustive
 async def test_a_click_unfolds_a_world_line_and_its_steps_can_be_chosen() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -85,6 +88,7 @@ async def test_a_click_unfolds_a_world_line_and_its_steps_can_be_chosen() -> Non
         assert "Use re.find" in selected_row(app)
 
 
+@pytest.mark.exhaustive
 async def test_a_turn_folds_by_space_and_by_a_click_on_its_mark() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -114,6 +118,7 @@ async def test_a_folded_turn_counts_new_steps() -> None:
         assert "+6" in selected_row(app)
 
 
+@pytest.mark.exhaustive
 async def test_what_a_rewind_takes_goes_grey() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -171,6 +176,7 @@ async def test_hover_has_a_band_and_its_facts() -> None:
         assert not any("Rewinding here" in row for row in app.rows)
 
 
+@pytest.mark.exhaustive
 async def test_where_the_foot_has_no_room_the_facts_float_at_the_pointer() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -183,6 +189,7 @@ async def test_where_the_foot_has_no_room_the_facts_float_at_the_pointer() -> No
         assert app.timeline.tooltip is None
 
 
+@pytest.mark.exhaustive
 async def test_with_a_row_selected_the_facts_of_another_float_at_the_pointer() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -284,6 +291,7 @@ async def test_a_d_mail_is_shown_in_motion_and_ends_at_the_first_word() -> None:
         assert any("#9 now" in row for row in app.rows)
 
 
+@pytest.mark.exhaustive
 async def test_a_key_ends_the_motion_and_reduced_motion_has_none() -> None:
     for motion in (True, False):
         story = until_folding()
@@ -298,6 +306,7 @@ async def test_a_key_ends_the_motion_and_reduced_motion_has_none() -> None:
             assert any("Use re.find" in row for row in app.rows)
 
 
+@pytest.mark.exhaustive
 async def test_the_motion_ends_by_itself() -> None:
     story = until_folding()
     app = TimeTravelApp(story.records, motion=True)
@@ -311,6 +320,7 @@ async def test_the_motion_ends_by_itself() -> None:
         assert any("◊ 3   Why is" in row for row in app.rows)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("theme", ["kimi-dark", "kimi-light"])
 async def test_the_style_of_every_piece_follows_the_theme(theme: str) -> None:
     app = TimeTravelApp(until_arrived().records, theme="kimi-dark")
@@ -326,6 +336,7 @@ async def test_the_style_of_every_piece_follows_the_theme(theme: str) -> None:
         assert amber.color.get_truecolor().hex == expected
 
 
+@pytest.mark.exhaustive
 async def test_a_narrow_row_makes_room_for_the_scrollbar() -> None:
     app = TimeTravelApp(many_turns(30).records)
     async with app.run_test(size=(120, 30)) as pilot:
@@ -337,6 +348,7 @@ async def test_a_narrow_row_makes_room_for_the_scrollbar() -> None:
         assert not now[29:].strip(" ▐")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("selects", [False, True], ids=["scrolled", "selected"])
 async def test_other_sizes_in_between_leave_it_where_it_stood(selects: bool) -> None:
     app = TimeTravelApp(many_turns(30).records)

@@ -266,3 +266,21 @@ def test_what_the_person_did(state: str, fact: str) -> None:
 def test_a_failure_without_output_tells_its_message() -> None:
     made = block("ReadFile", "Read", target="x", state="failed", message="There is no such file.")
     assert rows(made)[1] == "      There is no such file."
+
+
+def test_what_a_check_after_an_edit_found_is_on_its_card() -> None:
+    diff = DiffBlock("a.py", 1, 0, (DiffLine("+", 1, "x=1"),), created=True)
+    own = DiffBlock("a.py", 1, 1, (DiffLine("-", 1, "x=1"), DiffLine("+", 1, "x = 1")))
+    made = block(
+        "WriteFile",
+        "Write",
+        target="a.py",
+        display=(BriefBlock("1 line · ruff check failed"), diff, own),
+        output="ruff check a.py failed (exit code 1):\na.py:1: bad",
+    )
+    shown = rows(made)
+    assert "+2 −1" in shown[0]
+    assert "ruff check failed" in shown[0]
+    assert [row.strip() for row in shown[1:]] == ["1 + x=1", "1 − x=1", "1 + x = 1"]
+    made.unfolded = True
+    assert rows(made)[-1].strip() == "a.py:1: bad"

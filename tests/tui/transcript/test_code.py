@@ -19,6 +19,7 @@ from kimi_tui.tui.transcript.code import (
 )
 
 
+@pytest.mark.exhaustive
 def test_line_by_line_as_at_once() -> None:
     lines = Path(markdown_stream.__file__).read_text().split("\n")
     stream = CodeStream("python")

@@ -341,6 +341,7 @@ async def test_a_drag_to_the_edge_scrolls_and_selects_on() -> None:
         assert "line 199" in (app.screen.get_selected_text() or "")
 
 
+@pytest.mark.exhaustive
 async def test_what_is_being_selected_does_not_run_away() -> None:
     app = ChatApp()
     async with app.run_test(size=(81, 20)) as pilot:
@@ -419,6 +420,7 @@ def test_extents_leave_out_numbers_edges_and_fill() -> None:
     assert row.text[slice(*extent_of(row))] == "hello"
 
 
+@pytest.mark.exhaustive
 async def test_all_of_a_long_session_is_copied_in_slices() -> None:
     talk = Conversation(started=0.0)
     for n in range(400):

@@ -33,6 +33,7 @@ def talk() -> Conversation:
     return made
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("keys", "copied"),
     [
@@ -111,6 +112,7 @@ def test_words_lines_and_wide_characters() -> None:
         under(*[action] * 40)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("size", "theme"), [((80, 24), "kimi-dark"), ((60, 20), "kimi-light"), ((60, 20), "kimi-16")]
 )
@@ -155,6 +157,7 @@ async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:
         assert one.screen.focused is view
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("keys", "written"), [("very good", "very good"), ("vVk", "")])
 async def test_what_is_typed_right_behind_the_key_that_leads_to_the_chat(
     home: Path, keys: str, written: str

@@ -65,6 +65,7 @@ def _limits(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.mark.sample
 @pytest.mark.usefixtures("_limits")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(markdown, cuts, st.integers(20, 120))
@@ -262,6 +263,7 @@ def test_quotes_bear_a_bar() -> None:
     assert rows("> one\n> two\n>\n> three") == ["    │ one two", "    │", "    │ three"]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "text", ["> " * 4_000, "- " * 4_000, *first_only(["*" * 10_000, "[" * 10_000, "`" * 10_000])]
 )
@@ -270,6 +272,7 @@ def test_made_up_input_costs_as_much_as_its_length(text: str) -> None:
     assert n_calls(lambda: whole_answer(text, 80)) < 300 * len(text)
 
 
+@pytest.mark.exhaustive
 def test_the_open_end_costs_no_more_when_the_answer_is_long() -> None:
     def spent(layout: MarkdownStream) -> int:
         return n_calls(lambda: [layout.feed("word ") for _ in range(50)])
@@ -288,6 +291,7 @@ def spent_on(text: str, pieces: int, delta: int = 50) -> int:
     return n_calls(lambda: [layout.feed(piece) for piece in more])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("head", "body"),
     [
@@ -316,6 +320,7 @@ def test_what_comes_next_costs_no_more_when_much_has_come(head: str, body: str) 
     assert spent_on(long, 8) < 2.5 * spent_on(short, 8)
 
 
+@pytest.mark.exhaustive
 def test_of_a_long_line_of_code_only_the_beginning_is_lexed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -339,6 +344,7 @@ def test_of_a_long_line_of_code_only_the_beginning_is_lexed(
     assert layout.lines[-1].spans[2].style == "ink@raised"
 
 
+@pytest.mark.exhaustive
 def test_a_large_table_stays_a_table() -> None:
     head = "| name | figure |\n|---|--:|\n"
     lines = rows(head + "| some name | 1,234 |\n" * 3_000)

@@ -180,6 +180,7 @@ def test_what_cannot_hold_it_is_not_laid_out(block: Block, query: str, expected:
     assert drained(may_hold(block, query)) is expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "query"),
     first_only(
@@ -203,6 +204,7 @@ def test_a_flood_is_looked_through_in_steps(text: str, query: str) -> None:
     assert max(spent) < sum(spent) / 20
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("word", ["aab", "a ab "])
 def test_of_a_long_line_the_same_is_found(word: str) -> None:
     rows = drained(unfolded_rows(agent("```\n" + word * 6_000), ROOM))

@@ -161,6 +161,7 @@ async def test_compacted(picture: Pictures) -> None:
             picture(app, theme)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("progress", [0.45, 0.85])
 async def test_folding(progress: float, picture: Pictures, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ChatApp()

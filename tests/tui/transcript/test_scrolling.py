@@ -52,6 +52,7 @@ def seen(app: ChatApp) -> dict[str, int]:
     return {word: y for y, row in enumerate(app.rows) for word in WORD.findall(row)}
 
 
+@pytest.mark.exhaustive
 async def test_an_answer_that_streams_stands_still_when_scrolled_up() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -120,6 +121,7 @@ async def test_scrolling_by_parts_of_rows_adds_up() -> None:
         assert view.top == start - 10
 
 
+@pytest.mark.exhaustive
 async def test_another_width_and_back_is_where_it_was() -> None:
     app = ChatApp()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -203,6 +205,7 @@ async def test_folding_what_is_read_brings_its_first_row_into_view() -> None:
         assert "make all" in app.rows[0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [0, *first_only(range(1, 5))])
 async def test_the_first_visible_text_never_moves(seed: int) -> None:
     chance = random.Random(seed)

@@ -62,6 +62,7 @@ def marked(app: ChatApp) -> Iterator[str]:
                 yield text
 
 
+@pytest.mark.exhaustive
 async def test_type_go_on_and_end() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -116,6 +117,7 @@ async def test_the_arrows_of_the_bar_are_clicked() -> None:
         assert words_of(app) == "10 of 12"
 
 
+@pytest.mark.exhaustive
 async def test_what_comes_meanwhile_is_counted() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -131,6 +133,7 @@ async def test_what_comes_meanwhile_is_counted() -> None:
         assert list(marked(app)) == ["Question"]
 
 
+@pytest.mark.exhaustive
 async def test_another_conversation_is_searched_before_all_of_it_is_laid_out() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -147,6 +150,7 @@ async def test_another_conversation_is_searched_before_all_of_it_is_laid_out() -
         await until(app, pilot, "1 of 1")
 
 
+@pytest.mark.exhaustive
 async def test_after_a_fault_what_changes_is_searched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -171,6 +175,7 @@ async def test_after_a_fault_what_changes_is_searched_again(
         await until(app, pilot, "9 of 14")
 
 
+@pytest.mark.exhaustive
 async def test_another_width_keeps_the_match() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -180,6 +185,7 @@ async def test_another_width_keeps_the_match() -> None:
         assert list(marked(app)) == ["no", "markup"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("pasted", ["ap\x1b[2Jple", "ap\nple", "\x07"])
 async def test_nothing_pasted_reaches_the_terminal(pasted: str) -> None:
     app = ChatApp()
@@ -191,6 +197,7 @@ async def test_nothing_pasted_reaches_the_terminal(pasted: str) -> None:
         assert str(getattr(field, "value", "?")).isprintable()
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_it_is_imported_before_the_first_search() -> None:
     import subprocess
     import sys

@@ -126,6 +126,7 @@ async def test_a_click_on_the_mark_goes_to_the_end() -> None:
         assert "More" in app.rows[-1]
 
 
+@pytest.mark.exhaustive
 async def test_scrolling_up_through_estimates_shows_each_row_once() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -262,6 +263,7 @@ async def test_all_text_can_be_selected() -> None:
         assert [f"Question {n}" in text for n in range(40)] == [True] * 40
 
 
+@pytest.mark.exhaustive
 async def test_another_width_keeps_the_place() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -308,6 +310,7 @@ async def with_letter(app: ChatApp, pilot: Pilot[None]) -> Conversation:
     return talk
 
 
+@pytest.mark.exhaustive
 async def test_a_fold_moves_and_is_over_in_the_final_state() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -476,6 +479,7 @@ async def test_behind_a_dialog_it_is_drawn_seldom() -> None:
         assert "END" in "".join(app.rows)
 
 
+@pytest.mark.exhaustive
 async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -572,6 +576,7 @@ async def test_finished_rows_keep_their_strips_while_text_streams() -> None:
         )
 
 
+@pytest.mark.exhaustive
 async def test_other_colours_repaint() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -589,6 +594,7 @@ async def test_other_colours_repaint() -> None:
         )
 
 
+@pytest.mark.exhaustive
 async def test_what_is_unfolded_is_not_new_and_folded_again_it_follows_the_end() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:

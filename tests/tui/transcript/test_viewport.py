@@ -134,6 +134,7 @@ def test_far_rows_are_forgotten_and_come_back(few_kept: int) -> None:
     assert [line.text.rstrip() for line in all_lines(flow)] == expected(model)
 
 
+@pytest.mark.exhaustive
 def test_blocks_exchanged_under_the_same_key_count_once(few_kept: int) -> None:
     model, flow = flow_of(long_talk(80))
     height = len(all_lines(flow))
@@ -186,6 +187,7 @@ def test_an_answer_that_takes_long_is_laid_out_in_slices_at_another_width(
     assert len(answer.lines) == len(whole_answer(text, ROOM.width))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("follows", [True, False])
 def test_another_width_measures_what_is_on_view_and_the_rest_in_slices(
     follows: bool, monkeypatch: pytest.MonkeyPatch
@@ -226,6 +228,7 @@ def test_another_width_measures_what_is_on_view_and_the_rest_in_slices(
     assert viewport.flow.height == sum(view.rows for view in viewport.flow.views)
 
 
+@pytest.mark.exhaustive
 def test_what_comes_while_another_width_is_measured_has_its_height() -> None:
     talk = long_talk(MEASURED)
     model, viewport = viewport_of(talk)
@@ -377,6 +380,7 @@ BESIDE_A_KEY = 70_000
 """Calls in which a key gets its turn: some milliseconds."""
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "line",
     [
@@ -395,6 +399,7 @@ def test_a_key_waits_for_no_more_than_a_slice_of_what_comes(line: str) -> None:
     assert max(slices(f"\n\n{fence}\n", body, HEIGHT)) < BESIDE_A_KEY
 
 
+@pytest.mark.exhaustive
 def test_a_key_waits_no_longer_where_the_pane_is_high(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kimi_tui.tui.transcript.viewport.thread_time", lambda: 0.0)
     low, high = (max(slices("\n\n", "- - - a\n", height)) for height in (HEIGHT, 10 * HEIGHT))
@@ -426,6 +431,7 @@ def slices(lead: str, line: str, height: int) -> list[int]:
     return spent
 
 
+@pytest.mark.exhaustive
 def test_what_went_by_unseen_is_laid_out_in_steps_for_who_wants_all_of_it() -> None:
     block = AgentBlock(1, open=False)
     block.stream.add("A *word* of it, and `more` of that.\n\n- one\n- two\n\n" * 150 + "The end.")
@@ -522,6 +528,7 @@ def test_the_end_is_followed_until_it_is_left_and_what_comes_then_is_new() -> No
     assert not viewport.n_new
 
 
+@pytest.mark.exhaustive
 def test_of_a_flood_only_what_is_on_view_is_laid_out() -> None:
     text = "".join(
         f"## Part {n}\n\n- *first* of {n}\n- second\n\n{'word ' * 60}\n\n| a | b |\n|---|---|\n| {n} | x |\n\n"

@@ -34,13 +34,19 @@ async def learn(main: MainParts) -> None:
     """Find the custom commands and add them to the command table, after the program's own."""
     from kimi_tui.app_paths import config_dir, home_dir
     from kimi_tui.config.custom_commands import custom_commands
+    from kimi_tui.soul.skills import folders_above
 
     work_dir = Path(main.bench.transcript.work_dir)
-    found = await asyncio.to_thread(custom_commands, work_dir, config_dir(), home_dir())
+    every = await asyncio.to_thread(
+        lambda: custom_commands(work_dir, config_dir(), home_dir(), folders_above(work_dir))
+    )
+    found = [one for one in every if one.for_user]
     n_called = Counter(one.short_name for one in found)
+    taken = {command.name for command in main.bench.commands}
     main.bench.commands.add(
         Command(
-            one.name,
+            # A skill that has the name of another command is still there as /skill:name.
+            f"skill:{one.name}" if one.is_skill and one.name in taken else one.name,
             one.help,
             one.help,
             partial(run, one),
@@ -48,7 +54,10 @@ async def learn(main: MainParts) -> None:
             # A command of the work folder first opens the question whether it may be sent.
             opens=one.origin == "folder",
             # The name without the folder is an alias if it is unique.
-            aliases=(one.short_name,) if n_called[one.short_name] == 1 and one.is_inner else (),
+            aliases=(
+                *((one.short_name,) if n_called[one.short_name] == 1 and one.is_inner else ()),
+                *((f"skill:{one.name}",) if one.is_skill else ()),
+            ),
         )
         for one in found
     )
@@ -71,6 +80,10 @@ async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
                 main.bench.keep(f"/{one.name} {argument}".rstrip())
                 return
             await asyncio.to_thread(note_shown, root, one.digest)
+            if one.for_agent:
+                # A skill that the user allows is one that the agent may use.
+                soul = await main.conversation.opened()
+                await soul.reload_skills()
     main.conversation.say(one.with_arguments(argument))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_NO_MCP = "kimi-tui does not use MCP servers."
 _NO_AGENTS = "kimi-tui has one agent and no subagents."
 _MODES = "/mode sets what runs without asking (Shift+Tab goes through the modes)."
 _NOTES = "The agent reads AGENTS.md. A message that begins with # is added to the file, /init writes it, /context shows its size."
@@ -22,28 +21,22 @@ _SHARE = "Nothing is uploaded. /export writes the conversation to a Markdown fil
 _UPDATE = "Update kimi-tui as you installed it, for example with pip or uv; CHANGELOG.md lists the changes."
 _HEADER = "Model and mode are in the header; /usage shows the tokens, /permissions what is allowed."
 _TERMINAL = "Nothing needs to be set up; kimi-tui doctor lists which keys and pictures your terminal supports."
-_DIFF = "The timeline shows the files of each step; !git diff shows them against the last commit."
 _KEYS = "Keys are in config.toml under [providers]; delete api_key there to log out. /model changes the model."
 _KEY_BINDINGS = "/settings lists every key binding and changes it."
 _NO_STYLES = "kimi-tui has no output styles. Say in AGENTS.md how the agent should answer."
 _NO_PLUGINS = "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands."
 _PRIVACY = "kimi-tui sends data to the server of your model and nowhere else."
 _TODO = "kimi-tui has no to-do command. The agent keeps its own to-do list in the chat; the timeline (Ctrl+T) shows what was done."
-_FOLDERS = "Start kimi-tui in the parent folder, or add a folder to sandbox.writable in /settings."
 
 ELSEWHERE: Mapping[str, str] = {
     "about": _DOCTOR,
-    "add-dir": _FOLDERS,
     "agent": _NO_AGENTS,
     "agents": _NO_AGENTS,
     "auto": _MODES,
     "bug": _ISSUE,
     "changelog": _UPDATE,
-    "commit": _OWN,
     "debug": "The log file has details; kimi-tui doctor says where it is.",
     "details": "Press Tab to go to the chat; Space there expands a block. /fold does the same.",
-    "diff": _DIFF,
-    "directory": _FOLDERS,
     "doctor": _DOCTOR,
     "docs": "F1 is the help; docs/guide.md is the user guide.",
     "extensions": "kimi-tui has no extensions. Commands are Markdown files in .kimi-tui/commands.",
@@ -55,7 +48,6 @@ ELSEWHERE: Mapping[str, str] = {
     "keybindings": _KEY_BINDINGS,
     "keymap": _KEY_BINDINGS,
     "logout": _KEYS,
-    "mcp": _NO_MCP,
     "memory": _NOTES,
     "mention": _FILES,
     "output-style": _NO_STYLES,
@@ -67,11 +59,9 @@ ELSEWHERE: Mapping[str, str] = {
     "privacy-settings": _PRIVACY,
     "release-notes": _UPDATE,
     "reset": "/clear starts over in this session; /new starts a new one.",
-    "review": _OWN,
     "security-review": _OWN,
     "share": _SHARE,
     "shells": "/tasks lists the commands in the background.",
-    "skills": "The skills of Claude, kimi-cli and Codex are commands here: type / and the name.",
     "status": _HEADER,
     "statusline": "The header and the token gauge cannot be configured.",
     "subagents": _NO_AGENTS,

@@ -1,7 +1,8 @@
-"""Commands about what the agent may do, and what runs around it: permissions and hooks."""
+"""Commands about what the agent may do, what runs around it, and what it is told: permissions, hooks, checks, folders, skills."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ from kimi_tui.agent_parts import MODE_TITLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimi_tui.config.settings import EditCheck
     from kimi_tui.hooks.definitions import Hook
     from kimi_tui.hooks.runner import Hooks
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.skills import SessionSkill, SessionSkills, SkillState
     from kimi_tui.tui.dialogs.list_screen import ListedItem
     from kimi_tui.tui.main.commands import MainParts
 
@@ -228,3 +231,186 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
     main.bench.tell(
         "The hooks of this folder run from now on.", advice="/permissions revokes that."
     )
+
+
+async def checks(main: MainParts, argument: str) -> None:
+    """List the programs that run after edits, to turn them off and on in this session."""
+    soul = await main.conversation.opened()
+    from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+    await main.bench.ask(
+        ListScreen(
+            "Checks after edits",
+            partial(_check_items, soul),
+            first=await _check_items(soul),
+            empty='There are no checks. In your config.toml, [checks] after_edit = [["ruff", "check", "{file}"]] makes one.',
+        )
+    )
+
+
+async def _check_items(soul: KimiSoul) -> Sequence[ListedItem]:
+    import shlex
+
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    made = soul.checks
+
+    async def turn(check: EditCheck) -> str:
+        made.off ^= {check}
+        return f"The check is {'off' if check in made.off else 'on'} in this session."
+
+    return [
+        ListedItem(
+            Entry(
+                shlex.join(check.words),
+                ", ".join(check.files) or "all files",
+                holds=check not in made.off,
+            ),
+            "It runs in the sandbox after each edit of such a file. What it prints when it fails goes to the agent; "
+            "if it changes the file, the change is shown.",
+            "turn on" if check in made.off else "turn off",
+            partial(turn, check),
+        )
+        for check in made.checks
+    ]
+
+
+async def add_dir(main: MainParts, argument: str) -> None:
+    """Add a folder that the agent may use as the work folder; without one, list those that were added, to remove them."""
+    from kimi_tui.tools.added_folders import BadFolder
+
+    soul = await main.conversation.opened()
+    if not argument.strip():
+        from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+        await main.bench.ask(
+            ListScreen(
+                "Added folders",
+                partial(_folder_items, soul),
+                first=await _folder_items(soul),
+                empty="No folder was added. /add-dir DIR adds one for this run.",
+            )
+        )
+        return
+    try:
+        path = await asyncio.to_thread(soul.added.add, argument)
+    except BadFolder as bad:
+        main.bench.tell(str(bad), level="warning")
+        return
+    main.bench.tell(
+        f"The agent may use {soul.added.shown(path)} until kimi-tui ends: it reads there without asking, "
+        "and edits and runs commands as the mode allows.",
+        advice="No snapshot has its files: a rewind does not restore them.",
+    )
+
+
+async def _folder_items(soul: KimiSoul) -> Sequence[ListedItem]:
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    async def remove(path: str) -> str:
+        soul.added.remove(path)
+        return f"Removed: {soul.added.shown(path)}."
+
+    return [
+        ListedItem(
+            Entry(soul.added.shown(path)),
+            "The agent reads here without asking, and edits and runs commands as the mode allows. "
+            "A rewind does not restore these files.",
+            "remove",
+            partial(remove, path),
+        )
+        for path in await asyncio.to_thread(lambda: soul.added.paths)
+    ]
+
+
+_SKILL_WORDS: dict[SkillState, str] = {
+    "told": "The agent knows its name and description, and loads the text when it needs it.",
+    "not allowed": "It comes with this folder. The agent does not know it before you allow it.",
+    "not described": "It has no description, so the agent does not know when to use it. You can use it as a command.",
+    "for you": "It is a command for you alone, as its file says.",
+}
+
+
+async def skills(main: MainParts, argument: str) -> None:
+    """List the skills, and allow those of the folder."""
+    soul = await main.conversation.opened()
+    if soul.skills is None:
+        main.bench.tell("This session runs without skills.")
+        return
+    found = await asyncio.to_thread(soul.skills.found)
+    if argument == "allow":
+        await _allow_skills(main, soul, soul.skills, found)
+        return
+    if argument:
+        main.bench.tell(
+            f'"{argument[:20]}" is not an argument of /skills.',
+            advice="/skills lists the skills; /skills allow shows those of this folder and asks whether the agent may use them.",
+            level="warning",
+        )
+        return
+    from kimi_tui.tui.dialogs.list_screen import ListScreen
+
+    async def items() -> Sequence[ListedItem]:
+        return _skill_items(found)
+
+    wants = await main.bench.ask(
+        ListScreen(
+            "Skills",
+            items,
+            first=_skill_items(found),
+            empty="There are no skills. docs/skills.md says where they are looked for.",
+        )
+    )
+    if wants == _ALLOW:
+        await _allow_skills(main, soul, soul.skills, found)
+
+
+def _skill_items(found: Sequence[SessionSkill]) -> Sequence[ListedItem]:
+    from kimi_tui.app_paths import short
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    return [
+        ListedItem(
+            Entry(
+                one.name,
+                one.description or one.help,
+                holds=state == "told",
+                group="Yours" if one.origin == "user" else "This folder",
+            ),
+            f"{short(one.path)}\n{_SKILL_WORDS[state]}\n{one.description}".rstrip(),
+            "allow the skills of this folder" if state == "not allowed" else "",
+            None,
+            result=_ALLOW if state == "not allowed" else "",
+        )
+        for one, state in sorted(found, key=lambda skill: skill.command.origin != "user")
+    ]
+
+
+async def _allow_skills(
+    main: MainParts, soul: KimiSoul, skills: SessionSkills, found: Sequence[SessionSkill]
+) -> None:
+    """Show the folder's skills that are not allowed yet, and allow them after a yes to the whole text."""
+    from kimi_tui.tui.main.commands.custom import CustomCommandScreen
+
+    new = [one.command for one in found if one.state == "not allowed"]
+    if not new:
+        main.bench.tell("This folder has no skills that wait for your yes.")
+        return
+    texts = [f"{one.name} ({one.path}): {one.description}\n\n{one.text}" for one in new]
+    question = CustomCommandScreen(
+        "skills",
+        main.bench.transcript.work_dir,
+        "\n\n\n".join(texts),
+        intro="This folder brings skills: instructions that the agent may follow. A yes is for exactly this text:",
+        yes="y let the agent use them",
+    )
+    if not await main.bench.ask(question):
+        main.bench.tell("The agent is not told of the skills of this folder.")
+        return
+    await asyncio.to_thread(skills.allow, new)
+    await soul.reload_skills()
+    count = "1 skill" if len(new) == 1 else f"{len(new)} skills"
+    main.bench.tell(f"The agent may use {count} of this folder.")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ MODE_TOLD: dict[Mode, str] = {
 MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
 TASKS_USE = "/tasks output N shows the output of task N, /tasks stop N stops the task."
 _OUTPUT_ROWS = 500
+_PAGES = ("html", "cast")
+"""The forms of an export that show the session as it went, by their endings."""
 
 
 def usage(main: MainParts, argument: str) -> None:
@@ -318,9 +321,9 @@ async def sandbox(main: MainParts, argument: str) -> None:
 # --- turns and operations
 
 
-async def stop(main: MainParts, argument: str) -> None:
+def stop(main: MainParts, argument: str) -> None:
     """Stop the running turn or operation."""
-    await (await main.conversation.opened()).interrupt()
+    main.conversation.stop()
 
 
 async def resume(main: MainParts, argument: str) -> None:
@@ -490,10 +493,18 @@ async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
 
 
 async def export(main: MainParts, argument: str) -> None:
-    """Write the conversation as Markdown into a new file; without a name, into a file of the work folder with the session's name."""
+    """Write the conversation into a new file, by its ending as Markdown, as a page (html) or as a recording (cast).
+
+    Without a name the file is in the work folder: with the session's id, or the title of a page.
+    """
     from kimi_tui.app_paths import expanded, short
     from kimi_tui.soul.rewind_values import END, Target
 
+    name = argument.strip()
+    form = Path(f"x.{name}" if name in _PAGES else name).suffix.lower().removeprefix(".")
+    if form in _PAGES:
+        await _export_page(main, form, "" if name == form else str(expanded(name)))
+        return
     soul = await main.conversation.opened("lines")
     text = await soul.lines.markdown(Target(END))
     if not text.strip():
@@ -519,6 +530,32 @@ async def export(main: MainParts, argument: str) -> None:
         )
     else:
         main.bench.tell(f"Exported the conversation to {named(made)}.")
+
+
+async def _export_page(main: MainParts, form: str, name: str) -> None:
+    """Have `kimi-tui export` write the page: making it takes a second of computing, which would delay keys here.
+
+    It runs in the work folder, whose modules must not be found before those of the program.
+    """
+    soul = await main.conversation.opened()
+    await soul.flush()
+    command = [sys.executable, "-P", "-m", "kimi_tui", "export", f"--{form}", soul.session.id]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        *((f"--output={name}",) if name else ()),
+        cwd=main.bench.transcript.work_dir,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    said = (out or err).decode("utf-8", "replace").strip().removeprefix("kimi-tui: ")
+    level = "info" if process.returncode == 0 else "warning"
+    main.bench.tell(said or "The conversation was not exported.", level=level)
 
 
 def _write_new(path: Path, name: str, text: str) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.settings import THEMES
-from kimi_tui.tui.main.commands import rewind, rules, session, view, world_lines
+from kimi_tui.tui.main.commands import changes, mcp, rewind, rules, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -191,6 +191,7 @@ COMMANDS = CommandTable(
         rewind.compact,
         key="ctrl+o",
         argument="[what to keep]",
+        needs="session",
         aliases=("compress", "summarize"),
     ),
     Command(
@@ -199,6 +200,7 @@ COMMANDS = CommandTable(
         "Play the session back from its start; nothing is changed.",
         session.replay,
         opens=True,
+        needs="session",
     ),
     Command(
         "turn",
@@ -249,6 +251,7 @@ COMMANDS = CommandTable(
         "List what fills the context, in tokens: system prompt, notes, tools, messages.",
         session.context,
         opens=True,
+        needs="session",
     ),
     Command(
         "stats",
@@ -256,6 +259,7 @@ COMMANDS = CommandTable(
         "Show the session's steps, tools, tokens, time travel and waiting time.",
         session.stats,
         opens=True,
+        needs="session",
     ),
     Command(
         "mode",
@@ -276,6 +280,7 @@ COMMANDS = CommandTable(
         ),
         # A typing error must not choose the mode that allows everything.
         exact=True,
+        needs="session",
         aliases=("approvals",),
     ),
     Command(
@@ -285,6 +290,7 @@ COMMANDS = CommandTable(
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
+        needs="session",
     ),
     Command(
         "permissions",
@@ -293,6 +299,7 @@ COMMANDS = CommandTable(
         rules.permissions,
         argument="[N | all]",
         opens=True,
+        needs="session",
         aliases=("allowed-tools",),
     ),
     Command(
@@ -303,6 +310,41 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
+        needs="session",
+    ),
+    Command(
+        "mcp",
+        "Show the MCP servers",
+        "List the MCP servers and their tools; allow, restart or switch them off.",
+        mcp.mcp,
+        argument="[allow | restart | on | off NAME]",
+        values=_one_of("allow", "restart", "on", "off"),
+        opens=True,
+    ),
+    Command(
+        "skills",
+        "Show the skills",
+        "List the skills that the agent may use; allow shows those of this folder.",
+        rules.skills,
+        argument="[allow]",
+        values=_one_of("allow"),
+        opens=True,
+    ),
+    Command(
+        "add-dir",
+        "Add a folder",
+        "Let the agent use another folder until kimi-tui ends; without one, list them.",
+        rules.add_dir,
+        argument="[DIR]",
+        opens=True,
+        aliases=("directory",),
+    ),
+    Command(
+        "checks",
+        "Show the checks",
+        "List the programs that run after edits, and turn them on or off here.",
+        rules.checks,
+        opens=True,
     ),
     Command(
         "sandbox",
@@ -311,6 +353,7 @@ COMMANDS = CommandTable(
         session.sandbox,
         argument="[reset]",
         values=_one_of("reset"),
+        needs="session",
     ),
     Command(
         "model",
@@ -321,6 +364,7 @@ COMMANDS = CommandTable(
         values=_models,
         exact=True,
         opens=True,
+        needs="session",
         aliases=("models", "login", "auth", "connect", "setup", "provider", "providers"),
     ),
     Command(
@@ -330,6 +374,7 @@ COMMANDS = CommandTable(
         session.tools,
         argument="[on | lean | off | add NAME]",
         values=_one_of("on", "lean", "off", "add"),
+        needs="session",
     ),
     Command(
         "window",
@@ -337,6 +382,7 @@ COMMANDS = CommandTable(
         "Have Ollama make a model with a 32k context window, or show how to.",
         session.window,
         key="f4",
+        needs="session",
     ),
     Command(
         "thinking",
@@ -345,7 +391,43 @@ COMMANDS = CommandTable(
         session.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
+        needs="session",
         aliases=("effort", "reasoning"),
+    ),
+    Command(
+        "diff",
+        "Show the changed files",
+        "Show what changed since the session began, since #A, or from #A to #B.",
+        changes.diff,
+        argument="[A[..B]]",
+        opens=True,
+        values=_checkpoints,
+        aliases=("changes",),
+    ),
+    Command(
+        "blame",
+        "Show who wrote each line",
+        "Show the checkpoint that wrote each line of a file; Enter goes there.",
+        changes.blame,
+        argument="FILE[:LINES]",
+        opens=True,
+    ),
+    Command(
+        "review",
+        "Review the changes",
+        "Have the agent review the changes of the session, the turn or since BRANCH.",
+        changes.review,
+        argument="[turn | BRANCH]",
+        opens=True,
+        values=_one_of("turn"),
+    ),
+    Command(
+        "commit",
+        "Commit with git",
+        "Show what would be committed, have the message drafted, and commit it.",
+        changes.commit,
+        argument="[MESSAGE]",
+        opens=True,
     ),
     Command(
         "init",
@@ -385,6 +467,7 @@ COMMANDS = CommandTable(
         "Continue the turn",
         "Let the agent continue without a new message.",
         session.resume,
+        needs="session",
     ),
     Command(
         "fork",
@@ -401,9 +484,10 @@ COMMANDS = CommandTable(
     Command(
         "export",
         "Export the conversation",
-        "Write the conversation to a new Markdown file, by default in this folder.",
+        "Write the conversation to a new file in this folder: Markdown, html or cast.",
         session.export,
-        argument="[FILE]",
+        argument="[html | cast | FILE]",
+        values=_one_of("html", "cast"),
         needs="lines",
     ),
     Command(
@@ -412,6 +496,7 @@ COMMANDS = CommandTable(
         "Set the title of the session; without TITLE, edit it.",
         session.rename,
         argument="[TITLE]",
+        needs="session",
         aliases=("title",),
     ),
     Command(
@@ -421,6 +506,7 @@ COMMANDS = CommandTable(
         session.sessions,
         argument="[words]",
         opens=True,
+        needs="session",
         aliases=("resume",),
     ),
     Command(

@@ -169,6 +169,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.idle()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("released", ["", "seen", "late"])
 async def test_what_is_typed_blind_behind_a_command_is_no_message(
     home: Path, monkeypatch: pytest.MonkeyPatch, released: str

@@ -43,3 +43,11 @@ async def test_the_conversation_is_written_to_a_new_file_and_none_is_overwritten
                 await one.sees("already exists" if "mine" in command else "No such file")
         assert (work / "mine.md").read_text() == "mine"
         assert not (work / "gone").exists()
+        await one.say("/export html")
+        await one.sees('Exported "Tell me of apples" to tell-me-of-apples.html')
+        page = (work / "tell-me-of-apples.html").read_text("utf-8")
+        assert "The apple is red." in page
+        await one.say("/export html")
+        await one.sees("exists already")
+        await one.say("/export --evil.cast")
+        await one.sees("to --evil.cast")

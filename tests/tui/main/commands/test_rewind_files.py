@@ -35,6 +35,7 @@ async def allow_all(one: Desk) -> KimiSoul:
     return soul
 
 
+@pytest.mark.exhaustive
 async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(home: Path) -> None:
     work = home / "app"
     work.mkdir()
@@ -68,6 +69,7 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         assert (work / "b.txt").read_text() == "by hand\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", first_only([(60, 20), (80, 24), (120, 40)]))
 async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
     home: Path, size: tuple[int, int]
@@ -90,6 +92,7 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         assert "Undid the rewind to #0. 1 file changed with it. Not restored: a.txt." in words
 
 
+@pytest.mark.exhaustive
 async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("The apple is red."))

@@ -85,6 +85,7 @@ async def a_line_that_is_read(home: Path) -> AsyncIterator[tuple[Desk, ChatServe
         yield one, server
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_from_the_preview_goes_to_the_past_and_the_agent_goes_on(
     home: Path,
 ) -> None:
@@ -142,6 +143,7 @@ async def test_a_letter_is_drafted_by_the_model_stopped_and_given_up(
         assert "The pear is green." in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_letter_by_command(home: Path) -> None:
     async with talk(home) as (one, server):
         await one.say("/dmail 2 think of grapes")
@@ -198,6 +200,7 @@ async def test_a_part_is_compacted_with_words_on_what_to_keep(
         assert one.screen.prompt.area.text == "colours"
 
 
+@pytest.mark.exhaustive
 async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
     async with talk(home, a_world_line) as (one, server):
         await one.say("/worldline 1")
@@ -221,6 +224,7 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
         assert one.app.focused is one.screen.prompt.area
 
 
+@pytest.mark.exhaustive
 async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, server):
         server.script(call("Shell", {"command": "true"}), say("Done."))
@@ -378,6 +382,7 @@ async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> Non
             await one.sees("There is no other world line")
 
 
+@pytest.mark.exhaustive
 async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, server):
         await one.pilot.press("j")
@@ -400,6 +405,7 @@ async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) ->
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
 
 
+@pytest.mark.exhaustive
 async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, server):
         await one.pilot.press("s")
@@ -417,6 +423,7 @@ async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
         assert "The plum is blue." in told(server)
 
 
+@pytest.mark.exhaustive
 async def test_a_jump_by_command(home: Path) -> None:
     async with talk(home, a_world_line) as (one, _):
         await one.say("/jump 1:2")
@@ -438,6 +445,7 @@ async def test_a_jump_by_command(home: Path) -> None:
         assert Target(2, 1) != Target(2)
 
 
+@pytest.mark.exhaustive
 async def test_two_lines_side_by_side(home: Path) -> None:
     async with talk(home, a_world_line) as (one, _):
         # A message of the other one can be sent from there.
@@ -496,6 +504,7 @@ async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int,
         await one.sees("+ mine")
 
 
+@pytest.mark.exhaustive
 async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
     async with talk(home, size=(60, 20)) as (one, server):
         await one.say("/rewind 2")
@@ -528,6 +537,7 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
         await one.sees("World line 1 has nothing new: the current world line has all its messages.")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("keys", "said", "prompt"),
     [
@@ -622,6 +632,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         await one.sees("The apple is red.")
 
 
+@pytest.mark.exhaustive
 async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, server):
         one.screen.bench.start(preview(one.screen.parts, Target(3, 1)))
@@ -642,6 +653,7 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
         assert "plum" not in told(server)
 
 
+@pytest.mark.exhaustive
 async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less_room(
     home: Path,
 ) -> None:
@@ -666,6 +678,7 @@ async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less
         assert "More of them" in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(home: Path) -> None:
     async def same_figure(one: Desk) -> None:
         model, soul = one.screen.bench.views.timeline.model, one.screen.conversation.soul
@@ -725,6 +738,7 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.until(lambda: "The pear is green." not in chat(one))
 
 
+@pytest.mark.exhaustive
 async def test_without_dmails_no_key_offers_one(home: Path) -> None:
     config = Config(dmail=DMailConfig(enabled=False))
     async with talk(home, config=config) as (one, server):

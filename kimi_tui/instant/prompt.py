@@ -1,0 +1,397 @@
+"""The instant prompt: takes the terminal, paints the first page, echoes what is typed, and hands all of it to the app.
+
+A thread reads and paints while the main thread imports Textual and the app: an import gives up the interpreter's lock between
+two steps of the bytecode when it is asked to (`SWITCH_S`), and a process of its own would have to share the terminal's input
+with this one, and take longer to start than the app. The app's driver gets the terminal as it is, in the same modes, and the
+input as it came; this thread goes on until the app's first frame can be drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import AUTO
+from kimi_tui.instant.inks import Inks, dimmed, has_own_colours
+from kimi_tui.instant.typed import Ahead, TypedAhead
+from kimi_tui.launch import NEWEST
+from kimi_tui.tui.first_page import FirstPage, first_page, page_rows, prompt_rows
+from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.palette import colours_of, guess_light, is_light, palettes_for
+from kimi_tui.tui.rows import Line
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from kimi_tui.instant.stored_frame import Cells, StoredFrame
+    from kimi_tui.launch import Launch
+
+SWITCH_S = 0.001
+"""Seconds after which the importing thread gives the interpreter's lock to the one that echoes."""
+ANSWER_S = 0.004
+"""Seconds to wait before the first frame for the colour of the terminal's background."""
+LOOK_S = 0.05
+"""Seconds between two checks whether the program ends while the app is awaited."""
+LONGEST_WAIT_S = 10.0
+"""Seconds after which the app gets the input also if its first frame is not ready."""
+QUITS = 3
+"""So many presses of Ctrl+C end the program before the app can ask."""
+INTERRUPTED = 130
+_READ_BYTES = 65_536
+_SMALLEST = (8, 4)
+"""Columns and rows below which no page is painted."""
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
+"""Takes the other screen, hides the cursor, breaks no lines, and has pastes marked, all as the app's driver does it."""
+_KITTY_KEYS = "\x1b[>1u"
+"""Asks kitty's protocol to tell Shift+Enter from Enter. Letters are sent as ever."""
+_BACKGROUND_QUESTION = "\x1b]11;?\x07"
+_KITTY_POPPED = "\x1b[<u"
+_LEAVE = f"\x1b[?2004l\x1b[?7h{_KITTY_POPPED}\x1b[?1049l\x1b[?25h"
+_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+
+class InstantPrompt:
+    """The first page and the prompt, until the app has the terminal.
+
+    Args:
+        page: the content of the page.
+        glyphs: the set of signs in use.
+        inks: returns how rows are painted, for a light (True), a dark (False) or a yet unknown terminal.
+        stored: the last frame of the session that is continued; None for none.
+        asks: whether to ask the terminal for the colour of its background.
+        own_colours: whether rows are painted in the terminal's own colours.
+
+    Attributes:
+        ready: set by the app when its first frame can be drawn.
+        attributes: the settings of the terminal before it was taken.
+    """
+
+    def __init__(
+        self,
+        page: FirstPage,
+        glyphs: Glyphs,
+        inks: Callable[[bool | None], Inks],
+        *,
+        stored: StoredFrame | None = None,
+        asks: bool,
+        own_colours: bool,
+    ) -> None:
+        self.ready = Event()
+        self.attributes: list[Any] = []
+        self._page = page
+        self._glyphs = glyphs
+        self._inks_of = inks
+        self._inks = inks(None)
+        self._stored = stored
+        self._asks = asks
+        self._own_colours = own_colours
+        self._typed = TypedAhead()
+        self._painted: list[str] = []
+        self._size = (0, 0)
+        self._is_resized = False
+        self._is_over = False
+        self._painting = Lock()
+        self._has_terminal = False
+        self._answered = ""
+        self._enter, self._leave = _ENTER, _LEAVE
+        self._is_before = False
+        """Whether input was there before raw mode began."""
+        self._before: dict[int, Any] = {}
+        self._thread: Thread | None = None
+        self._switch_s = sys.getswitchinterval()
+        self._input = sys.__stdin__.fileno() if sys.__stdin__ is not None else 0
+        self._output = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
+        self._woken = self._wake = -1
+        """The ends of a pipe that wakes the thread."""
+
+    # --- beginning and end
+
+    def begin(self) -> None:
+        """Take the terminal, paint the page, and echo from now on.
+
+        Raises:
+            OSError, termios.error: it is no terminal, or gone; nothing was changed.
+        """
+        self.attributes = termios.tcgetattr(self._input)
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._has_terminal = True
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._ended)
+        self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stopped)
+        self._before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, self._resized)
+        self._make_raw()
+        self._is_before = bool(select.select([self._input], [], [], 0)[0])
+        keys = "" if os.environ.get("TEXTUAL_DISABLE_KITTY_KEY") else _KITTY_KEYS
+        if not keys:
+            self._leave = _LEAVE.replace(_KITTY_POPPED, "")
+        self._enter = _ENTER + keys
+        first = self._enter + (_BACKGROUND_QUESTION if self._asks else "")
+        # A terminal that accepts nothing must not hold up the imports: then the thread waits for it.
+        if select.select([], [self._output], [], 0)[1]:
+            self._write(first)
+            first = ""
+            if self._asks:
+                # The answer is on its way while the rows are made.
+                self._changes()
+                self._painted = []
+                self._read(ANSWER_S)
+            self._write(self._changes())
+        sys.setswitchinterval(SWITCH_S)
+        thread = Thread(target=self._run, args=(first,), name="instant prompt", daemon=True)
+        thread.start()
+        # A signal that comes earlier could not wait for a thread that does not run yet.
+        self._thread = thread
+
+    def _make_raw(self) -> None:
+        attributes = termios.tcgetattr(self._input)
+        # As in Textual's driver, which sets the same once more.
+        signals = 0 if os.environ.get("TEXTUAL_ALLOW_SIGNALS") else termios.ISIG
+        attributes[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | signals)
+        attributes[0] &= ~(
+            termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR
+        )
+        attributes[6][termios.VMIN] = 1
+        termios.tcsetattr(self._input, termios.TCSANOW, attributes)
+
+    def hand_over(self, ends: Event) -> Ahead:
+        """Wait until the app's first frame can be drawn, stop reading and painting, and return what was typed.
+
+        Called in the thread that reads from then on.
+
+        Args:
+            ends: set if the program ends before.
+        """
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while not self.ready.wait(LOOK_S) and not ends.is_set():
+            if time.monotonic() > deadline:
+                break
+        self._stop()
+        return self._typed.result()
+
+    def let_go(self) -> None:
+        """Leave the restoring of the terminal to the app's driver, which has it now."""
+        self._has_terminal = False
+
+    def restore(self) -> None:
+        """Stop, and restore the terminal unless the app's driver does that."""
+        self._stop()
+        if not self._has_terminal:
+            return
+        self._has_terminal = False
+        self._give_back()
+        for number, handler in self._before.items():
+            if signal.getsignal(number) in (self._ended, self._resized, self._stopped):
+                signal.signal(number, handler)
+
+    def _give_back(self) -> None:
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(self._input, termios.TCSANOW, self.attributes)
+        self._write(self._leave)
+
+    @property
+    def is_light(self) -> bool | None:
+        """Whether the terminal is light, as it has answered; None if it has not."""
+        return is_light(self._typed.colour)
+
+    @property
+    def stored(self) -> StoredFrame | None:
+        """The last frame of the session, if it is shown: it has the size and the theme of the terminal."""
+        stored = self._stored
+        if stored is None or self._size != (stored.look.columns, stored.look.rows):
+            return None
+        return stored if self._inks.theme == stored.look.theme else None
+
+    # --- in the thread
+
+    def _run(self, first: str) -> None:
+        try:
+            self._write(first + self._changes())
+            while not self._is_over:
+                readable = select.select([self._input, self._woken], [], [])[0]
+                if self._woken in readable:
+                    os.read(self._woken, 64)
+                if self._is_over:
+                    return
+                if self._input in readable and not self._read(0):
+                    return  # the terminal is gone, as the app will find
+                with self._painting:
+                    if self._is_resized:
+                        self._is_resized = False
+                        self._painted = []
+                    self._write(self._changes())
+        except OSError:
+            return
+
+    def _read(self, wait_s: float) -> bool:
+        """Take what comes within so many seconds; return False if the terminal is gone."""
+        if not select.select([self._input], [], [], wait_s)[0]:
+            return True
+        if not (data := os.read(self._input, _READ_BYTES)):
+            return False
+        if self._is_before:
+            # Until raw mode began, the terminal made a line feed of Enter.
+            self._is_before, data = False, data.replace(b"\n", b"\r")
+        self._typed.take(data, time.monotonic())
+        if self._typed.n_quits >= QUITS and not self.ready.is_set():
+            # The main thread restores the terminal and ends, as soon as it runs.
+            os.kill(os.getpid(), signal.SIGINT)
+        if self._typed.colour != self._answered:
+            self._answered = self._typed.colour
+            self._inks = self._inks_of(self.is_light)
+        return True
+
+    def _changes(self) -> str:
+        """Return the output that paints the rows that have changed since the last time."""
+        if not self._painted:
+            self._size = _size_of(self._output)
+        width, height = self._size
+        if width < _SMALLEST[0] or height < _SMALLEST[1]:
+            return ""
+        rows = page_rows(
+            self._page,
+            width,
+            height,
+            self._glyphs,
+            prompt_rows(self._typed.text, width, self._glyphs),
+        )
+        painted = [self._inks.row(self._shown(row), width) for row in rows]
+        if (stored := self.stored) is not None:
+            # The header says that the session is being opened.
+            above = height - 1 - sum(row.fill == "raised" for row in rows)
+            kept = stored.rows[1:][1 - above :]
+            painted[above - len(kept) : above] = map(_painted_cells, kept)
+        before, self._painted = self._painted, painted
+        return "".join(
+            f"\x1b[{y};1H{row}"
+            for y, row in enumerate(painted, 1)
+            if y > len(before) or before[y - 1] != row
+        )
+
+    def _shown(self, row: Line) -> Line:
+        return dimmed(row) if self._own_colours else row
+
+    def _write(self, text: str) -> None:
+        data = text.encode("utf-8", "replace")
+        with suppress(OSError):
+            while data:
+                data = data[os.write(self._output, data) :]
+
+    def _stop(self) -> None:
+        self._is_over = True
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._call()
+        thread.join(1.0)
+        sys.setswitchinterval(self._switch_s)
+        if not thread.is_alive():
+            os.close(self._woken)
+            os.close(self._wake)
+            self._wake = -1
+
+    def _call(self) -> None:
+        if self._wake >= 0:
+            with suppress(OSError):
+                os.write(self._wake, b"!")
+
+    # --- signals, in the main thread
+
+    def _resized(self, number: int, frame: FrameType | None) -> None:
+        self._is_resized = True
+        self._call()
+
+    def _stopped(self, number: int, frame: FrameType | None) -> None:
+        with self._painting:
+            self._give_back()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._make_raw()
+            self._is_resized = True
+            self._write(self._enter)
+        self._call()
+
+    def _ended(self, number: int, frame: FrameType | None) -> None:
+        self.restore()
+        os._exit(128 + number)
+
+
+def _painted_cells(row: Sequence[Cells]) -> str:
+    return "".join(f"\x1b[0{codes}m{text}" for text, codes in row) + "\x1b[0m"
+
+
+def _size_of(descriptor: int) -> tuple[int, int]:
+    """Return columns and rows of the terminal, as Textual will find them."""
+    given = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
+    if all(one.isdigit() and int(one) for one in given):
+        return int(given[0]), int(given[1])
+    try:
+        size = os.get_terminal_size(descriptor)
+    except OSError:
+        return 80, 24
+    return size.columns, size.lines
+
+
+def begin(launch: Launch) -> InstantPrompt | None:
+    """Paint the first page of a start and echo what is typed; None if the start has another first screen, or no terminal."""
+    prompt = prompt_of(launch, os.environ)
+    if prompt is not None:
+        try:
+            prompt.begin()
+        except (OSError, termios.error):
+            prompt.restore()
+            return None
+    return prompt
+
+
+def prompt_of(launch: Launch, environ: Mapping[str, str]) -> InstantPrompt | None:
+    """Return the instant prompt of a start; None if the start has another first screen.
+
+    Args:
+        launch: how the app is started.
+        environ: the environment variables.
+    """
+    if launch.replay or launch.picks or not isinstance(launch.choice, ModelChoice):
+        return None
+    colours = colours_of(environ)
+    own = has_own_colours(colours)
+    theme = "16" if own else launch.config.theme
+    palettes = palettes_for(colours)
+    guess = guess_light(environ)
+    grey = "NO_COLOR" in environ
+
+    def inks(light: bool | None) -> Inks:
+        name = theme
+        if theme == AUTO:
+            light = guess if light is None else light
+            name = "" if light is None else "light" if light else "dark"
+        # A theme of Textual's has colours that are not known yet.
+        palette = None if grey and name == "16" else palettes.get(name)
+        return Inks(palette, colours, grey=grey, theme=name if palette is not None else "")
+
+    glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
+    stored = None
+    if launch.resume == NEWEST and not (launch.fork or launch.demo):
+        from kimi_tui.instant.stored_frame import FrameLook, newest_session, read_frame
+
+        size = _size_of(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
+        look = FrameLook(*size, "" if theme == AUTO else theme, colours, grey, glyphs is ASCII)
+        if (session := newest_session(launch.work_dir)) is not None:
+            stored = read_frame(session, look)
+    return InstantPrompt(
+        first_page(launch),
+        glyphs,
+        inks,
+        stored=stored,
+        asks=theme == AUTO,
+        own_colours=theme == "16",
+    )

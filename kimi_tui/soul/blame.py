@@ -1,0 +1,171 @@
+"""Who wrote each line of a file: the checkpoint, the tool, the time and the world line, from the session's snapshots and record.
+
+Lines are found by snapshots and not by calls, since commands and people change files without one; the call is found from the
+checkpoint of the snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from kimi_tui.filesystem import read_regular
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.timeline_tree import CheckpointNode
+from kimi_tui.wire.events import EventRecord, FilesChanged, ToolCall
+from kimi_tui.workspace.blame import FileBlame
+from kimi_tui.workspace.diff import MOST_COMPARED_BYTES, text_of
+from kimi_tui.workspace.snapshots import Snapshot, SnapshotLog
+
+Who = Literal["before", "agent", "task", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class LineAuthor:
+    """Who wrote a line.
+
+    Attributes:
+        who: `agent`; `before`: the line was there before the session; `task`: it changed while a background task ran;
+            `other`: somebody else wrote it, such as the user or another program.
+        at: When it was first seen, in seconds since the epoch; 0 if it is in no snapshot yet.
+        uid: The checkpoint of the agent's step; empty for others, or if it is not known.
+        checkpoint_id: Its number; -1 if it has none.
+        world_line: The number of its world line; 0 is the current one.
+        tool: The name of the tool that changed the file.
+        agent: The agent beside the session's own that wrote it; empty for the session's own.
+    """
+
+    who: Who
+    at: float = 0.0
+    uid: str = ""
+    checkpoint_id: int = -1
+    world_line: int = 0
+    tool: str = ""
+    agent: str = ""
+
+
+class BlamedLine(NamedTuple):
+    """A line without its line feed, and who wrote it."""
+
+    text: str
+    author: LineAuthor
+
+
+class NoBlame(Exception):
+    """The lines of a file have no known authors; the message is a sentence for the user."""
+
+
+def file_and_lines(text: str) -> tuple[str, int, int]:
+    """Parse `FILE`, `FILE:10` or `FILE:10-20`; 0 stands for an end that is not given.
+
+    Raises:
+        ValueError: the lines are no range.
+    """
+    found = re.fullmatch(r"(.+):([0-9]{1,9})(?:-([0-9]{1,9}))?", text, re.DOTALL)
+    if found is None:
+        return text, 0, 0
+    name, first, last = found[1], int(found[2]), int(found[3] or found[2])
+    if not 0 < first <= last:
+        raise ValueError(f"{text!r} names no lines; write FILE:FIRST-LAST, counted from line 1")
+    return name, first, last
+
+
+class Authors:
+    """Finds the author of a snapshot's changes.
+
+    Args:
+        log: the snapshots of the session.
+        history: the events of the session.
+        timeline: the timeline that they make.
+    """
+
+    def __init__(
+        self, log: SnapshotLog, history: Iterable[EventRecord], timeline: TimelineModel
+    ) -> None:
+        self._log = log
+        self._nodes: dict[str, tuple[int, CheckpointNode]] = {}
+        # The current line is last, so that a checkpoint it shares with others is shown there.
+        for line in (*timeline.left_lines, 0):
+            self._nodes |= {point.uid: (line, point) for point in timeline.path_of(line)}
+        self._names: dict[str, str] = {}
+        self._changes: dict[str, list[tuple[float, FilesChanged]]] = {}
+        for record in history:
+            match record.event:
+                case ToolCall(key=key, name=name):
+                    self._names[key] = name
+                case FilesChanged(uid=uid) as event:
+                    self._changes.setdefault(uid, []).append((record.at, event))
+                case _:
+                    pass
+
+    def of(self, position: int, path: str) -> LineAuthor:
+        """Return the author of the change of a file in the snapshot at a place of the log."""
+        snapshot = self._log.snapshots[position]
+        match snapshot.by:
+            case "first":
+                return LineAuthor("before", snapshot.at)
+            case "job":
+                return LineAuthor("task", snapshot.at)
+            case "agent":
+                return self._agent(position, path, snapshot)
+            case _:
+                return LineAuthor("other", snapshot.at)
+
+    def _agent(self, position: int, path: str, snapshot: Snapshot) -> LineAuthor:
+        uid = self._log.checkpoint_before(position)
+        line, point = self._nodes.get(uid, (0, None))
+        changes = [one for one in self._changes.get(uid, ()) if path in one[1].paths]
+        # A change is published as soon as its snapshot is taken.
+        after = [change for at, change in changes if at >= snapshot.at]
+        tool = self._names.get(after[0].key, "") if after else ""
+        return LineAuthor(
+            "agent", snapshot.at, uid, point.id if point else -1, line, tool, snapshot.author
+        )
+
+
+def blame_lines(
+    path: str, log: SnapshotLog, blame: FileBlame, authors: Authors, *, root: Path
+) -> list[BlamedLine]:
+    """Return the lines of a file as it is now, each with its author. Reads files: call it in the thread of the snapshots.
+
+    Args:
+        path: the file, relative to the work folder.
+        log: the snapshots.
+        blame: what is known of the file's lines; it is continued.
+        authors: the authors of the snapshots.
+        root: the work folder.
+
+    Raises:
+        NoBlame: there is no such text file, or no snapshot has it.
+    """
+    versions = blame.versions()
+    if not any(one.entry is not None for one in versions):
+        raise NoBlame(f'No file snapshot of this session has "{path}".')
+    try:
+        content = read_regular(root / path, MOST_COMPARED_BYTES)
+    except FileNotFoundError:
+        raise NoBlame(
+            f'"{path}" does not exist. Rewind to a checkpoint that has it first.'
+        ) from None
+    except OSError as error:
+        raise NoBlame(f'"{path}" cannot be read: {error.strerror or error}.') from error
+    text = text_of(content)
+    if text is None:
+        raise NoBlame(f'"{path}" is not a text file.')
+    names: Mapping[int, str] = {one.position: one.path for one in versions}
+    found: dict[int, LineAuthor] = {}
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    blamed: list[BlamedLine] = []
+    for line, position in zip(lines, blame.origins(text), strict=True):
+        if position not in found:
+            is_new = position >= len(log)
+            found[position] = (
+                LineAuthor("other") if is_new else authors.of(position, names[position])
+            )
+        blamed.append(BlamedLine(line, found[position]))
+    return blamed

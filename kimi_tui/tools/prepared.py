@@ -1,0 +1,408 @@
+"""The prepared process: the program's own small interpreter, from which the supervisor of each command is forked (`supervisor.py`),
+and each search program.
+
+It is started once, with an empty environment and one socket, and ends with the program. Where it cannot be used (another system
+than Linux, it was killed, it does not answer) an interpreter is started for the command or search, and the next one gets a new
+prepared process. No command is ever started twice: a forked supervisor waits for a word that it is sent only once it is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from kimi_tui.tools.supervisor import preparing, request_of, supervised, told
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_ANSWER_S = 5.0
+"""Seconds to wait for a supervisor; a prepared process that has just been started needs the time of an interpreter's start."""
+_MOST_FAILURES = 3
+"""After so many prepared processes in a row that gave no supervisor, none is started any more."""
+_END_S = 1.0
+_ANSWER_BYTES = 64
+
+
+class SupervisorProcess(Protocol):
+    """A supervisor as a process: a child of this program or of its prepared process."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return None while it runs."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; raises `subprocess.TimeoutExpired` after so many seconds."""
+        ...
+
+
+class ForkedProcess:
+    """A process that the prepared process has forked, and will wait for. Its exit code is not known here, so 0 stands for its end.
+
+    Args:
+        pid: its process id.
+        descriptor: a descriptor of the process, which this object closes.
+    """
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+
+    def poll(self) -> int | None:
+        """Return None while it runs."""
+        return 0 if self._is_over(0) else None
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended in so many seconds.
+        """
+        if not self._is_over(timeout):
+            raise subprocess.TimeoutExpired("supervisor", timeout or 0)
+        return 0
+
+    def _is_over(self, timeout_s: float | None) -> bool:
+        waiter = select.poll()
+        waiter.register(self._descriptor, select.POLLIN)
+        return bool(waiter.poll(None if timeout_s is None else timeout_s * 1000))
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedCommand:
+    """A command as its supervisor starts it.
+
+    Attributes:
+        argv: the full path of the program, and its arguments.
+        work_dir: the folder in which it runs.
+        environ: its variables.
+        words: the words with which it is confined (`sandbox/confine.py`); empty for no sandbox.
+        mark: the value of `MARK_NAME` in the environment of everything that it starts.
+    """
+
+    argv: Sequence[str]
+    work_dir: str
+    environ: Mapping[str, str]
+    words: Sequence[str] = ()
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A supervisor that runs, with the descriptors to which orders are written and from which its reports are read."""
+
+    process: SupervisorProcess
+    orders: int
+    reports: int
+
+
+def start_supervisor(command: SupervisedCommand, output: int) -> Started:
+    """Start the supervisor of a command, which starts the command; the caller closes the descriptors of both.
+
+    Args:
+        command: the command.
+        output: the descriptor for its output and errors, which stays open.
+
+    Raises:
+        OSError: it could not be started.
+        ValueError: a text contains NUL.
+    """
+    if (started := _current().start(command, output)) is not None:
+        return started
+    return _started_alone(command, output)
+
+
+def _started_alone(command: SupervisedCommand, output: int) -> Started:
+    """Start a supervisor as an interpreter of its own."""
+    orders, order = os.pipe()
+    heard, reports = os.pipe()
+    words = -1
+    try:
+        words = told(command.words)
+        process = subprocess.Popen(
+            supervised(orders, reports, command.mark, words, [*command.argv]),
+            cwd=command.work_dir,
+            env=command.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=(orders, reports, *([words] if words >= 0 else [])),
+        )
+    except BaseException:
+        os.close(order)
+        os.close(heard)
+        raise
+    finally:
+        for descriptor in (orders, reports, words):
+            if descriptor >= 0:
+                os.close(descriptor)
+    return Started(process, order, heard)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfinedSearch:
+    """A search program as it is started in the sandbox.
+
+    Attributes:
+        argv: the program and its arguments.
+        words: the words with which it is confined (`sandbox/search.py`).
+        folder: the descriptor of the folder in which it runs.
+        environ: its variables.
+        known: the descriptors that it knows by their numbers.
+    """
+
+    argv: Sequence[str]
+    words: Sequence[str]
+    folder: int
+    environ: Mapping[str, str]
+    known: Sequence[int] = ()
+
+
+class ForkedSearch:
+    """A search program that the prepared process has started.
+
+    Attributes:
+        pid: its process id.
+        stdout: its output.
+        stderr: its errors.
+        returncode: its exit code, negative for a signal; None until `wait` has returned, and if the prepared process was killed.
+    """
+
+    def __init__(self, process: ForkedProcess, pipes: Sequence[asyncio.StreamReader]) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.stdout, self.stderr, self._code = pipes
+        self.returncode: int | None = None
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        self._process.kill()
+
+    async def wait(self) -> int | None:
+        """Wait for its end; return its exit code."""
+        if told := (await self._code.read()).strip():
+            self.returncode = int(told)
+        return self.returncode
+
+
+async def start_search(search: ConfinedSearch, limit: int) -> ForkedSearch | None:
+    """Start a search program from the prepared process; return None if that is not possible.
+
+    Args:
+        search: the program.
+        limit: the bytes of output that are buffered.
+
+    Raises:
+        ValueError: a text contains NUL.
+    """
+    pipes = [os.pipe() for _ in range(3)]
+    readers: list[asyncio.StreamReader] = []
+    try:
+        try:
+            process = await _to_its_end(
+                asyncio.to_thread(_current().search, search, [one for _, one in pipes])
+            )
+        finally:
+            for _, one in pipes:
+                os.close(one)
+        if process is None:
+            return None
+        loop = asyncio.get_running_loop()
+        while pipes:
+            readers.append(reader := asyncio.StreamReader(limit, loop))
+            protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+            file = os.fdopen(pipes.pop(0)[0], "rb", buffering=0)
+            await loop.connect_read_pipe(partial(_itself, protocol), file)
+        return ForkedSearch(process, readers)
+    finally:
+        for one, _ in pipes:
+            os.close(one)
+
+
+def _itself(protocol: asyncio.StreamReaderProtocol) -> asyncio.StreamReaderProtocol:
+    return protocol
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work that goes on if the caller is cancelled; then wait for it, as it uses the caller's descriptors."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+class PreparedProcess:
+    """The prepared process of this program, started when it is needed. Commands may start in several threads at once."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._n_failures = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None if none runs."""
+        return None if self._process is None else self._process.pid
+
+    def start(self, command: SupervisedCommand, output: int) -> Started | None:
+        """Have a supervisor forked that starts a command; return None if that is not possible."""
+        with contextlib.suppress(OSError), self._lock:
+            # A process that died since the last command is noticed when it is asked, and replaced by a new one.
+            for _ in range(2):
+                if (channel := self._opened()) is None:
+                    return None
+                if (started := self._asked(channel, command, output)) is not None:
+                    self._n_failures = 0
+                    return started
+                self._close()
+        return None
+
+    def search(self, search: ConfinedSearch, pipes: Sequence[int]) -> ForkedProcess | None:
+        """Have a search program forked; return None if that is not possible.
+
+        Args:
+            search: the program.
+            pipes: the descriptors for its output, its errors and its exit code, which stay open.
+        """
+        with contextlib.suppress(OSError), self._lock:
+            for _ in range(2):
+                if (channel := self._opened()) is None:
+                    return None
+                numbers = " ".join(map(str, search.known))
+                request = request_of(numbers, "", search.words, search.environ, search.argv)
+                given = [request, *pipes, search.folder, *search.known]
+                try:
+                    process = self._answer(channel, b"P", given)
+                finally:
+                    os.close(request)
+                if process is not None:
+                    self._n_failures = 0
+                    return process
+                self._close()
+        return None
+
+    def _opened(self) -> socket.socket | None:
+        """Return the end of the socket; start the process if none runs."""
+        if self._channel is not None:
+            return self._channel
+        if sys.platform != "linux" or self._n_failures >= _MOST_FAILURES:
+            return None
+        self._n_failures += 1
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._process = subprocess.Popen(
+                preparing(theirs.fileno()),
+                cwd="/",
+                env={},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._channel = ours
+        return ours
+
+    def _asked(
+        self, channel: socket.socket, command: SupervisedCommand, output: int
+    ) -> Started | None:
+        """Ask for a supervisor; return None if none came, in which case none will start anything."""
+        orders, order = os.pipe()
+        heard, reports = os.pipe()
+        request = -1
+        is_started = False
+        try:
+            request = request_of(
+                command.mark, command.work_dir, command.words, command.environ, command.argv
+            )
+            process = self._answer(channel, b"S", [request, orders, reports, output])
+            if process is None:
+                return None
+            os.write(order, b"G")
+            is_started = True
+            return Started(process, order, heard)
+        except OSError:
+            return None
+        finally:
+            for descriptor in (orders, reports, request):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            if not is_started:
+                os.close(order)
+                os.close(heard)
+
+    def _answer(
+        self, channel: socket.socket, kind: bytes, given: Sequence[int]
+    ) -> ForkedProcess | None:
+        """Send a request; return the process that was forked for it, None if there is none."""
+        try:
+            socket.send_fds(channel, [kind], given)
+            channel.settimeout(_ANSWER_S)
+            answer, descriptors, _, _ = socket.recv_fds(channel, _ANSWER_BYTES, 1)
+        except OSError as error:
+            log.warning("the prepared process does not answer: %s", error)
+            return None
+        if not descriptors or not answer.isdigit():
+            return None
+        return ForkedProcess(int(answer), descriptors[0])
+
+    def _close(self) -> None:
+        channel, self._channel = self._channel, None
+        process, self._process = self._process, None
+        if channel is not None:
+            channel.close()
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+
+
+_processes: list[PreparedProcess] = [PreparedProcess()]
+
+
+def _current() -> PreparedProcess:
+    """Return the prepared process of this program; a forked copy of the program gets one of its own."""
+    if _processes[0].owner != os.getpid():
+        _processes[0] = PreparedProcess()
+    return _processes[0]

@@ -1,0 +1,206 @@
+"""`DiffScreen`: changes of files, one file below the other, to be read, reviewed or committed.
+
+A row is made when it is drawn, as there may be thousands.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import ClassVar, overload
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+
+from kimi_tui.foreign_text import one_line, shown_name
+from kimi_tui.tui.diff import change_counts, diff_rows
+from kimi_tui.tui.formatting import wrap_words
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.row_list import PaintedRows, plain
+from kimi_tui.tui.rows import BLANK, Line, Span
+from kimi_tui.tui.screens import sheets
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.workspace.diff import Changes, FileDifference
+
+_STATES = {"new": "new", "gone": "deleted", "changed": ""}
+_KINDS = {"others": "changed by others", "both": "changed by the agent and others"}
+_NO_TEXT = "not text, or too large to show"
+_SECRET = "its contents are not shown, because it may hold secrets"
+
+
+class DiffLines(Sequence[Line]):
+    """The rows of changes, each made when it is asked for.
+
+    Args:
+        title: the first row.
+        changes: the changes.
+        width: cells of a row.
+        glyphs: the signs in use.
+        authors: whether to say who changed a file if it was not the agent alone.
+    """
+
+    def __init__(
+        self, title: str, changes: Changes, width: int, glyphs: Glyphs, *, authors: bool
+    ) -> None:
+        self._files = changes.files
+        self._width = width
+        self._glyphs = glyphs
+        self._authors = authors
+        self._head = [plain(row, "strong") for row in wrap_words(title, max(16, width))]
+        for words in filter(None, (changes.reason, *changes.remarks)):
+            self._head += [plain(row, "warn") for row in wrap_words(words, max(16, width))]
+        # A blank row and the name of the file come before its lines.
+        sizes = (2 + max(1, _n_rows(one)) for one in self._files)
+        self.starts = tuple(accumulate(sizes, initial=len(self._head)))
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Line]: ...
+
+    def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        if at < len(self._head):
+            return self._head[at]
+        place = bisect_right(self.starts, at) - 1
+        return self._row(self._files[place], at - self.starts[place])
+
+    def __iter__(self) -> Iterator[Line]:
+        return (self[at] for at in range(len(self)))
+
+    def _row(self, one: FileDifference, at: int) -> Line:
+        if at == 0:
+            return BLANK
+        side = one.side
+        if at == 1:
+            diff = side.diff
+            facts = [_STATES.get(side.outcome, "")]
+            facts += [_KINDS.get(side.authors, "")] if self._authors else []
+            spans = [Span(shown_name(one.path), "strong")]
+            spans += [Span(f"  {words}", "quiet") for words in facts if words]
+            if diff is not None and (diff.added or diff.removed):
+                spans += [Span("  "), *change_counts(diff.added, diff.removed, self._glyphs)]
+            return Line(tuple(spans))
+        if one.is_secret:
+            return plain(_SECRET, "quiet")
+        if side.diff is None:
+            return plain(_NO_TEXT, "quiet")
+        rows = side.diff.rows
+        if at - 2 >= len(rows):
+            return plain("no line changes" if not rows else "", "quiet")
+        digits = len(str(max(rows[0].number, rows[-1].number, 100)))
+        (spans,) = diff_rows(
+            [rows[at - 2]], self._width, self._glyphs, indent=0, digits=digits, banded=True
+        )
+        return Line(tuple(spans))
+
+
+def _n_rows(one: FileDifference) -> int:
+    return 0 if one.is_secret or one.side.diff is None else len(one.side.diff.rows)
+
+
+class DiffView(PaintedRows):
+    """The rows in a frame that scrolls."""
+
+    def __init__(self, title: str, changes: Changes, *, authors: bool) -> None:
+        super().__init__()
+        self._title = title
+        self._changes = changes
+        self._authors = authors
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Return the rows, none of which is made yet."""
+        return DiffLines(self._title, self._changes, width, glyphs_of(self), authors=self._authors)
+
+
+class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
+    """Shows changes. Its result is True if Enter was pressed for what `verb` says, None if it was closed.
+
+    Args:
+        name: the title in the frame.
+        what: what the changes are, in words.
+        changes: the changes.
+        verb: what Enter does; empty if the screen is only read.
+        authors: whether to say who changed a file if it was not the agent alone.
+    """
+
+    HELP_TITLE = "Changes"
+    IS_EXPECTED = True
+    CSS_PATH = sheets("rows", "text_screen")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "file(1)", "go to the next file", show=False),
+        Binding("p", "file(-1)", "go to the file before", show=False),
+        Binding("escape,q", "dismiss", "close", show=False),
+    ]
+
+    def __init__(
+        self, name: str, what: str, changes: Changes, *, verb: str = "", authors: bool = True
+    ) -> None:
+        super().__init__()
+        self._name = name
+        self._verb = verb
+        self._view = DiffView(heading(what, changes), changes, authors=authors)
+        self._scroll = VerticalScroll(self._view)
+
+    def compose(self) -> ComposeResult:
+        """Return the changes in a frame."""
+        use_thin_scrollbar(self._scroll, glyphs_of(self))
+        self._scroll.border_title = Content(self._name)
+        self._say("")
+        yield self._scroll
+
+    def _say(self, words: str) -> None:
+        enter = f"Enter {self._verb}   " if self._verb else ""
+        keys = f"{enter}n, p file   Esc close"
+        self._scroll.border_subtitle = Content(f"{words}   {keys}" if words else keys)
+
+    def on_key(self, event: events.Key) -> None:
+        """Do what Enter is for, if the screen has been visible for a moment."""
+        if event.key != "enter":
+            return
+        event.stop()
+        event.prevent_default()
+        if not self._verb:
+            self.dismiss(None)
+        elif self.seen.accepts(event.time):
+            self.dismiss(True)
+        else:
+            self._say(TOO_EARLY)
+
+    def action_file(self, step: int) -> None:
+        """Scroll to the next file, or the one before."""
+        lines = self._view.lines(self._view.size.width)
+        if not isinstance(lines, DiffLines):
+            return
+        # The name of a file is below its blank row.
+        tops = [start + 1 for start in lines.starts[:-1]]
+        at = round(self._scroll.scroll_offset.y)
+        after = next((top for top in tops if top > at), None)
+        before = next((top for top in reversed(tops) if top < at), 0)
+        target = after if step > 0 else before
+        if target is not None:
+            self._scroll.scroll_to(y=target, animate=False)
+
+
+def heading(what: str, changes: Changes) -> str:
+    """Return the first row: how many files changed, and since when."""
+    if changes.reason:
+        return one_line(what)
+    n_files = len(changes.files)
+    if not n_files:
+        return f"No file has changed {one_line(what)}."
+    return f"{n_files:,} {'file' if n_files == 1 else 'files'} changed {one_line(what)}"

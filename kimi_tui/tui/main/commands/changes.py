@@ -1,0 +1,262 @@
+"""Commands about what changed in the work folder: `/diff` shows it, `/review` has it reviewed, `/commit` commits it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kimi_tui.foreign_text import clean
+from kimi_tui.tui.formatting import author_words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimi_tui.soul.changes import NamedChanges
+    from kimi_tui.soul.git_changes import GitChanges
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tui.main.commands import MainParts
+    from kimi_tui.workspace.diff import FileDifference
+
+_RANGE = re.compile(r"#?(\d{1,9})(?:\.\.(?:#?(\d{1,9}))?)?", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*", re.ASCII)
+_MOST_NAMED = 200
+_LONGEST_COMMAND = 90_000
+
+
+async def diff(main: MainParts, argument: str) -> None:
+    """Show the changes since the session began, since a checkpoint, or between two."""
+    soul = await main.conversation.opened()
+    await soul.files_ready()
+    given = _RANGE.fullmatch(argument.strip())
+    if argument and given is None:
+        main.bench.tell(
+            f'"{argument[:20]}" is no range of checkpoints.',
+            advice="Use numbers from the timeline, for example /diff 5 or /diff 5..9.",
+            level="warning",
+        )
+        return
+    try:
+        if given is None:
+            found = await soul.changes.of_session()
+        else:
+            end = None if given[2] is None else int(given[2])
+            found = await soul.changes.between(int(given[1]), end)
+    except KeyError as error:
+        main.bench.tell(str(error.args[0]), level="warning")
+        return
+    await _show(main, "Changes", found)
+
+
+_MOST_BLAMED = 20_000
+"""The most lines that the list shows; of a longer file a part can be named."""
+
+
+async def blame(main: MainParts, argument: str) -> None:
+    """Show the lines of a file with who wrote them; the chosen one leads to its checkpoint."""
+    from kimi_tui.soul.blame import NoBlame, file_and_lines
+    from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
+    from kimi_tui.tui.pick_list import Entry
+
+    try:
+        name, first, last = file_and_lines(argument.strip())
+    except ValueError as error:
+        main.bench.tell(f"{error}.", level="warning")
+        return
+    if not name:
+        main.bench.tell(
+            "/blame needs a file.", advice="For example: /blame app.py:10-20", level="warning"
+        )
+        return
+    soul = await main.conversation.opened()
+    await soul.files_ready()
+    await soul.flush()
+    try:
+        path = _below(soul.session.work_dir, name)
+        lines = await soul.changes.blame(soul.session, path)
+    except NoBlame as no:
+        main.bench.tell(str(no), level="warning")
+        return
+    shown = list(enumerate(lines, 1))[max(0, first - 1) : last or None]
+    if not shown:
+        main.bench.tell(f'"{path}" has no such lines.', level="warning")
+        return
+    now = datetime.now(UTC)
+    items = [
+        ListedItem(
+            Entry(f"{number:>5}  {clean(line.text.expandtabs(4))}", author_words(line.author, now)),
+            verb="go to the checkpoint" if line.author.checkpoint_id >= 0 else "",
+            result=f"{line.author.world_line}:{line.author.checkpoint_id}"
+            if line.author.checkpoint_id >= 0
+            else "",
+        )
+        for number, line in shown[:_MOST_BLAMED]
+    ]
+
+    async def same() -> list[ListedItem]:
+        return items
+
+    chosen = await main.bench.ask(ListScreen(f"Blame {path}", same, first=items, empty=""))
+    if not chosen:
+        return
+    world_line, point = map(int, chosen.split(":"))
+    if world_line:
+        main.bench.tell(
+            f"Checkpoint #{point} is on world line {world_line}.",
+            advice=f"/worldline {world_line} shows it.",
+        )
+        return
+    main.bench.read_chat(point)
+
+
+def _below(folder: Path, name: str) -> str:
+    """Return the path of a file relative to the work folder.
+
+    Raises:
+        NoBlame: it is not below it.
+    """
+    from kimi_tui.app_paths import expanded
+    from kimi_tui.soul.blame import NoBlame
+
+    path = os.path.relpath(folder.absolute() / expanded(name), folder.absolute())
+    if path == ".." or path.startswith("../"):
+        raise NoBlame(f'"{name}" is outside the work folder.')
+    return path
+
+
+async def review(main: MainParts, argument: str) -> None:
+    """Show changes, then have the agent review them in a turn that can change nothing."""
+    from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+    if main.conversation.state.running:
+        main.bench.tell("The agent is already working.")
+        return
+    soul = await main.conversation.opened()
+    found = await _to_review(main, soul, argument.strip())
+    if found is None or not await _show(main, "Review", found, verb="review these changes"):
+        return
+    with contextlib.suppress(*TURN_ERRORS):
+        await soul.review(found)
+
+
+async def _to_review(main: MainParts, soul: KimiSoul, argument: str) -> NamedChanges | None:
+    from kimi_tui.soul.changes import NamedChanges
+    from kimi_tui.soul.git_changes import NoGitChanges
+
+    if argument in ("", "session", "turn"):
+        await soul.files_ready()
+        if argument == "turn":
+            return await soul.changes.of_turn()
+        return await soul.changes.of_session()
+    try:
+        git = await soul.changes.against(argument)
+    except NoGitChanges as no:
+        main.bench.tell(
+            str(no),
+            advice="/review takes turn, session, or the name of a branch.",
+            level="warning",
+        )
+        return None
+    return NamedChanges(git.changes, f"since {git.base}")
+
+
+async def _show(main: MainParts, name: str, found: NamedChanges, *, verb: str = "") -> bool:
+    """Show changes; return whether Enter was pressed for what `verb` says."""
+    from kimi_tui.tui.dialogs.diff_screen import DiffScreen, heading
+
+    if not found.changes.files:
+        main.bench.tell(
+            heading(found.what, found.changes),
+            advice=" ".join(filter(None, (found.changes.reason, *found.changes.remarks))),
+        )
+        return False
+    return await main.bench.ask(DiffScreen(name, found.what, found.changes, verb=verb)) is True
+
+
+async def commit(main: MainParts, argument: str) -> None:
+    """Show what would be committed, have the message drafted, and commit after the user has read and confirmed it."""
+    from kimi_tui.llm.errors import LLMError
+    from kimi_tui.soul.errors import SoulBusy, SoulError
+    from kimi_tui.soul.git_changes import NoGitChanges
+    from kimi_tui.soul.kimisoul import TURN_ERRORS
+    from kimi_tui.tui.dialogs.diff_screen import DiffScreen
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+
+    if main.conversation.state.running:
+        main.bench.tell("The agent is already working.")
+        return
+    soul = await main.conversation.opened()
+    try:
+        found = await soul.changes.to_commit()
+    except NoGitChanges as no:
+        main.bench.tell(str(no), level="warning")
+        return
+    n_files = len(found.changes.files)
+    if n_files > _MOST_NAMED:
+        main.bench.tell(
+            f"There are more than {_MOST_NAMED} changed files.",
+            advice="Stage those of one commit with !git add, then /commit commits what is staged.",
+            level="warning",
+        )
+        return
+    what = "that are staged" if found.staged else f"since {found.base}"
+    shown = DiffScreen("Commit", what, found.changes, verb="write the message", authors=False)
+    if await main.bench.ask(shown) is not True:
+        return
+    message = argument.strip()
+    if not message:
+        main.bench.tell("The model is writing the message of the commit.", advice="Esc stops it.")
+        try:
+            message = await soul.changes.draft_message(found)
+        except (LLMError, SoulError, SoulBusy) as error:
+            main.bench.tell(
+                f"There is no draft of the message: {getattr(error, 'message', error)}",
+                level="warning",
+            )
+    files = "1 file" if n_files == 1 else f"{n_files:,} files"
+    staged = "what is staged" if found.staged else "all of them"
+    answer = await main.bench.ask(
+        TextDialog(
+            TextQuestion(
+                title="Commit",
+                question="Commit with this message?",
+                consequence=f"{files} changed; git commits {staged}, signed as your git is set up.",
+                text=message,
+                placeholder="The message of the commit",
+                verb="commit",
+            )
+        )
+    )
+    if answer is None or not answer.strip():
+        main.bench.tell("Nothing was committed.")
+        return
+    command = commit_command(found, answer.strip())
+    if len(command) > _LONGEST_COMMAND:
+        main.bench.tell("The message is too long for one command.", level="warning")
+        return
+    with contextlib.suppress(*TURN_ERRORS):
+        await soul.run_command(command)
+
+
+def commit_command(found: GitChanges, message: str) -> str:
+    """Return the command that commits changes: the files that were shown, and no others.
+
+    It runs as a command of the user: with their git, its hooks and its signature.
+    """
+    git = "git" if found.is_here else f"git -C {shlex.quote(str(found.root))}"
+    paragraphs = [one for one in re.split(r"\n{2,}", message) if one.strip()]
+    words = " ".join(f"-m {shlex.quote(one.strip(chr(10)))}" for one in paragraphs)
+    if found.staged:
+        return f"{git} commit {words}"
+    paths = " ".join(map(_pathspec, found.changes.files))
+    return f"{git} add -- {paths} && {git} commit {words}"
+
+
+def _pathspec(one: FileDifference) -> str:
+    """Return the word that names a file to git; signs in its name that have a meaning there are taken as they are."""
+    if _PLAIN.fullmatch(one.path):
+        return one.path
+    return shlex.quote(f":(top,literal){one.path}")

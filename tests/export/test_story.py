@@ -1,0 +1,80 @@
+"""A session as frames: each shows what the reducers of the app show at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from support.story import moment_at, whole_story
+
+from kimi_tui.export.story import Story, tell
+from kimi_tui.projection.replay import Replay
+from kimi_tui.wire.events import EventRecord, TurnBegin
+
+RECORDS = whole_story().records
+
+
+def moments(story: Story) -> Iterator[tuple[list[int], list[str], dict[str, int]]]:
+    """Yield the blocks, the uids of the checkpoints and the files of each frame, as a reader of the frames finds them."""
+    keys: list[int] = []
+    points: list[int] = []
+    files: dict[str, int] = {}
+    for frame in story.frames:
+        keys[frame.blocks.start :] = frame.blocks.items
+        points[frame.points.start :] = frame.points.items
+        for path, number in frame.files.items():
+            files.pop(path, None)
+            if number is not None:
+                files[path] = number
+        yield [*keys], [story.points[place].uid for place in points], dict(files)
+
+
+def test_every_frame_is_what_a_replay_shows_at_its_stop() -> None:
+    replay = Replay(RECORDS)
+    story = tell(RECORDS, "")
+    stops = replay.recording.stops
+    assert len(story.frames) == len(stops)
+    for stop, frame, (keys, points, files) in zip(stops, story.frames, moments(story), strict=True):
+        moment = moment_at(replay, stop)
+        session = moment.session
+        assert keys == [block.key for block in session.chat.blocks]
+        assert points == [point.uid for point in session.timeline.path_of(0)]
+        assert files == {one.path: one.id for one in moment.files.files}
+        assert frame.tokens == session.gauge.status.used
+        assert frame.at_s == replay.recording.time_of(stop)
+
+
+def test_a_block_is_described_as_it_is_at_the_end_and_once() -> None:
+    story = tell(RECORDS, "")
+    assert len(story.blocks) == len({key for keys, _, _ in moments(story) for key in keys})
+    # What a D-Mail folded away is in the page, on the world line that it left.
+    last = [keys for keys, _, _ in moments(story)][-1]
+    assert story.blocks.keys() > set(last)
+    assert set(story.lines) >= {0, 1}
+
+
+def test_the_current_world_line_alone_leads_straight_to_the_end() -> None:
+    whole, current = tell(RECORDS, ""), tell(RECORDS, "", all_lines=False)
+    *_, (keys, points, _) = moments(whole)
+    assert list(current.blocks) == keys
+    assert [point.uid for point in current.points] == points
+    assert set(current.lines) == {0}
+    shown: Sequence[int] = []
+    for now, _, _ in moments(current):
+        assert now[: len(shown)] == shown, "nothing is ever taken away"
+        shown = now
+    assert shown == keys
+
+
+def test_records_that_make_no_sense_are_counted_and_the_rest_is_shown() -> None:
+    broken = [record for place, record in enumerate(RECORDS) if place % 5]
+    story = tell(broken, "")
+    assert story.frames
+    assert story.blocks
+
+
+def test_an_empty_session_and_its_title() -> None:
+    assert tell([], "").blocks == {}
+    assert tell([], "").title == "Untitled session"
+    assert tell([], "", title="Mine").title == "Mine"
+    said = EventRecord(0, 1.0, TurnBegin("Fix the parser"))
+    assert "Fix the parser" in tell([said], "").title

@@ -1,0 +1,47 @@
+"""`/blame`: who wrote each line of a file, and the way to the checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import desk
+
+
+async def test_lines_lead_to_the_checkpoint_that_wrote_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    async with ChatServer() as server, desk(tmp_path, server.base_url) as one:
+        await one.ready()
+        work = Path(one.screen.transcript.work_dir)
+        (work / "a.py").write_text("one\ntwo\n")
+        server.script(
+            say("Hello."),
+            call("StrReplaceFile", {"path": "a.py", "edit": {"old": "two", "new": "TWO\x1b[2J"}}),
+            say("Done."),
+        )
+        await one.say("hi")
+        await one.idle()
+        await one.say("change it")
+        await one.sees("Make this edit?")
+        panel = one.screen.bench.question
+        assert panel is not None
+        await one.until(lambda: panel.accepts_keys)
+        await one.pilot.press("y")
+        await one.idle()
+        await one.say("/blame ../../etc/passwd")
+        await one.sees("is outside the work folder")
+        await one.say("/blame b.py")
+        await one.sees('No file snapshot of this session has "b.py".')
+        await one.say("/blame a.py:7-9")
+        await one.sees('"a.py" has no such lines.')
+        await one.say("/blame a.py")
+        await one.sees("Blame a.py")
+        await one.sees("others")
+        await one.sees("#3")
+        await one.pilot.press("down", "enter")
+        await one.sees("TWO")
+        assert one.screen.is_current
+        await one.until(lambda: one.screen.transcript.has_focus)
