@@ -199,7 +199,7 @@ def main() -> int:
     parser.add_argument("--calls", nargs="*", choices=CALLS, default=CALLS)
     parser.add_argument("--long", type=int, default=0, metavar="N", help="a turn of N steps, too")
     options = parser.parse_args()
-    found = (
+    found: dict[str, dict[str, float]] = (
         figures(options.rounds, alone=options.alone, calls=tuple(options.calls))
         if options.calls
         else {OURS.name: {}}

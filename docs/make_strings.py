@@ -79,6 +79,8 @@ _OWN_FAULTS = frozenset(
     }
 )
 """Errors that are raised for a mistake in the program, which a person only meets in the log file."""
+_MARKUP = re.compile(r"^\s*<[a-z/!]|</[a-z]")
+"""Tags of a page, around words that are listed by themselves."""
 _WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z_]{0,8} [^ ]|^[A-Z][a-z]+[…,.:;!?]?$")
 
 
@@ -87,7 +89,9 @@ def page() -> str:
     lines = [_HEAD]
     for path in sorted((ROOT / "kimi_tui").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        found = dict.fromkeys(text.replace("\n", "⏎") for _, text in sorted(texts(tree)))
+        found = dict.fromkeys(
+            text.replace("\r", "").replace("\n", "⏎") for _, text in sorted(texts(tree))
+        )
         if found:
             lines.append(f"\n## {path.relative_to(ROOT).as_posix()}\n\n")
             lines += [f"- {text}\n" for text in found]
@@ -106,7 +110,7 @@ def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
             text = node.value
         else:
             continue
-        if _WORDS.search(text):
+        if _WORDS.search(text) and not _MARKUP.search(text):
             yield node.lineno, text
 
 

@@ -22,15 +22,16 @@ MODE_TITLES: dict[Mode, str] = {
 NO_SANDBOX = "no sandbox"
 """The words after a mode in which commands run without asking and without a sandbox."""
 
-_UNASKED: dict[Mode, str] = {
-    "plan": "the agent reads and plans. It changes nothing until you approve a plan.",
-    "ask": "the agent asks before it edits a file or runs a command.",
-    "edits": "the agent edits files in this folder without asking. It asks before it runs a command.",
-    "sandboxed": "the agent edits files in this folder and runs sandboxed commands without asking.",
-    "all": "the agent acts without asking, but asks before it touches secret or protected files or anything outside this folder or the sandbox.",
+UNASKED: dict[Mode, str] = {
+    "plan": "The agent changes nothing until you approve its plan.",
+    "ask": "The agent asks before it edits a file or runs a command.",
+    "edits": "The agent edits files in this folder without asking, but asks before it runs a command.",
+    "sandboxed": "The agent edits files in this folder and runs sandboxed commands without asking.",
+    "all": "The agent asks only before it touches secret or protected files, or anything outside this folder or the sandbox.",
 }
+"""The sentences that say, for each mode, what the agent may do without asking."""
 _UNCONFINED = (
-    "the agent runs commands outside any sandbox and edits files in this folder without asking."
+    "The agent runs commands outside any sandbox and edits files in this folder without asking."
 )
 PartName = Literal["travel", "lines", "marks", "tasks", "dmails", "session"]
 """Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user; a stored session with its
@@ -54,8 +55,8 @@ def unasked_words(mode: Mode, *, sandbox: bool) -> str:
         mode: the mode.
         sandbox: whether there is a sandbox for commands.
     """
-    words = _UNASKED[mode] if sandbox or mode != "all" else _UNCONFINED
-    return f"Mode {MODE_TITLES[mode]}: {words}"
+    words = UNASKED[mode] if sandbox or mode != "all" else _UNCONFINED
+    return f"Mode {MODE_TITLES[mode]}: {words[0].lower()}{words[1:]}"
 
 
 def missing_words(part: PartName) -> str:

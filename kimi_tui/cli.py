@@ -66,7 +66,9 @@ def _run(arguments: list[str]) -> int:
 
         options = options._replace(headless=HeadlessOptions())
     elif headless is not None and not headless.is_asked_for and sys.stdin.isatty():
-        return _say("one of these options works only together with -p; see kimi-tui --help", USAGE)
+        return _say(
+            f"{headless.first_given} works only together with -p; see kimi-tui --help", USAGE
+        )
     if options.headless is not None:
         return _run_headless(options)
     # Nearly all objects made from here on live as long as the program, so collecting in between would find little.
@@ -371,7 +373,7 @@ def _parser() -> ArgumentParser:
         "-y",
         "--yolo",
         action="store_true",
-        help="start in the mode that runs everything without asking",
+        help="start in the mode that asks only about secret and protected files and what is outside the folder or the sandbox",
     )
     asked.add_argument(
         "--plan",

@@ -65,7 +65,7 @@ def mark_confusables(text: str) -> str:
     if not chars.isdisjoint(_ANY_DASH):
         text = _DASHES.sub(_marked, text)
     if any(category(char) == "Mn" for char in chars):
-        text = _MARK_RUN.sub(lambda found: f"{found[1]}<{len(found[2])} marks>", text)
+        text = _MARK_RUN.sub(lambda found: f"{found[1]}<{len(found[2])} combining marks>", text)
     if _IN_WORD.search(text) is not None:
         text = _ALIKES_IN_WORD.sub(_marked, text)
     if _ALIKES.search(text) is None:

@@ -480,6 +480,21 @@ class Storage:
                 self.fsync(fd)
             return identity_of(self.fstat(fd))
 
+    def write_new(self, path: Path, data: bytes) -> None:
+        """Write a whole new file, or leave nothing behind.
+
+        Raises:
+            FileExistsError: the file exists; it is not touched.
+            OSError: the disk refused.
+        """
+        try:
+            self.write_file(path, data, new=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
     def copy_file(self, source: Path, target: Path, *, sync: bool = True) -> os.stat_result:
         """Copy a whole file to a new name; return the status of the source."""
         with self.opened(source) as fd:
@@ -504,7 +519,9 @@ class Storage:
             with self.opened(source) as fd:
                 self.write_file(temporary, b"", source=fd, size=self.readable_size(fd))
             if os.path.lexists(target):
-                raise FileExistsError(errno.EEXIST, "the name is taken", str(target))
+                raise FileExistsError(
+                    errno.EEXIST, "a file with this name already exists", str(target)
+                )
             self.replace(temporary, target)
         except OSError:
             with contextlib.suppress(OSError):

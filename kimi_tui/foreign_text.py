@@ -377,7 +377,7 @@ def _without_crowds(text: str) -> str:
                     out.append(char)
                 continue
             if run > MARKS_LIMIT:
-                out.append(f"<{run - MARKS_LIMIT} marks>")
+                out.append(f"<{run - MARKS_LIMIT} combining marks>")
             run = 0
             out.append(char)
         return "".join(out).removesuffix("\0")
@@ -440,7 +440,7 @@ def visible(text: str) -> str:
         if _many_marks().search(text) is not None:
             text = _without_crowds(text)
     if "   " in text:
-        text = _LONG_BLANKS.sub(lambda found: f"<{len(found.group())} blanks>", text)
+        text = _LONG_BLANKS.sub(lambda found: f"<{len(found.group())} spaces>", text)
     return text
 
 

@@ -348,3 +348,16 @@ def test_a_folder_that_is_gone_is_said_in_a_line(
     assert said.startswith("kimi-tui: The current folder no longer exists. ")
     assert "cd" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["--allow", "ls"], "--allow"), (["--max-time", "3m"], "--max-time"), (["--bare"], "--bare")],
+)
+def test_the_option_that_needs_a_run_without_a_screen_is_named(
+    arguments: list[str], named: str
+) -> None:
+    options = parse(arguments)
+    assert not isinstance(options, int)
+    assert options.headless is not None
+    assert options.headless.first_given == named

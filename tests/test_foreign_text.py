@@ -202,10 +202,10 @@ def test_line_feed_ends_a_broken_csi() -> None:
 
 def test_visible_hides_nothing() -> None:
     assert visible("ls\t-l\x1b[2J\r\n") == "ls<U+0009>-l<U+001B>[2J<U+000D>\n"
-    assert visible("rm a" + " " * 200 + "; rm b") == "rm a<200 blanks>; rm b"
+    assert visible("rm a" + " " * 200 + "; rm b") == "rm a<200 spaces>; rm b"
     assert visible("a\u00a0b\u202e\ue000") == "a<U+00A0>b<U+202E><U+E000>"
     assert visible("if x:\n    y()") == "if x:\n    y()"
-    assert visible("a   \nb") == "a<3 blanks>\nb"
+    assert visible("a   \nb") == "a<3 spaces>\nb"
 
 
 def test_one_line_and_tabs() -> None:
@@ -240,7 +240,7 @@ def test_no_character_bears_a_crowd_of_marks(crowd: str) -> None:
 
 
 def test_a_decision_tells_of_marks_that_are_not_drawn() -> None:
-    assert visible(CROWD).endswith(f"<{200_000 - 3} marks>b")
+    assert visible(CROWD).endswith(f"<{200_000 - 3} combining marks>b")
     assert len(visible(CROWD)) < 50
 
 
@@ -256,7 +256,7 @@ def test_a_decision_tells_of_marks_of_every_script(letter: str, marks: str) -> N
     assert visible(f"rm {letter}{most}b") == f"rm {letter}{most}b"
     assert (
         visible(f"rm {letter}{marks * 50}b")
-        == f"rm {letter}{most}<{50 * len(marks) - MARKS_LIMIT} marks>b"
+        == f"rm {letter}{most}<{50 * len(marks) - MARKS_LIMIT} combining marks>b"
     )
 
 
@@ -269,7 +269,7 @@ def test_a_decision_tells_of_marks_of_every_script(letter: str, marks: str) -> N
         ("rm \u2013rf a\u2215b\u2044c \u2013 d\u2010e", "rm <U+2013>rf a<U+2215>b<U+2044>c \u2013 d<U+2010>e"),
         ("\u4f60\u597d\uff0c\uff01\uff08x\uff09", "\u4f60\u597d\uff0c\uff01\uff08x\uff09"), ("x\u00b2 1\u00ba \u2122 \u00bd \u03a9", "x\u00b2 1\u00ba \u2122 \u00bd \u03a9"),
         ("a\u2800b\U0001d159\U00013441", "a<U+2800>b<U+1D159><U+13441>"), ("x\u0336y\u20dd", "x<U+0336>y<U+20DD>"),
-        ("e\u0301" + "\u0302" * 80, "e\u0301\u0302\u0302<78 marks>"), ("x" + "\u0430" * 9_000, "x<9000 lookalike letters>"),
+        ("e\u0301" + "\u0302" * 80, "e\u0301\u0302\u0302<78 combining marks>"), ("x" + "\u0430" * 9_000, "x<9000 lookalike letters>"),
         ("x" + " \u0430\u0435" * 9_000, "x <26999 lookalike letters>"),
         ("g\u0131t ec\u029co \u1d04at", "g<U+0131>t ec<U+029C>o <U+1D04>at"), ("cat \u10ff f\u2c9fo s\u2d54x", "cat <U+10FF> f<U+2C9F>o s<U+2D54>x"),
         ("\ufb01nd \U0001d6c2 \uff41\uff3f\U0001d7ce", "<U+FB01>nd <U+1D6C2> <U+FF41><U+FF3F><U+1D7CE>"), ("a\u0665b l\u05d5s \u16d6v", "a<U+0665>b l<U+05D5>s <U+16D6>v"),

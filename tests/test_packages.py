@@ -156,7 +156,7 @@ STARTS = {
     "soul/git_changes.py:_answer": "argv of safe_git: find_program",
     "tools/command_groups.py:_parsed": "find_shfmt: find_program",
     "tools/file_list.py:scan": "rg_program: find_program",
-    "tools/grep.py:_search": "rg_program: find_program",
+    "tools/grep.py:_started": "rg_program: find_program",
     "tools/grep.py:_type_names": "rg_program: find_program",
     "tools/grep.py:": "the script _FROM: rg_program, by its whole path",
     "tui/desktop.py:_run_apart": "commands of find_program",
@@ -168,10 +168,8 @@ STARTS = {
     "tui/main/commands/session.py:_export_page": "sys.executable -P",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",
-    "hooks/process.py:__init__": "supervised: sys.executable",
-    "mcp/process.py:__init__": "supervised: sys.executable",
     "tools/prepared.py:_opened": "preparing: sys.executable",
-    "tools/prepared.py:_started_alone": "supervised: sys.executable",
+    "tools/prepared.py:started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.
     "tools/process.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.

@@ -48,7 +48,9 @@ def run(arguments: Sequence[str]) -> int:
     words = arguments[at + 1 :]
     command = words[0] if len(words) == 1 else shlex.join(words)
     if options.batch == bool(command):
-        complain("Give a command after --, or --batch. kimi-tui approvals --help shows how.")
+        complain(
+            'A command is missing. Write it after "--", or use --batch to read commands from standard input.'
+        )
         return USAGE
     if options.batch:
         return _batch(options.approved)
@@ -77,7 +79,7 @@ def explained(command: str, approved: Sequence[str]) -> dict[str, Any]:
         return {"ask": True, "reason": verdict.reason, "class": verdict.kind}
     for other in approved:
         if judge(other, Path.cwd(), os.environ).group == verdict.group:
-            reason = f"{verdict.reason}, and the permission for {other} covers it"
+            reason = f"{verdict.reason}, and your permission for {other} covers this command"
             return {"ask": False, "reason": reason, "class": verdict.kind}
     reason = f"{verdict.reason}; you can allow it for the session and have not done so"
     return {"ask": True, "reason": reason, "class": verdict.kind}

@@ -174,7 +174,9 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     colours = colours_of(environ)
     words = {FEW: "16", MANY: "256"}.get(colours, "all")
     advice = (
-        "" if colours > MANY else "If the terminal supports all colours, set COLORTERM=truecolor."
+        ""
+        if colours > MANY
+        else "If the terminal supports 24-bit colours, set COLORTERM=truecolor."
     )
     yield CheckResult("colours", "warn" if colours == FEW else "ok", words, advice)
     option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
@@ -194,7 +196,11 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     )
     yield CheckResult("images", "ok", way_in, advice)
     way = notification_method(config.notify.how, environ)
-    progress = "; progress is shown in the terminal" if draws_progress(environ) else ""
+    progress = (
+        "; the terminal shows a progress bar while the agent works"
+        if draws_progress(environ)
+        else ""
+    )
     yield CheckResult("notifications", "ok", f"sent with {way}{progress}")
 
 
@@ -222,7 +228,7 @@ def _answered(answer: bytes) -> Iterator[CheckResult]:
     yield CheckResult(
         "graphics",
         "ok",
-        graphics or "the terminal shows no pictures; they are drawn with characters",
+        graphics or "the terminal has no image protocol, so pictures are drawn with characters",
     )
     focus = re.search(rb"\x1b\[\?1004;([0-9])\$y", answer)
     if focus is None or focus[1] in (b"0", b"4"):
@@ -400,9 +406,9 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
     except OSError as error:
         count, trouble = 0, error.strerror or str(error)
     if not trouble:
-        seen = f"the system tells them; {counted(count, 'folder')} watched"
+        seen = f"the system reports them; {counted(count, 'folder')} watched"
         return CheckResult("file changes", "ok", seen)
-    advice = "Rewinds work all the same; in a large folder each step takes longer."
+    advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
     seen = f"each step looks at every file: {trouble} ({counted(count, 'folder')} watched)"

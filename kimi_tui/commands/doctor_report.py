@@ -393,9 +393,15 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
         )
     for number, model in enumerate(config.models.values(), 1):
         facts = [model.model, f"provider {numbers.get(model.provider, '?')}"]
-        facts += [f"window {model.max_context_size} tokens"] if model.max_context_size else []
+        facts += (
+            [f"context window {model.max_context_size} tokens"] if model.max_context_size else []
+        )
         facts += [", ".join(model.capabilities)] if model.capabilities else []
-        facts += [f"lean {in_words(model.lean)}"] if model.lean is not None else []
+        facts += (
+            [f"short prompt and few tools (lean): {in_words(model.lean)}"]
+            if model.lean is not None
+            else []
+        )
         yield f"model {number}", " · ".join(facts)
     yield (
         "model in use",

@@ -117,12 +117,12 @@ def _write(session: Session, options: Namespace) -> int:
         f'Exported "{story.title}" to {path} ({max(1, size // 1000):,} kB). {_taken_out(redactor)}'.strip()
     )
     if story.faults:
-        complain(f"{story.faults} events of the session's record could not be shown.")
+        complain(f"{story.faults} events of the session's record cannot be shown and are missing.")
     return DONE
 
 
 def _taken_out(redactor: Redactor) -> str:
-    return f"Taken out: {redactor.words}." if redactor.words else ""
+    return f"Removed from the export: {redactor.words}." if redactor.words else ""
 
 
 def _before(records: Sequence[EventRecord], number: int) -> Sequence[EventRecord]:

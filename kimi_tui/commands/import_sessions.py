@@ -147,8 +147,8 @@ def _facts(row: _Row) -> dict[str, Any]:
 
 def _print(rows: Sequence[_Row], share: Path, *, everywhere: bool) -> None:
     if not rows:
-        whose = "any folder" if everywhere else "this folder (--all imports from every folder)"
-        say(f"kimi-cli has no session of {whose} in {short(share)}.")
+        whose = "" if everywhere else " for this folder (--all imports from every folder)"
+        say(f"kimi-cli has no sessions{whose} in {short(share)}.")
         return
     now = datetime.now(UTC)
     head = ["id", "title", "age", "messages", "tokens", "world lines", ""]

@@ -281,7 +281,7 @@ class _Console:
         *,
         solved: bool,
     ) -> None:
-        self.told.append(text)
+        self.told.append(f"{text} {advice}".strip())
 
 
 async def _test(config: ServerConfig) -> int:

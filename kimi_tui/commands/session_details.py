@@ -119,13 +119,11 @@ def written(text: str, output: Path | None) -> int:
         print(text, end="")
         return DONE
     try:
-        Storage().write_file(output, text.encode("utf-8", "replace"), new=True)
+        Storage().write_new(output, text.encode("utf-8", "replace"))
     except FileExistsError:
         complain(f'"{output}" exists already. Choose another name with -o FILE.')
         return USAGE
     except OSError as error:
-        # What a full disk left is no export; a folder or a file of others was never opened.
-        output.unlink(missing_ok=True)
         complain(f'"{output}" cannot be written: {error.strerror or error}.')
         return FAILED
     return DONE

@@ -108,7 +108,7 @@ def _parser() -> CommandLineParser:
     showing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
     verb("export", "print a session's conversation as Markdown")
     verb("rename", "change the title of a session").add_argument("title", metavar="TITLE")
-    verb("archive", "archive a session: lists leave it out").add_argument(
+    verb("archive", "archive a session, so that lists do not show it").add_argument(
         "--undo", action="store_true", help="unarchive the session"
     )
     verb("fork", "copy a session, with its world lines, into a new one")

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.wire.events import Event
 
-_LEFT_ALONE = (
-    "not restored: the file was changed after that step, or its old content is no longer stored"
-)
+_LEFT_ALONE = "not restored: the file was changed again after the agent changed it, or its old content is no longer stored"
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
@@ -80,7 +78,7 @@ def _with_files(parser: CommandLineParser, *, only: bool = True) -> CommandLineP
 
 
 def _switch_parser(name: str) -> CommandLineParser:
-    parser = command(name, "Switch the session to a world line. The present world line is kept.")
+    parser = command(name, "Switch the session to a world line. The current world line is kept.")
     parser.add_argument(
         "place",
         metavar="K[:N]",
@@ -138,7 +136,7 @@ async def _travel(options: Namespace) -> int:
 
 async def _rewind(soul: KimiSoul, options: Namespace) -> int:
     words = ("Rewound to", "Would rewind to")
-    return await _go(soul, options, Target(options.n), words, f"before checkpoint #{options.n}")
+    return await _go(soul, options, Target(options.n), words, f"checkpoint #{options.n}")
 
 
 async def _switch(soul: KimiSoul, options: Namespace) -> int:

@@ -1,12 +1,12 @@
-"""Names the parts of kimi-cli's configuration that this program does not use: MCP servers and services."""
+"""Names the parts of kimi-cli's configuration that this program does not use: services, and settings of MCP servers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from kimi_tui.app_paths import kimi_cli_config_file, kimi_cli_share_dir, short
+from kimi_tui.app_paths import kimi_cli_config_file, short
 from kimi_tui.filesystem import read_regular
 
 _MAX_BYTES = 4 << 20
@@ -23,9 +23,6 @@ def not_run_notice(config_file: Path) -> str:
         if parts := [*_in_config(path)]:
             # This program's own file may be a copy of the other one.
             places.setdefault(_listed(parts), []).append(short(path))
-    servers = kimi_cli_share_dir() / "mcp.json"
-    if words := _in_servers(servers):
-        places[words] = [short(servers)]
     if not places:
         return ""
     named = "; ".join(f"{words} in {_listed(paths)}" for words, paths in places.items())
@@ -44,25 +41,6 @@ def _in_config(path: Path) -> Iterator[str]:
     for name in ("mcp", "services"):
         if table.get(name):
             yield f"[{name}]"
-
-
-def _in_servers(path: Path) -> str:
-    try:
-        data = read_regular(path, _MAX_BYTES, links=True)
-    except FileNotFoundError:
-        return ""
-    except OSError:
-        return "the MCP servers"
-    try:
-        import json
-
-        servers: object = json.loads(data).get("mcpServers")
-    except (ValueError, RecursionError, AttributeError):
-        return "the MCP servers"
-    n_servers = len(cast("dict[str, object]", servers)) if isinstance(servers, dict) else 0
-    if not n_servers:
-        return ""
-    return f"{n_servers} MCP {'server' if n_servers == 1 else 'servers'}"
 
 
 def _listed(parts: list[str]) -> str:

@@ -135,8 +135,9 @@ def shown_rule(rule: str) -> str:
     kind, colon, rest = rule.partition(":")
     if not colon or " " in kind:
         return rule
-    # What follows a number sign identifies the version that was allowed.
-    return f"{kind} {rest.partition('#')[0]}"
+    # The part behind a number sign identifies the version that was allowed.
+    name = rest.partition("#")[0]
+    return f"{kind} {name}" if name else f"the {kind} of this folder"
 
 
 def _identity(work_dir: Path) -> _Folder | None:

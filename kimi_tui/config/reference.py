@@ -84,7 +84,7 @@ def page() -> str:
         "If it does not exist, kimi-cli's `~/.kimi/config.toml` is read. `/settings` shows and changes every setting and keeps "
         "the rest of the file, including comments. An unknown setting, or one with a wrong value, is ignored; kimi-tui names it when it starts.",
         "",
-        "You choose the names of models and providers; `/model` writes them:",
+        "You choose the names of models and providers. `/model` writes sections such as these:",
         "",
         "```toml",
         *_EXAMPLE.strip().split("\n"),

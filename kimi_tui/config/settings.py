@@ -217,7 +217,7 @@ class LoopControl(NamedTuple):
         50_000,
         whole(0, 100_000_000),
         "Tokens of the context that are kept free for the answer.",
-        title="Reserve for the answer",
+        title="Answer reserve, tokens",
         group=CONTEXT,
     )
     compaction_trigger_ratio: float = setting(
@@ -237,8 +237,8 @@ class LoopControl(NamedTuple):
     patience: float = setting(
         600.0,
         number(0, 86_400),
-        "Retry an overloaded or unreachable server for this number of seconds; 0 means no more than max_retries_per_step attempts.",
-        title="Retry limit",
+        "How many seconds to keep retrying an overloaded or unreachable server. If it is 0, the number of retries (max_retries_per_step) is the limit.",
+        title="Retry limit, seconds",
         group=LIMITS,
         former_name="retry_limit_s",
     )
@@ -273,11 +273,15 @@ class DMailConfig(NamedTuple):
         10_000,
         whole(0, 100_000_000),
         "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 never reminds it.",
-        title="Reminder size",
+        title="D-Mail reminder, tokens",
         group=DMAILS,
     )
     review: bool = setting(
-        False, FLAG, "Ask you before a D-Mail of the agent is sent.", title="Review", group=DMAILS
+        False,
+        FLAG,
+        "Ask you before a D-Mail of the agent is sent.",
+        title="Review D-Mails",
+        group=DMAILS,
     )
 
 
@@ -394,7 +398,7 @@ class NotifyConfig(NamedTuple):
         one_of((AUTO, "bell", "osc9", "osc777", "osc99", "off")),
         "How the terminal notifies you: a bell, or one of its notification sequences; auto uses what it supports.",
         "start",
-        title="Method",
+        title="Notification method",
         group=ALERTS,
     )
 
@@ -508,7 +512,7 @@ class Config(NamedTuple):
         number(1, 3600),
         "If an answer has no new text for this number of seconds, you are asked whether to keep waiting.",
         "start",
-        title="Stalled answer",
+        title="Stalled answer, seconds",
         group=LIMITS,
     )
     first_answer_timeout_s: float = setting(
@@ -517,7 +521,7 @@ class Config(NamedTuple):
         "If an answer does not begin within this number of seconds, you are asked whether to keep waiting; "
         "0 means 1800 s for servers on the internet and no limit for local ones.",
         "start",
-        title="First token",
+        title="First token, seconds",
         group=LIMITS,
     )
     loop_control: LoopControl = LoopControl()

@@ -185,7 +185,8 @@ class BlockWriter:
         address = self._picture(image)
         name = self.text(image.label)
         if address:
-            return f'<img alt="{name}" src="{escape(address)}">'
+            source = escape(address)
+            return f'<img alt="{name}" src="{source}">'
         return f'<p class="quiet">[{name}]</p>'
 
     def markdown(self, text: str) -> str:

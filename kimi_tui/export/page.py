@@ -40,7 +40,7 @@ def write_page(story: Story, writer: BlockWriter, note: Callable[[], str], at: d
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"script-src 'sha256-{digest}'"
     )
-    last = set(_last_blocks(story))
+    last = set(story.end()[0])
     articles = "\n".join(
         _marked(writer.article(key, block), is_gone=key not in last)
         for key, block in story.blocks.items()
@@ -114,13 +114,6 @@ def _colours() -> str:
         f":root{{{dark}color-scheme:dark}}:root.light{{{light}color-scheme:light}}"
         f"@media(prefers-color-scheme:light){{:root:not(.dark){{{light}color-scheme:light}}}}"
     )
-
-
-def _last_blocks(story: Story) -> list[int]:
-    keys: list[int] = []
-    for frame in story.frames:
-        keys[frame.blocks.start :] = frame.blocks.items
-    return keys
 
 
 def _marked(article: str, *, is_gone: bool) -> str:

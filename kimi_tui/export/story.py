@@ -6,7 +6,8 @@ what differs from the one before it: a session of two thousand steps has some th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -69,6 +70,19 @@ class Story:
     frames: list[Frame] = field(default_factory=list[Frame])
     limit: int = 0
     faults: int = 0
+
+    def moments(self) -> Iterator[tuple[list[int], list[int]]]:
+        """Yield the keys of the visible blocks and the places of the checkpoints after each frame; both lists go on changing."""
+        blocks: list[int] = []
+        points: list[int] = []
+        for frame in self.frames:
+            blocks[frame.blocks.start :] = frame.blocks.items
+            points[frame.points.start :] = frame.points.items
+            yield blocks, points
+
+    def end(self) -> tuple[list[int], list[int]]:
+        """Return both as they are after the last frame."""
+        return deque(self.moments(), maxlen=1).pop() if self.frames else ([], [])
 
 
 def tell(
@@ -198,20 +212,12 @@ def _same(before: Sequence[object], first: int, now: Sequence[object]) -> int:
 
 def _keep_current(story: Story) -> None:
     """Leave out of a story all that is not there at the end; its frames lead straight to it."""
-    keys: list[int] = []
-    path: list[int] = []
+    keys, path = story.end()
     frames: list[Frame] = []
-    for frame in story.frames:
-        keys[frame.blocks.start :] = frame.blocks.items
-        path[frame.points.start :] = frame.points.items
     kept, points = set(keys), {place: n for n, place in enumerate(path)}
     seen_blocks: list[int] = []
     seen_points: list[int] = []
-    shown: list[int] = []
-    live: list[int] = []
-    for frame in story.frames:
-        shown[frame.blocks.start :] = frame.blocks.items
-        live[frame.points.start :] = frame.points.items
+    for frame, (shown, live) in zip(story.frames, story.moments(), strict=True):
         now = [key for key in shown if key in kept]
         now_live = [points[place] for place in live if place in points]
         if now[: len(seen_blocks)] != seen_blocks or (now, now_live) == (seen_blocks, seen_points):
@@ -232,5 +238,4 @@ def _keep_current(story: Story) -> None:
     story.points = [story.points[place] for place in path]
     story.lines = [0] * len(path)
     story.line_names = {}
-    # A moment in the past had other tokens and files only where something was left since.
     story.frames = frames or story.frames[-1:]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kimi_tui.foreign_text import one_line
 from kimi_tui.headless.report import TurnStop, in_circles, overdue
 from kimi_tui.prompts import prompt
+from kimi_tui.tool_cards import server_of
 from kimi_tui.wire.events import ApprovalRequest
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Answers:
             return "nobody is here to answer"
         if request.kind == "plan":
             return "nobody is here to approve the plan"
+        if server := server_of(request.tool):
+            # The name of a tool, or of its server, is a rule of one word.
+            if (request.tool,) in self._rules or (f"mcp__{server}",) in self._rules:
+                return ""
+            return f"it needs approval; --allow {request.tool} gives it"
         if not request.changeable:
             return "it needs approval"
         if not self._rules:

@@ -55,6 +55,19 @@ class HeadlessOptions(NamedTuple):
     max_time_s: float = 0.0
     is_asked_for: bool = False
 
+    @property
+    def first_given(self) -> str:
+        """The first option that differs from its default, as it is written; empty for none."""
+        written = {
+            "output": "output-format",
+            "lines": "input-format",
+            "schema": "json-schema",
+            "max_time_s": "max-time",
+        }
+        usual = HeadlessOptions()._asdict()
+        given = (name for name, value in self._asdict().items() if value != usual[name])
+        return next((f"--{written.get(name, name).replace('_', '-')}" for name in given), "")
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the options."""
@@ -101,7 +114,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--bare",
         action="store_true",
-        help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, and run no hooks",
+        help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, run no hooks, and start no MCP servers",
     )
     add("--max-steps", type=_whole, metavar="N", help="stop the turn after N steps")
     add(

@@ -200,9 +200,7 @@ class _Run:
             # The wire ends with the engine, and what is written with the wire.
             await following
         if self._code not in (DONE, USAGE) and not options.ephemeral:
-            complain(
-                f"the session is kept: kimi-tui --session {soul.session.id[:8]} goes on with it"
-            )
+            complain(f"the session is kept. To resume it: kimi-tui --session {soul.session.id[:8]}")
         return self._signal or (FAILED if self._is_output_gone else self._code)
 
     async def _tell_sandbox(self, launch: Launch, soul: KimiSoul) -> None:

@@ -142,7 +142,7 @@ class Schema:
         if isinstance(part, bool):
             return
         if not isinstance(part, dict):
-            raise ConfigError(f"{place} is neither an object nor true or false")
+            raise ConfigError(f"{place} must be an object, true or false")
         schema = cast("Json", part)
         if unknown := sorted(set(schema) - _DESCRIBE - _CHECKED):
             raise ConfigError(f'{place} has "{unknown[0]}", which is not supported')

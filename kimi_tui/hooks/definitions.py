@@ -118,7 +118,11 @@ class Hook(NamedTuple):
             names: the names of the tool in all spellings, or the kind of the event.
             subject: the command, path or address of the call, for a condition.
         """
-        return _matches(self.matcher, names) and self._holds(names, subject)
+        is_meant = _matches(self.matcher, names)
+        if not is_meant and self.form == "kimi" and not _why_no_matcher(self.matcher):
+            # In kimi-cli's form every matcher is an expression: `File` is for all tools with that in their names.
+            is_meant = any(re.search(self.matcher, name[:128]) for name in names)
+        return is_meant and self._holds(names, subject)
 
     def _holds(self, names: Sequence[str], subject: str) -> bool:
         found = _CONDITION.fullmatch(self.condition) if self.condition else None
@@ -204,7 +208,7 @@ def _digest_of_file(work_dir: Path, word: str) -> str:
             data = file.read(_MOST_SCRIPT_BYTES + 1)
     except OSError:
         return ""
-    # What is too long to be compared is never the same.
+    # A script that is too long to be compared is never the same.
     return (
         hashlib.sha256(data).hexdigest() if len(data) <= _MOST_SCRIPT_BYTES else os.urandom(8).hex()
     )
@@ -319,7 +323,7 @@ class _HookReader:
             trouble = "its command is too long"
         matcher = entry.get("matcher") or ""
         if not isinstance(matcher, str):
-            matcher, trouble = "", "its matcher is no text"
+            matcher, trouble = "", "its matcher is not a string"
         timeout = entry.get("timeout")
         usual = (
             _DEFAULT_S
@@ -366,7 +370,7 @@ def _why_no_matcher(matcher: str) -> str:
     try:
         re.compile(matcher)
     except (re.error, RecursionError, OverflowError):
-        return "its matcher is no regular expression"
+        return "its matcher is not a valid regular expression"
     return ""
 
 

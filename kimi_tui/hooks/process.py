@@ -20,7 +20,7 @@ from threading import Event as Flag
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from kimi_tui.tools.supervisor import supervised, told
+from kimi_tui.tools.prepared import SupervisedCommand, started_alone
 
 MOST_OUTPUT = 1 << 20
 """Bytes of standard output, and of standard error; a hook that writes more is ended."""
@@ -119,34 +119,19 @@ class _Process:
             opened.extend(ends)
             return ends
 
-        confined = -1
-        theirs: tuple[int, ...] = ()
+        command = SupervisedCommand(argv, str(work_dir), environ, words, uuid4().hex)
         try:
-            orders, self._orders = pipe()
-            self._reports, reports = pipe()
             self._output, output = pipe()
             self._errors, errors = pipe()
-            theirs = (orders, reports, output, errors)
-            confined = told(words)
-            self._process = subprocess.Popen(
-                supervised(orders, reports, uuid4().hex, confined, [*argv]),
-                cwd=work_dir,
-                env={**environ},
-                stdin=given,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-                pass_fds=(orders, reports, *([confined] if confined >= 0 else [])),
-            )
+            started = started_alone(command, stdin=given, stdout=output, stderr=errors)
         except BaseException:
             for one in opened:
                 os.close(one)
             raise
-        finally:
-            if confined >= 0:
-                os.close(confined)
-        for one in theirs:
+        for one in (output, errors):
             os.close(one)
+        self._process, self._orders = started.process, started.orders
+        self._reports = started.reports
         self._heard = b""
 
     def __enter__(self) -> _Process:

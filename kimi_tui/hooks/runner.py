@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,7 +157,7 @@ class Hooks:
             named = "a hook, which does" if n_hooks == 1 else f"{n_hooks} hooks, which do"
             words.append(f"This folder has {named} not run before you allow it. /hooks shows it.")
         words += [
-            f"The hook {one.name} refuses every call that it is for: {one.trouble}. /hooks turns it off."
+            f"The hook {one.name} blocks every call that it guards: {one.trouble}. /hooks turns it off."
             for one in self._active("PreToolUse")
             if one.trouble
         ]
@@ -182,21 +182,25 @@ class Hooks:
             return "allowed"
         return "changed" if self._is_folder_on else "not allowed"
 
-    async def allow_folder(self) -> None:
-        """Allow the hooks of the work folder as they are now.
+    async def folder_digest(self) -> str:
+        """Return the digest of the hooks of the work folder, with the scripts that they name, as they are now."""
+        return await asyncio.to_thread(digest_of, self.found.folder, self._facts.work_dir)
+
+    async def allow_folder(self, digest: str) -> None:
+        """Allow the hooks of the work folder as they were when they had this digest.
 
         Raises:
             OSError, ValueError: the permission could not be stored.
         """
         if self._permissions is None:
             raise ValueError("this session has no permissions")
-        permissions, work_dir, hooks = self._permissions, self._facts.work_dir, self.found.folder
+        permissions = self._permissions
 
         def store() -> None:
             for rule in permissions.rules:
                 if rule.startswith("hooks:"):
                     permissions.remove(rule)
-            permissions.add(f"hooks:#{digest_of(hooks, work_dir)}")
+            permissions.add(f"hooks:#{digest}")
 
         await asyncio.to_thread(store)
         self._is_folder_on = True
@@ -251,7 +255,7 @@ class Hooks:
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
         return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)
 
-    async def _before(self, tool: str, arguments: str, key: str, but: set[str]) -> _Round:
+    async def _before(self, tool: str, arguments: str, key: str, but: Collection[str]) -> _Round:
         names, given = names_of(tool), input_of(tool, arguments)
         subject = subject_of(tool, given)
         hooks = [
@@ -276,7 +280,7 @@ class Hooks:
                 changed = {**answer.changed}
             contexts += [answer.context] if answer.context else []
         new = arguments_from(tool, given, changed) if changers else None
-        return _Round("", reason, asks, new, "\n".join(contexts), changers)
+        return _Round("", reason, asks, new, "\n".join(contexts), frozenset(changers))
 
     async def after_tool(
         self, tool: str, arguments: str, key: str, output: str, message: str, *, is_error: bool
@@ -414,7 +418,7 @@ class Hooks:
             except (NoSandbox, OSError) as error:
                 return Answer("failed", f"the sandbox cannot be set up: {error}")
             argv, environ, words = confined.argv, confined.environ, confined.words
-            # What it does to git's levers is undone, as for commands of the agent.
+            # Its changes to git's levers are undone, as those of the agent's commands are.
             watched = WatchedCommand(confined.policy.watch, stop.set)
             around = sandbox.git_watch.around(watched)
         given = json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace")
@@ -476,7 +480,7 @@ class _Round(NamedTuple):
     asks: str = ""
     arguments: str | None = None
     context: str = ""
-    changers: set[str] = set()  # noqa: RUF012 - nothing adds to it
+    changers: frozenset[str] = frozenset()
 
 
 def _joined(answers: Sequence[tuple[Hook, Answer]]) -> HooksSaid:

@@ -258,13 +258,10 @@ class InstantPrompt:
         width, height = self._size
         if width < _SMALLEST[0] or height < _SMALLEST[1]:
             return ""
-        rows = page_rows(
-            self._page,
-            width,
-            height,
-            self._glyphs,
-            prompt_rows(self._typed.text, width, self._glyphs),
-        )
+        text, page = self._typed.text, self._page
+        if text:
+            page = page._replace(footer=page.typed_footer)
+        rows = page_rows(page, width, height, self._glyphs, prompt_rows(text, width, self._glyphs))
         painted = [self._inks.row(self._shown(row), width) for row in rows]
         if (stored := self.stored) is not None:
             # The header says that the session is being opened.

@@ -397,7 +397,7 @@ def _not_now(error: APIStatusError, wait_s: float) -> APIStatusError:
         request_id=error.request_id,
         retry_after_s=error.retry_after_s,
         retryable=False,
-        advice=f"The server asks to wait {_duration(wait_s)}. Continue after that, or choose another model.",
+        advice=f"The server asks to wait {_duration(wait_s)}. Try again after that, or choose another model.",
     )
 
 

@@ -593,7 +593,7 @@ def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
 def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseContext) -> LLMError:
     """Return the error for a response with status 200 that is neither a stream nor JSON."""
     kind = "a web page" if "html" in content_type else _shown(content_type, context)
-    kind = kind or "content without a type"
+    kind = kind or "content of an unknown type"
     said = _plain(raw.decode("utf-8", "replace"), context)
     return APIStatusError(
         f"{context.host} answered with {kind} instead of a model's answer"
@@ -717,9 +717,9 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
     if _FILTER.search(whole):
         return "Rephrase the message, or rewind to the step before it."
     if status == 429:
-        return "Wait a while, then continue."
+        return "Wait a while, then try again."
     if status in RETRIED:
-        return "The server has a problem. Continue later, or choose another model."
+        return "The server has a problem. Try again later, or choose another model."
     return "Change the message or the model; waiting does not help." if status == 400 else ""
 
 

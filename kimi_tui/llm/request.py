@@ -231,7 +231,7 @@ class _Writer:
             if not self._recipient.image_in or not self._dialect.images:
                 return {"type": "text", "text": "[an image that this model cannot see]"}
             if not url.startswith("data:"):
-                return {"type": "text", "text": "[an image that is not stored here]"}
+                return {"type": "text", "text": "[an image whose file is missing]"}
             return {"type": "image_url", "image_url": {"url": url}}
         return None
 
@@ -609,7 +609,7 @@ class RequestBuilder:
         while settled.n_counted < number and tokens.is_counted(history[settled.n_counted]):
             settled.said_tokens += tokens.said_tokens(history[settled.n_counted])
             settled.n_counted += 1
-        settled.history = history[:number]
+        settled.history = tuple(history[:number])
         settled.last, settled.reply = last, reply
         if is_plain and len(settled.data) <= _MOST_KEPT_BYTES:
             self._settled = settled

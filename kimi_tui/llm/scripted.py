@@ -172,7 +172,7 @@ class Script(_Strict):
     """A script for `ScriptedProvider`: its answers, and the suggestions that the user is offered."""
 
     suggestions: list[str] = Field(default_factory=list[str])
-    fallback: str = "My script has nothing to say to that."
+    fallback: str = "The scripted model has no answer to that."
     rate: float = Field(default=60.0, ge=0)
     model: ScriptedModel = Field(default_factory=ScriptedModel)
     answer: list[ScriptedAnswer] = Field(default_factory=list[ScriptedAnswer])

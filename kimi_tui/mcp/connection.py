@@ -367,6 +367,6 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"it could not be started: {error.strerror}"
     if isinstance(error, ValidationError):
-        return "its answer has another form than the protocol says"
+        return "its answer does not follow the protocol"
     text = one_line(str(error))[:_LONGEST_WORDS] or type(error).__name__
     return f'it says "{text.rstrip(".")}"' if isinstance(error, MCPError) else text.rstrip(".")

@@ -20,7 +20,7 @@ from uuid import uuid4
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tools.supervisor import supervised, told
+from kimi_tui.tools.prepared import SupervisedCommand, started_alone
 
 _CLOSE_S = 2.0
 """Seconds that a server has to end after its standard input was closed, and again after SIGTERM."""
@@ -64,32 +64,25 @@ class ServerProcess:
     """
 
     def __init__(self, start: ServerStart, log: Path) -> None:
-        orders, self._orders = os.pipe()
-        self._reports, reports = os.pipe()
         theirs_in, self.stdin = os.pipe()
         self.stdout, theirs_out = os.pipe()
         errors, theirs_errors = os.pipe()
-        words = -1
+        command = SupervisedCommand(
+            start.argv, str(start.work_dir), start.environ, start.words, uuid4().hex
+        )
         try:
-            words = told(start.words)
-            self._process = subprocess.Popen(
-                supervised(orders, reports, uuid4().hex, words, [*start.argv]),
-                cwd=start.work_dir,
-                env={**start.environ},
-                stdin=theirs_in,
-                stdout=theirs_out,
-                stderr=theirs_errors,
-                start_new_session=True,
-                pass_fds=(orders, reports, *([words] if words >= 0 else [])),
+            started = started_alone(
+                command, stdin=theirs_in, stdout=theirs_out, stderr=theirs_errors
             )
         except BaseException:
-            for one in (self._orders, self._reports, self.stdin, self.stdout, errors):
+            for one in (self.stdin, self.stdout, errors):
                 os.close(one)
             raise
         finally:
-            for one in (orders, reports, theirs_in, theirs_out, theirs_errors, words):
-                if one >= 0:
-                    os.close(one)
+            for one in (theirs_in, theirs_out, theirs_errors):
+                os.close(one)
+        self._process, self._orders = started.process, started.orders
+        self._reports = started.reports
         self._heard = b""
         self._hearing = threading.Lock()
         self._tail: deque[bytes] = deque(maxlen=_TAIL_BLOCKS)

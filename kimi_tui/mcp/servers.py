@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from kimi_tui.mcp.tools import (
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -308,7 +308,7 @@ class McpServers:
         else:
             advice = "Start kimi-tui in this folder and use /mcp allow NAME."
         self._host.tell(
-            "info" if self._is_attended else "warning",
+            "warning",
             f"This project's MCP {are} not started before you allow it: {shown}.",
             advice,
             "",
@@ -369,6 +369,8 @@ class McpServers:
         name = one.config.name
         if one.state == "login":
             advice = f"kimi-tui mcp login {name} in a shell does it."
+            if self._is_attended:
+                advice = f"/mcp login {name} does it."
             self._host.tell(
                 "warning", f"The MCP server {name} needs a login.", advice, "", solved=False
             )
@@ -482,7 +484,7 @@ class McpServers:
                 how = f"/mcp allow {config.name} shows them and asks again."
                 self._host.tell(
                     "warning",
-                    f"The tools of this project's MCP server {config.name} are other ones than you allowed, so the agent does not get them.",
+                    f"The tools of this project's MCP server {config.name} differ from those that you allowed, so the agent does not get them.",
                     how if self._is_attended else "",
                     "",
                     solved=False,
@@ -634,7 +636,7 @@ class McpServers:
             )
         except failed as error:
             raise ToolProblem(
-                f"The MCP server {facts.server} did not do it: {error}.", brief="failed"
+                f"The MCP server {facts.server} failed: {error}.", brief="failed"
             ) from error
         finally:
             one.callers.remove(env)
@@ -712,7 +714,7 @@ class McpServers:
         try:
             return await work
         except failed as error:
-            raise ToolProblem(f"The MCP server {server} did not do it: {error}.") from error
+            raise ToolProblem(f"The MCP server {server} failed: {error}.") from error
 
     # -- what the person changes -----------------------------------------------------------------
 
@@ -758,6 +760,49 @@ class McpServers:
             self._begin(one, yes)
             await one.settled.wait()
         self._sync()
+
+    async def login(
+        self,
+        name: str,
+        shown: Callable[[str], Awaitable[None]],
+        pasted: Callable[[], Awaitable[str | None]],
+    ) -> str:
+        """Log in at the address of a server, and start it again.
+
+        Args:
+            name: the name of the server.
+            shown: shows the address of the login to the person.
+            pasted: returns the address at which the browser ended, as the person pastes it; None if they gave up.
+
+        Returns:
+            why it failed, as a clause; empty if it did not.
+
+        Raises:
+            KeyError: there is no such server.
+        """
+        config, unset = self._servers[name].config.replaced(self._environ)
+        if not config.url:
+            return "it has no address to log in at"
+        if unset:
+            return f"the variable {some_of(list(unset), 3)} is not set"
+        try:
+            await asyncio.to_thread(package.check)
+            oauth = await asyncio.to_thread(import_module, "kimi_tui.mcp.oauth")
+        except package.NoPackage as no:
+            return str(no)
+
+        async def typed() -> str:
+            text = await pasted()
+            if text is None:
+                raise oauth.LoginFailed("you cancelled it")
+            return text
+
+        try:
+            await oauth.login(config, shown, typed)
+        except oauth.LoginFailed as failed:
+            return str(failed)
+        await self.restart(name)
+        return ""
 
     async def switch(self, name: str, tool: str, *, on: bool) -> None:
         """Switch a tool of a server on or off, or (an empty name) the whole server.
@@ -852,7 +897,7 @@ def _folder(config: ServerConfig, work_dir: Path) -> Path:
 def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:
     """Return the full path of a server's program.
 
-    A name is looked up in the absolute folders of the path that are not in the work folder, where any command could put one.
+    A name is looked up where no command in the sandbox could have put a program.
 
     Raises:
         BadEntry: there is none.
@@ -863,11 +908,6 @@ def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: P
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
         raise BadEntry(f'"{one_line(command)[:100]}" is not a program')
-    work = os.path.realpath(work_dir)
-    for place in environ.get("PATH", "").split(os.pathsep):
-        real = os.path.realpath(place)
-        if not os.path.isabs(place) or real == work or real.startswith(f"{work}/"):
-            continue
-        if found := shutil.which(command, path=place):
-            return found
+    if found := find_program(command, environ, work_dir):
+        return found
     raise BadEntry(f'the program "{one_line(command)[:60]}" was not found')

@@ -119,7 +119,7 @@ class SessionLock:
                 return ""
             self._warned = True
             who = f" {error}" if isinstance(error, SessionLocked) else ""
-            return f"The session's lock file was deleted: another program may write to this session.{who}"
+            return f"The session's lock file was deleted, so another program may write to this session. Quit the other program.{who}"
         with contextlib.suppress(OSError):
             os.close(old)
         self._warned = False

@@ -201,7 +201,7 @@ class SessionStore:
             StorageTrouble: The session could not be moved, or its new work folder could not be noted.
         """
         target = self.bucket(work_dir) / session.id
-        with _taking_away(session, "move the session to the new name of its work folder"):
+        with _taking_away(session, "move the session along with its renamed work folder"):
             self.storage.make_folder(target.parent)
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))

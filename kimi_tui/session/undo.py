@@ -208,7 +208,7 @@ def _point_at(context: Context, offset: int) -> Checkpoint:
         if point.offset == offset:
             return point
     raise NothingToUndo(
-        "That change is no longer on the current world line, so it cannot be undone there."
+        "That change is no longer on the current world line, so /undo and /redo cannot reach it."
     )
 
 

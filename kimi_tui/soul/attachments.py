@@ -223,7 +223,7 @@ class Attachments:
                 mention.path,
                 f"It is {size}: not attached, read what you need.",
                 "",
-                f"{shown} by name ({size})",
+                f"{shown}, only its name ({size})",
             )
         try:
             if is_folder:

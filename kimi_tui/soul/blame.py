@@ -161,7 +161,7 @@ def blame_lines(
     if not lines[-1]:
         lines.pop()
     blamed: list[BlamedLine] = []
-    for line, position in zip(lines, blame.origins(text), strict=True):
+    for line, position in zip(lines, blame.origins(versions, text), strict=True):
         if position not in found:
             is_new = position >= len(log)
             found[position] = (

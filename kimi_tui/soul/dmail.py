@@ -350,7 +350,7 @@ class DMailDelivery:
     ) -> ApprovalQuestion:
         is_protected = await asyncio.to_thread(self._any_protected, wanted)
         lines = [f"{_VERBS[one.change]}  {one.path}" for one in wanted]
-        lines += [f"keep, also changed by others  {path}" for path in _conflicts(plan)]
+        lines += [f"keep  {path} (also changed outside kimi-tui)" for path in _conflicts(plan)]
         return ApprovalQuestion(
             asks=_TO_RESTORE,
             question=f"Restore the files of checkpoint #{point.id}?",
@@ -407,7 +407,9 @@ def _with_conflicts(note: str, plan: RestorePlan, prepared: PreparedRestore | No
     stale = prepared.stale if prepared else ()
     left = [f"`{path}`" for path in (*_conflicts(plan), *stale) if path not in back]
     if left:
-        note += f" Kept, because someone else changed them too: {some_of(left, _MAX_FILES)}."
+        note += (
+            f" Kept, because they were also changed outside kimi-tui: {some_of(left, _MAX_FILES)}."
+        )
     return note
 
 

@@ -59,7 +59,7 @@ _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
 _BY_A_JOB = "a background task may have changed it"
 _BY_OTHERS = {
-    CHANGED_OUTSIDE: "someone else changed it",
+    CHANGED_OUTSIDE: "it was changed outside kimi-tui",
     CHANGED_BESIDE_JOB: _BY_A_JOB,
     CHANGED_BESIDE_JOB_BEFORE: _BY_A_JOB,
 }
@@ -580,7 +580,7 @@ class _FileEvents:
         """Publish that a restore that was interrupted in an earlier process has been carried out."""
         self.restored(outcome, (), "")
         became = (
-            "the other files have now been restored"
+            "the remaining files have now been restored"
             if outcome.failures
             else "they have now been restored"
         )

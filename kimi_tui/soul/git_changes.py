@@ -119,7 +119,7 @@ def changes_against(work_dir: Path, environ: Mapping[str, str], base: str) -> Gi
 def _git(work_dir: Path, environ: Mapping[str, str]) -> SafeGit:
     git = safe_git(work_dir, environ)
     if git is None:
-        raise NoGitChanges("This folder is in no git repository, or git is not installed.")
+        raise NoGitChanges("This folder is not in a git repository, or git is not installed.")
     if has_own_filters(git, time.monotonic() + _LIMIT_S):
         raise NoGitChanges(
             "The repository's own settings name filters, which git would run to compare files. !git diff shows the changes."
@@ -146,7 +146,7 @@ class _Asked:
                 most=most,
             )
         except subprocess.TimeoutExpired as error:
-            raise NoGitChanges("git took too long to tell the changes.") from error
+            raise NoGitChanges("git took too long to list the changes.") from error
         except OSError as error:
             raise NoGitChanges(f"git could not be run: {error.strerror or error}.") from error
         if code is None:

@@ -778,7 +778,9 @@ class KimiSoul:
         if job.ended and not self._alone.closed:
             command = one_line(job.command)
             brief = job.outcome.brief if job.outcome is not None else ""
-            self.wire.publish(Notice("info", f"Job {job.id} has ended, {brief}: {command}"))
+            self.wire.publish(
+                Notice("info", f"Background task {job.id} has ended, {brief}: {command}")
+            )
 
     def _publish_git_news(self, news: GitNews) -> None:
         """Publish at once what running commands changed in files that the user's own git and other programs run."""

@@ -514,7 +514,7 @@ class AgentLoop:
             conversation.wire.publish(
                 Notice(
                     "warning",
-                    f"The hook {said.by} kept the turn from ending {MOST_STOPS} times, so it ends now.",
+                    f"The hook {said.by} kept the turn from ending {MOST_STOPS} times, so the turn ends now.",
                     "/hooks turns the hook off.",
                 )
             )
@@ -903,7 +903,7 @@ class AgentLoop:
         self._conversation.wire.publish(
             Notice(
                 "info",
-                f"{info.model} read the first prompt for {waited_s:.0f} s: system prompt and tools take {taken:,} tokens of it.",
+                f"{info.model} took {waited_s:.0f} s to read the first prompt: system prompt and tools take {taken:,} tokens of it.",
                 "/tools lean sends a short prompt and few tools instead.",
             )
         )

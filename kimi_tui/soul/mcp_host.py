@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.base import Tool
 
+
 class _Session:
     """A session as the servers need it."""
 

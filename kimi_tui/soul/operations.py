@@ -416,7 +416,7 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     """Describe the outcome of the files in a sentence that begins with a blank; empty if there were none."""
     back = sum(1 for one in files if not one.reason)
     alone = [one.path for one in files if one.reason]
-    said = f" {back} {'file' if back == 1 else 'files'} changed with it." if back else ""
+    said = f" {back} {'file' if back == 1 else 'files'} changed as well." if back else ""
     if alone:
         said += f" Not restored: {some_of(alone, 3)}."
     return said

@@ -292,7 +292,8 @@ class DroppedMessages(Sequence[DroppedMessage]):
     @property
     def servers(self) -> tuple[str, ...]:
         """The MCP servers that the dropped messages called."""
-        found = dict.fromkeys(filter(None, map(server_of, self._index.tools_called(self._first))))
+        names = map(server_of, self._index.tools_called(self._first))
+        found: dict[str, None] = {server: None for server in names if server}
         for place in self._index.callers(CALL_TOOL, self._first)[-_MOST_READ:]:
             for call in self._message(place - self._first).tool_calls or ():
                 if call.function.name == CALL_TOOL and (server := server_called(call)):

@@ -226,7 +226,7 @@ def _grouped(
     others = list(form.others(words[len(begin) :]))
     plain = [word for word, is_value in others if not is_value]
     if plain and form.words == "none":
-        raise _Doubt(f"{plain[0]} is an argument that the list does not allow")
+        raise _Doubt(f"{plain[0]} is not on the list of harmless arguments")
     links = links_around(locate(".", work_dir, environ)) if others else []
     for word, _ in others:
         if form.kind == "project" and word[0:1] in ("@", "+"):
@@ -300,7 +300,7 @@ def _program(
         raise _Doubt(f"the program {name} is not installed")
     if is_planted(found, environ, work_dir):
         raise _Doubt(
-            f"{visible(found)} is in a folder that sandboxed commands can change, or could change before"
+            f"{visible(found)} is in a folder that sandboxed commands can change, or could change earlier"
         )
     real = os.path.realpath(found)
     status = os.stat(real)
@@ -520,7 +520,7 @@ def _words_of(file: object) -> list[str]:
     (statement,) = cast("list[object]", tree["Stmts"])
     call = _node(_node(statement, _STATEMENT)["Cmd"], _CALL)
     if call["Type"] != "CallExpr":
-        raise ValueError("no simple command")
+        raise ValueError("it is more than one simple command")
     return [
         "".join(_piece(part) for part in cast("list[object]", _node(word, {"Parts"})["Parts"]))
         for word in cast("list[object]", call["Args"])
@@ -532,16 +532,16 @@ def _piece(part: object) -> str:
     if piece["Type"] in ("Lit", "SglQuoted"):
         return str(piece.get("Value", ""))
     if piece["Type"] != "DblQuoted":
-        raise ValueError("not literal")
+        raise ValueError("it has a variable or a pattern")
     inner = [_node(one, {"Type", "Value"}) for one in cast("list[object]", piece.get("Parts", []))]
     if any(one["Type"] != "Lit" for one in inner):
-        raise ValueError("not literal")
+        raise ValueError("it has a variable or a pattern")
     return "".join(str(one["Value"]) for one in inner)
 
 
 def _node(value: object, known: frozenset[str] | set[str]) -> _Node:
     if not isinstance(value, dict):
-        raise ValueError("no tree")
+        raise ValueError("shfmt gave no usable result")
     node = cast("_Node", value)
     if unknown := set(node) - known - {"Pos", "End", "ValuePos", "ValueEnd"}:
         raise ValueError(f"unknown: {', '.join(unknown)}")

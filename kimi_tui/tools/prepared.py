@@ -140,11 +140,20 @@ def start_supervisor(command: SupervisedCommand, output: int) -> Started:
     """
     if (started := _current().start(command, output)) is not None:
         return started
-    return _started_alone(command, output)
+    return started_alone(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
-def _started_alone(command: SupervisedCommand, output: int) -> Started:
-    """Start a supervisor as an interpreter of its own."""
+def started_alone(command: SupervisedCommand, *, stdin: int, stdout: int, stderr: int) -> Started:
+    """Start the supervisor of a command as an interpreter of its own; the caller closes the descriptors of both.
+
+    Args:
+        command: the command.
+        stdin, stdout, stderr: the descriptors for its standard streams, which stay open.
+
+    Raises:
+        OSError: it could not be started.
+        ValueError: a text contains NUL.
+    """
     orders, order = os.pipe()
     heard, reports = os.pipe()
     words = -1
@@ -154,9 +163,9 @@ def _started_alone(command: SupervisedCommand, output: int) -> Started:
             supervised(orders, reports, command.mark, words, [*command.argv]),
             cwd=command.work_dir,
             env=command.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
             pass_fds=(orders, reports, *([words] if words >= 0 else [])),
         )

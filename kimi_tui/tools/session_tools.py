@@ -50,8 +50,8 @@ class SendDMail(TypedTool[SendDMailParams]):
         # A revert removes this result with everything else. If the model reads it, there was no revert, or the user came back
         # here.
         return ToolOutcome(
-            message="The conversation continues here without the D-Mail. Either it was NOT sent, because another call of "
-            "the same step was refused or failed: continue, or send it again alone. Or the user undid it: do not send "
+            message="The conversation continues here without the D-Mail. If another call of the same step was refused or "
+            "failed, the D-Mail was NOT sent: continue, or send it again alone. Otherwise the user undid it: do not send "
             "it again unless asked.",
             brief=f"to #{params.checkpoint_id}",
         )

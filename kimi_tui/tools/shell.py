@@ -103,7 +103,7 @@ class Shell(TypedTool[ShellParams]):
         _check(command)
         if params.sandbox != "on" and not params.why.strip():
             raise ToolProblem(
-                f'`sandbox` "{params.sandbox}" needs `why`: the user decides by it.',
+                f'`sandbox` "{params.sandbox}" needs `why`: the user reads it to decide.',
                 brief="no reason",
             )
         if params.background and env.jobs is not None:
@@ -272,7 +272,7 @@ def _moved(job: Job, *, asked: bool) -> ToolOutcome:
     return ToolOutcome(
         output=so_far.text,
         message=f"{how}, id {job.id}. TaskOutput reads its further output and can wait for it, TaskStop ends it. "
-        f"You are told when it has ended, so do not look again and again.{cut}",
+        f"You are told when it has ended, so do not poll.{cut}",
         brief=f"background task {job.id}",
     )
 
@@ -351,7 +351,7 @@ async def _prepared(
         home = home_of(env.environ)
         named = some_of([with_tilde(Path(one), home) for one in planted], _MOST_NAMED)
         start = start._replace(
-            warning=f"; runs {named}, which sandboxed commands could have changed"
+            warning=f"; runs {named}, a file that an earlier sandboxed command may have changed"
         )
     verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
     if env.reads_only and verdict.kind == "project":
@@ -412,7 +412,7 @@ def _of_sandbox(
             [with_tilde(Path(path.removeprefix(start)), home) for path in replaced], _MOST_NAMED
         )
         facts.append(
-            f"Another program replaced {named} while the command ran, so the command could read or write the new files. Tell the user."
+            f"Another program replaced {named} while the command ran, so the replacement was not protected from the command. Tell the user."
         )
         brief += f" · replaced by another program: {named}"
     if hidden.setting:
@@ -431,7 +431,7 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
         )
         brief += f" · kimi-tui reverted: {named}"
     if watched.is_ended:
-        facts.append("The command was stopped because it changed them again and again.")
+        facts.append("The command was stopped because it kept changing these files.")
     found = confined.policy.watch
     if changed := found.changed():
         watch.has_named(changed)
@@ -517,7 +517,7 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         facts.append("The output looks binary.")
     if ended.n_alive is None:
         facts.append(
-            "It ended the process that supervises it, so processes that it started may still run."
+            "The command ended its supervising process, so processes that it started may still run."
         )
     elif ended.n_alive:
         facts.append(f"{ended.n_alive} processes that it started could not be ended.")
@@ -555,10 +555,10 @@ class TaskOutputParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: int = Field(description="From Shell.")
+    id: int = Field(description="The id that Shell returned.")
     wait: int = Field(
         default=0,
-        description="Seconds to wait at most for its end; 0 looks at once.",
+        description="Seconds to wait at most for its end; 0 returns at once.",
         ge=0,
         le=MAX_WAIT_S,
     )
@@ -584,7 +584,7 @@ class TaskStopParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: int = Field(description="From Shell.")
+    id: int = Field(description="The id that Shell returned.")
 
 
 class TaskStop(TypedTool[TaskStopParams]):

@@ -138,7 +138,7 @@ def unseen_changes(before: str, after: str) -> str:
             n_bytes = max(n_bytes, min(n_odd, n_lost))
         if n_bytes:
             lines = "1 line is" if n_bytes == 1 else f"{n_bytes:,} lines are"
-            facts.append(f"{lines} not UTF-8: the edit loses bytes")
+            facts.append(f"{lines} not UTF-8: the edit replaces those bytes with �")
         if n_ends:
             facts.append("the edit changes line endings (CRLF or LF)")
     return "; ".join(facts)

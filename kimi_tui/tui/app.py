@@ -677,7 +677,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         try:
             await asyncio.to_thread(save_setting, path, "theme", name)
         except (ConfigError, OSError) as error:
-            words = f"The theme is {name} until you quit: {why_not_saved(error)}"
+            words = f"The theme is {name} until you quit, as it could not be saved: {why_not_saved(error)}"
             self._tell(words, level="warning")
         else:
             self._tell(f"The theme is {name}.")
@@ -779,7 +779,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         asks = any(one.bench.question is not None for one in self._open_screens)
         key = key_named(event.key, self.launch.config.keys)
         if key and not asks:
-            self.post_message(events.Key(key, key if len(key) == 1 else None))
+            self.post_message(events.Key(key, event.key if len(event.key) == 1 else None))
 
     @on(ExtendedKeysTold)
     def _extended_keys_told(self) -> None:
@@ -840,7 +840,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             with suppress(Exception):
                 path = log_file()
                 log_hang(path, self._secrets)
-                self.exit_message += f"; the place where it hung is in {short(path)}"
+                self.exit_message += f"; {short(path)} says where"
 
     def log_interrupt(self, error: BaseException) -> bool:
         """Log an exception that ends a program, such as KeyboardInterrupt, and set the exit message to a line about it.
@@ -855,7 +855,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.exit_message = f"ended by {name}; where in the program is in {short(path)}"
+        self.exit_message = f"ended by {name}; {short(path)} says at which place in the program"
         return True
 
     def print_exit_messages(self) -> None:

@@ -177,9 +177,9 @@ _READINGS = {
     ),
 }
 _MISSING = {
-    "mac": "pngpaste reads images from the clipboard: brew install pngpaste.",
-    "wayland": "wl-paste reads the clipboard: install wl-clipboard.",
-    "x": "xclip reads the clipboard: install xclip.",
+    "mac": "Pasting images needs pngpaste: brew install pngpaste.",
+    "wayland": "Pasting needs wl-paste. Install wl-clipboard.",
+    "x": "Pasting needs xclip. Install xclip.",
 }
 
 

@@ -69,23 +69,26 @@ def first_hints(
     return known(
         ((key or "/mode") if has_modes else "", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
         ("/", "lists the commands"),
-        (key_of("escape", keys), "stops the agent and keeps what it has done"),
+        (key_of("escape", keys), "stops the agent and keeps its steps"),
         (timeline, "goes back to any step. Nothing is lost"),
     )
 
 
-def idle_hints(keys: Mapping[str, str], *, extended: bool) -> tuple[Hint, ...]:
+def idle_hints(keys: Mapping[str, str], *, extended: bool, empty: bool = True) -> tuple[Hint, ...]:
     """Return the keys of the prompt in a session without messages.
 
     Args:
         keys: the configured keys, by action.
         extended: whether the terminal sends Shift+Enter as a key of its own.
+        empty: whether the prompt is empty, so that `?` shows the keys, which is more useful there than a new line.
     """
+    line_break = (line_break_key(keys, extended=extended), "new line")
     return known(
         (key_of("send", keys), "send"),
-        (line_break_key(keys, extended=extended), "new line"),
+        ("?", "keys") if empty else line_break,
         (key_of("timeline", keys), "timeline"),
         (key_of("commands", keys), "commands"),
+        line_break if empty else ("", ""),
         (key_of("help", keys), "help"),
     )
 
@@ -102,26 +105,29 @@ class FirstPage(NamedTuple):
     """The first page of a start, as far as it is known before anything of the session is read.
 
     `hints` are those of the start page; empty for a page without. `reading` is the text in the chat of a session that is being
-    read; empty for a new session. `footer` are the keys in the last row.
+    read; empty for a new session. `footer` are the keys in the last row, `typed_footer` those while there is text in the prompt.
     """
 
     heading: HeaderText
     hints: tuple[Hint, ...] = ()
     reading: str = ""
     footer: tuple[Hint, ...] = ()
+    typed_footer: tuple[Hint, ...] = ()
 
 
 def first_page(launch: Launch) -> FirstPage:
     """Return the first page of the main screen; without what only the screen itself knows."""
     keys = launch.config.keys
     reads = launch.resume is not None
+    # With vim keys the row begins with the mode of the prompt.
+    has_footer = not launch.config.prompt.vim
     return FirstPage(
         heading_of(launch)._replace(title=OPENING if reads else ""),
         # The demo has hints of its own.
         () if reads or launch.demo else first_hints(keys, launch.mode),
         READING if reads else "",
-        # With vim keys the row begins with the mode of the prompt.
-        () if launch.config.prompt.vim else idle_hints(keys, extended=False),
+        idle_hints(keys, extended=False) if has_footer else (),
+        idle_hints(keys, extended=False, empty=False) if has_footer else (),
     )
 
 

@@ -158,7 +158,7 @@ _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
     "begun": "Esc show all steps",
     "missed": "Esc show all steps",
-    "filter": "Enter go there  Esc show all steps",
+    "filter": "Enter go to the step  Esc show all steps",
     "found": "Enter preview  Esc show all steps",
 }
 

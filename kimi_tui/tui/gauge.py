@@ -465,5 +465,5 @@ def details(status: StatusUpdate, cost: str = "") -> list[str]:
     if cost:
         lines.append(f"cost {cost}")
     if status.estimated:
-        lines.append("~ marks an estimate until the next answer.")
+        lines.append("~ marks an estimate, which the next answer corrects.")
     return lines

@@ -344,7 +344,7 @@ class LetterGate:
                     app_of(self._screen).post_message(again)
 
 
-TOO_EARLY = "that came too early: press it again"
+TOO_EARLY = "the key was pressed too early; press it again"
 """The text of a screen about a key that came too early to be an answer."""
 
 

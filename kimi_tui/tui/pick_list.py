@@ -24,7 +24,7 @@ LIST_KEYS: Mapping[str, str] = {
 }
 """The keys of a list besides letters, which narrow it. The help lists them."""
 SETTINGS_KEYS: Mapping[str, str] = {
-    "left": "go to the previous value of a list; a theme is only previewed",
+    "left": "go to the previous value (a theme is shown, and set with Enter)",
     "right": "go to the next value",
     "delete": "reset to the default",
     "escape": "clear the filter; close",

@@ -16,7 +16,7 @@ from textual.message import Message
 
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import each, report_of
-from kimi_tui.tui.frame_rows import GAP, fit_hints
+from kimi_tui.tui.frame_rows import GAP, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.row_list import PaintedRows
 from kimi_tui.tui.rows import Line, Span, cells, spans_width
@@ -38,12 +38,13 @@ _READ_ONLY = "   read-only"
 _LEAST_NAME = 16
 _ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped when you refused"}
 KEYS = (
-    ("j", "switch to here"),
+    ("j", "switch here"),
     ("c", "compare"),
-    ("s", "copy to current"),
+    ("s", "copy message to current"),
     ("Esc", "back to current"),
 )
-GLANCE_KEYS = (("w", "read it"), ("Esc", "back to current"))
+_SHORT_KEYS = (*KEYS[:2], ("s", "copy message"), KEYS[3])
+GLANCE_KEYS = (("w", "read world line"), ("Esc", "back to current"))
 """The keys of the timeline while one of the line's rows is selected there."""
 
 
@@ -199,7 +200,8 @@ def banner_spans(
     left += [Span(f"  {name}" if name else "", "ink"), Span(read_only, "quiet")]
     left.append(Span(why.rjust(width - 2 - spans_width(left)) if why else "", "quiet"))
     keys: list[Span] = [edge, Span("  ", "quiet")]
-    for place, (key, meaning) in enumerate(fit_hints(said, width - 6)):
+    wordings = (KEYS, _SHORT_KEYS) if said is KEYS else (said,)
+    for place, (key, meaning) in enumerate(fit_hints(roomiest(wordings, width - 6), width - 6)):
         keys += [
             Span(" " * GAP if place else "", "quiet"),
             Span(key, "ink"),

@@ -137,17 +137,14 @@ class FileBlame:
         """Return the states of the file, oldest first."""
         return versions_of(self._log, self._path)
 
-    def origins(self, now: str | None = None) -> Sequence[int]:
+    def origins(self, versions: list[FileVersion], now: str) -> Sequence[int]:
         """Return the place of the snapshot (in the log) that wrote each line.
 
         Args:
-            now: the present text of the file; its lines that no snapshot has get the place of the next snapshot. None for
-                the state of the newest snapshot.
+            versions: the states of the file, as `versions` returns them.
+            now: the present text of the file; its lines that no snapshot has get the place of the next snapshot.
         """
-        versions = self.versions()
         self._continue(versions)
-        if now is None:
-            return self._lines.origins
         beyond = self._lines.copy()
         beyond.advance(now, len(self._log))
         return beyond.origins

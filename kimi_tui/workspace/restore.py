@@ -48,10 +48,9 @@ FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
 `conflict` because somebody else changed it too, or as a `skip` because no snapshot has it.
 """
 
-CHANGED_OUTSIDE = "changed by others"
-CHANGED_OUTSIDE_TOO = "also changed by others"
+CHANGED_OUTSIDE = "changed outside kimi-tui"
+CHANGED_OUTSIDE_TOO = "also changed outside kimi-tui"
 CHANGED_BESIDE_JOB = "changed during a background task"
-CHANGED_OUTSIDE_BEFORE = "also changed by others before"
 CHANGED_BESIDE_JOB_BEFORE = "also changed during a background task"
 CHANGED_AFTERWARDS = "changed again since then"
 
@@ -70,10 +69,8 @@ _WHY_NOT: Mapping[Kind, str] = {
 
 _MAX_INTENT_BYTES = 64 << 20
 _MAX_FILE_BYTES = Limits().max_file_bytes
-CHANGED_MEANWHILE = "changed meanwhile; kept"
-PROTECTED = (
-    "this file runs later, configures tools or contains secrets; it is restored only when you ask"
-)
+CHANGED_MEANWHILE = "changed during the restore; kept"
+PROTECTED = "other programs run it or read settings from it, or it contains secrets; only a restore that you choose yourself changes it"
 _KEY_BYTES = 32
 _CLOCK_S = 2.0
 """Seconds by which the times of files may be behind the clock: FAT stores only even seconds."""
@@ -170,7 +167,7 @@ def plan_to(
                 said = CHANGED_BESIDE_JOB
             changes.append(FileChange(path, "conflict", before, after, said, would, stays))
         else:
-            said = "" if FOREIGN.isdisjoint(by) else CHANGED_OUTSIDE_BEFORE
+            said = "" if FOREIGN.isdisjoint(by) else CHANGED_OUTSIDE_TOO
             if said and all(one == "job" for one in by if one in FOREIGN):
                 said = CHANGED_BESIDE_JOB_BEFORE
             changes.append(FileChange(path, would, before, after, said, stays=stays))
@@ -259,7 +256,7 @@ def _not_covered(
     if after is None and not was_looked_for(then, path):
         return "there was no snapshot of it at that time"
     if before is None and not was_looked_for(now, path):
-        return "there is no snapshot of its present content"
+        return "there is no snapshot of its current content"
     return None
 
 

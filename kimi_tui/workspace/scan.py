@@ -510,7 +510,7 @@ class Scanner:
                     break
         finally:
             os.close(top)
-        # What the kernel has told by now is no surprise.
+        # Paths that the kernel has told of by now are no surprise.
         watch.tell(self._waiting)
         suspects = {path for path in suspects if not self._waiting.has(path)}
         for path in suspects:

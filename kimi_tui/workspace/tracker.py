@@ -619,7 +619,7 @@ class Tracker:
     def _seal_of(self, intent: Intent, *, create: bool) -> str:
         path = self._scope.seal_key
         if path is None:
-            raise FileNotFoundError("the file restore.key in the data folder is missing")
+            raise FileNotFoundError("the file restore.key of kimi-tui's data folder is missing")
         key = restore.seal_key(path, create=create)
         places = [os.path.realpath(self._folder), os.path.realpath(self._root)]
         return restore.seal_of(intent, key, places)

@@ -24,7 +24,7 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
     ).json
     assert answer == {
         "ask": False,
-        "reason": "it only reads in this folder, and the permission for ls covers it",
+        "reason": "it only reads in this folder, and your permission for ls covers this command",
         "class": "reads",
     }
     (place.work / "notes").write_text("x")

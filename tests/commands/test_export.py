@@ -119,7 +119,7 @@ def test_what_is_private_is_taken_out(place: Place, monkeypatch: pytest.MonkeyPa
         out = place.folder / f"page.{form}"
         ran = place.run("export", f"--{form}", "-o", out)
         assert ran.code == 0
-        assert "Taken out: " in ran.out
+        assert "Removed from the export: " in ran.out
         assert "possible key" in ran.out
         text = out.read_text()
         assert key not in text

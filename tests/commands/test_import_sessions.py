@@ -181,7 +181,7 @@ def test_all_folders(place: Place, share: Path) -> None:
 
 def test_where_from(place: Place, share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = place.run("import")
-    assert (ran.code, "kimi-cli has no session of this folder" in ran.out) == (0, True)
+    assert (ran.code, "kimi-cli has no sessions for this folder" in ran.out) == (0, True)
     assert place.run("import", "--json").json == []
     ran = place.run("import", "--from", place.folder / "nowhere")
     assert (ran.code, "kimi-cli has no sessions in" in ran.complaint) == (2, True)

@@ -424,7 +424,7 @@ def test_a_conflict_says_the_same_before_and_after(place: Place) -> None:
     seen = place.run("rewind", 2, "--files", "restore", "--dry-run", "--json").json["files"]
     done = place.run("rewind", 2, "--files", "restore", "--json")
     assert done.code == 3
-    named = {"path": "b.txt", "change": "conflict", "reason": "also changed by others"}
+    named = {"path": "b.txt", "change": "conflict", "reason": "also changed outside kimi-tui"}
     assert named in seen
     assert named in json.loads(done.out)["files"]
 

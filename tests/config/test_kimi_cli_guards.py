@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -25,29 +24,17 @@ def test_nothing_is_said_where_there_is_nothing_to_run(share: Path, tmp_path: Pa
     assert not_run_notice(tmp_path / "none.toml") == ""
 
 
-def test_services_and_servers_are_named_with_their_files(share: Path, tmp_path: Path) -> None:
+def test_services_are_named_with_their_files(share: Path, tmp_path: Path) -> None:
     (share / "config.toml").write_text(
         '[[hooks]]\nevent = "Stop"\ncommand = "x"\n'
         '[mcp.client]\ntool_call_timeout_ms = 1\n[services.moonshot_search]\nbase_url = "x"\n'
     )
+    # Its servers are used, if this program can.
     (share / "mcp.json").write_text('{"mcpServers": {"a": {}, "b": {}}}')
     assert not_run_notice(tmp_path / "none.toml") == (
-        f"kimi-tui does not use [mcp] and [services] in {share}/config.toml; "
-        f"2 MCP servers in {share}/mcp.json."
+        f"kimi-tui does not use [mcp] and [services] in {share}/config.toml."
     )
     # The notice is shown once at the start, and by `doctor`, which shows the same notices; not in the demo.
-    (share / "config.toml").unlink()
     (words,) = launch_of(Options()).notices
-    assert "2 MCP servers in" in words
+    assert "[mcp] and [services] in" in words
     assert launch_of(Options(demo=True)).notices == ()
-
-
-@pytest.mark.parametrize("text", ["{", "[1]", '{"mcpServers": 3', "\x00"])
-def test_a_file_of_servers_that_cannot_be_read_is_named_all_the_same(
-    text: str, share: Path, tmp_path: Path
-) -> None:
-    (share / "mcp.json").write_text(text)
-    assert "the MCP servers in" in not_run_notice(tmp_path / "none")
-    (share / "mcp.json").unlink()
-    os.mkfifo(share / "mcp.json")
-    assert "the MCP servers in" in not_run_notice(tmp_path / "none")

@@ -157,3 +157,4 @@ def test_how_they_read() -> None:
     assert shown_rule("git log") == "git log"
     assert shown_rule("tool:mcp__git__status#0a1b") == "tool mcp__git__status"
     assert shown_rule("host:example.com") == "host example.com"
+    assert shown_rule("hooks:#0a1b") == "the hooks of this folder"

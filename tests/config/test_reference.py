@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_every_field_of_the_configuration_is_declared_as_a_setting() -> None:
-    of_their_own = {"search", "models", "providers", "keys", "source", "notices"}
+    of_their_own = {"search", "checks", "models", "providers", "keys", "source", "notices"}
     assert declared(Config).keys() | TABLES.keys() | of_their_own == {*Config._fields}
     assert all([*declared(table)] == [*table._fields] for table in TABLES.values())
     listed = [one for one in settings() if one.check.kind != "key"]

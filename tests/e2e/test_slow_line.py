@@ -294,7 +294,7 @@ def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> Non
     _pressed_blind(terminal, "enter", "delete", "right")
     assert file.read_text() == before
     terminal.go_on()
-    terminal.wait_for("came too early")
+    terminal.wait_for("pressed too early")
     terminal.wait_quiet(0.3)
     _pressed_until(terminal, "enter", "Saved.")
     assert file.read_text() != before

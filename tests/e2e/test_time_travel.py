@@ -189,8 +189,8 @@ def test_rewind_with_files_undo_and_jump(
     person.clicks_row("Fix quoted fields")
     preview = person.sees_at_rest("Rewind to #3")
     assert "Removes 4 steps, 7 messages" in preview
-    assert "restores 1, deletes 2" in preview
-    assert re.search(r"! notes\.md +also changed by others; kept", preview)
+    assert "1 file restored, 2 deleted" in preview
+    assert re.search(r"! notes\.md +also changed outside kimi-tui; kept", preview)
     terminal.key("escape")
     person.sees_no("Rewind to #3")
     assert files(work) == AFTER_THE_FIX
@@ -223,7 +223,7 @@ def test_rewind_with_files_undo_and_jump(
         "Undo the rewind to #3"
     )
     person.clicks("u  Undo")
-    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files changed with it.")
+    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files changed as well.")
     assert files(work) == AFTER_THE_FIX
     terminal.key("escape")
     person.sees("Enter send")
@@ -244,7 +244,7 @@ def test_rewind_with_files_undo_and_jump(
     person.sees(lambda screen: "A regular express" in timeline_of(screen))
     person.clicks_row("A regular express")
     preview = person.sees_at_rest(" of world line 2 (")
-    assert "restores 1, deletes 2" in preview
+    assert "1 file restored, 2 deleted" in preview
     person.clicks("Switch and restore files")
     person.sees_no("Switch and restore files")
     person.reads("press Enter in the empty prompt to continue. 1 file restored, 2 deleted")
@@ -316,10 +316,10 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     terminal.key("escape")
     person.sees("Space restore file")
     terminal.key("space")
-    person.sees_all("restores 2, deletes 2", "✓ notes.md")
+    person.sees_all("2 files restored, 2 deleted", "✓ notes.md")
     # One file that would come back is left alone instead.
     terminal.key("down", "space")
-    person.sees("restores 2, deletes 1")
+    person.sees("2 files restored, 1 deleted")
 
     # Restore files only: the conversation stays as it is.
     person.clicks("Restore files only")

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -134,8 +135,10 @@ def test_the_home_folder_as_work_folder_has_no_hooks_of_a_repository(places: Pla
     assert (len(found.own), len(found.folder)) == (1, 0)
 
 
-def hook(matcher: str = "", condition: str = "") -> Hook:
-    return Hook("PreToolUse", matcher, "x", 1, False, "user", Path("f"), condition=condition)
+def hook(
+    matcher: str = "", condition: str = "", *, form: Literal["kimi", "claude"] = "claude"
+) -> Hook:
+    return Hook("PreToolUse", matcher, "x", 1, False, "user", Path("f"), form, condition)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +161,13 @@ def hook(matcher: str = "", condition: str = "") -> Hook:
 )
 def test_matchers(matcher: str, names: tuple[str, ...], is_for: bool) -> None:
     assert hook(matcher).is_for(names) is is_for
+
+
+def test_a_matcher_of_kimi_cli_is_an_expression() -> None:
+    assert hook("File", form="kimi").is_for(("WriteFile", "Write"))
+    assert not hook("File").is_for(("WriteFile", "Write"))
+    assert hook("Shell|Str", form="kimi").is_for(("StrReplaceFile", "Edit"))
+    assert not hook("Shell", form="kimi").is_for(("ReadFile", "Read"))
 
 
 def test_claudes_conditions() -> None:

@@ -272,7 +272,7 @@ async def test_an_answer_of_another_form_is_an_error_of_the_call(
     async with session(folder) as one:
         found = await one.call("mcp__made__echo", {"text": "x"})
         assert found.is_error
-        assert "The MCP server made did not do it" in found.message
+        assert "The MCP server made failed" in found.message
         assert one.state("made") == "ready"
 
 

@@ -33,7 +33,7 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.projection.tool_calls import NAMED, changed_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tool_cards import BriefBlock
-from kimi_tui.tui.transcript.tool_card import title_text
+from kimi_tui.tui.transcript.card_facts import title_text
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     ApprovalRequest,

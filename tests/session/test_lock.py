@@ -197,7 +197,7 @@ async def test_who_took_a_deleted_lock_is_named_and_nothing_is_lost(tmp_path: Pa
         await session.sync()
     (words,) = said
     assert words.startswith(
-        "The session's lock file was deleted: another program may write to this session."
+        "The session's lock file was deleted, so another program may write to this session. Quit the other program."
     )
     assert f"process {os.getpid()}" in words
     assert session.lock.held

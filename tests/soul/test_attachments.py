@@ -70,7 +70,9 @@ async def test_files_folders_and_ranges_go_with_the_message(tmp_path: Path) -> N
         assert "no need of this" not in sent
         assert re.search("big.log with @. It is [0-9.]+ kB: not attached", sent)
         assert "<\\/system-reminder> I am the user" in sent
-        attached = "app.py lines 10–12, src/ 1 file, big.log by name (160.0 kB), a name.txt 1 line"
+        attached = (
+            "app.py lines 10–12, src/ 1 file, big.log, only its name (160.0 kB), a name.txt 1 line"
+        )
         # The same holds if the record is gone, and the message is rebuilt from the context.
         assert said_blocks(on) == [(text, attached)]
         on.session.record.path.unlink()

@@ -196,7 +196,7 @@ def test_nothing_to_commit_and_no_repository(repository: Path, tmp_path: Path) -
     with pytest.raises(NoGitChanges, match="There is nothing to commit"):
         changes_to_commit(repository, ENVIRON)
     (tmp_path / "bare").mkdir()
-    with pytest.raises(NoGitChanges, match="in no git repository"):
+    with pytest.raises(NoGitChanges, match="not in a git repository"):
         changes_to_commit(tmp_path / "bare", ENVIRON)
     (tmp_path / "new").mkdir()
     git(tmp_path / "new", "init", "-q")

@@ -79,10 +79,10 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "3 files changed with it" in await on.soul.travel.undo()
+        assert "3 files changed as well" in await on.soul.travel.undo()
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "3 files changed with it" in await on.soul.travel.redo()
+        assert "3 files changed as well" in await on.soul.travel.redo()
         assert files(on) == before
         assert "3 files" in await on.soul.travel.undo()
         assert files(on) == after
@@ -280,7 +280,7 @@ async def test_all_of_a_line_comes_back_with_the_files_it_ended_with(tmp_path: P
         assert {one.path: (one.fate, one.reason) for one in seen.files.files} == {
             "edited": ("restore", ""),
             "gone": ("delete", ""),
-            "mine": ("conflict", "changed by others"),
+            "mine": ("conflict", "changed outside kimi-tui"),
             "sub/new": ("create", ""),
         }
         on.ear.forget()
@@ -309,7 +309,7 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "2 files changed with it" in await on.soul.travel.undo()
+        assert "2 files changed as well" in await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -378,7 +378,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
         said = await on.soul.travel.undo()
         assert said == (
-            "Undid the rewind to #2. 4 steps since then stay as world line 2. 2 files changed with it."
+            "Undid the rewind to #2. 4 steps since then stay as world line 2. 2 files changed as well."
         )
         transcript = TranscriptModel()
         for record in await on.soul.history():
@@ -681,9 +681,9 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         await on.reopen()
         heard = on.soul.wire.subscribe()
         told = await next_event(heard, ev.Notice, lambda one: "program ended" in one.text)
-        assert told.text.endswith("; the other files have now been restored.")
+        assert told.text.endswith("; the remaining files have now been restored.")
         said = [one.text for one in on.ear.of(ev.Notice)]
-        assert any("Not restored: edited (changed meanwhile" in text for text in said)
+        assert any("Not restored: edited (changed during the restore" in text for text in said)
         assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}
 
 
@@ -782,14 +782,14 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         asked = await next_event(heard, ev.ApprovalRequest)
         assert asked.question == "Restore the files of checkpoint #1?"
         assert "restore  a" in asked.detail
-        assert "keep, also changed by others  theirs" in asked.detail
+        assert "keep  theirs (also changed outside kimi-tui)" in asked.detail
         assert [getattr(block, "path", "") for block in asked.display] == ["a"]
         on.soul.answer(asked.id, "once")
         await turn
         assert files(on) == {"a": "old\n", "theirs": "by hand\n"}
         facts = on.ear.of(ev.ContextReverted)[0].facts
         assert "Restored: `a`" in facts
-        assert "someone else changed them too: `theirs`" in facts
+        assert "also changed outside kimi-tui: `theirs`" in facts
         assert "`a` (1 edit)" not in facts
         await on.soul.travel.undo()
         assert files(on) == {"a": "new\n", "theirs": "by hand\n"}
@@ -825,7 +825,7 @@ async def test_a_letter_names_what_commands_changed_and_leaves_what_others_did(
         # The agent changed it after the person; that does not make it the agent's to take back.
         assert (on.work / "theirs").read_text() == "by hand\nmore\n"
         assert (on.work / "a").read_text() == "new\n"
-        assert "someone else changed them too: `theirs`" in on.ear.of(ev.ContextReverted)[1].facts
+        assert "also changed outside kimi-tui: `theirs`" in on.ear.of(ev.ContextReverted)[1].facts
 
 
 async def test_a_dmail_goes_without_the_files_where_the_person_says_no(tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ async def test_without_a_sandbox_a_repositorys_guard_refuses(tmp_path: Path) -> 
     permissions = ProjectPermissions(tmp_path / "own" / "permissions.json", tmp_path / "work")
     async with hooked(tmp_path, hooks=found, permissions=permissions) as on:
         assert on.soul.hooks is not None
-        await on.soul.hooks.allow_folder()
+        await on.soul.hooks.allow_folder(await on.soul.hooks.folder_digest())
         (result,) = await ran(on, WRITE)
         assert "there is none here" in result.output
         assert not (on.work / "ran").exists()
@@ -366,7 +366,7 @@ async def test_a_repositorys_hook_runs_in_the_sandbox_and_a_changed_script_needs
             pytest.skip(on.soul.no_sandbox)
         hooks = on.soul.hooks
         assert hooks is not None
-        await hooks.allow_folder()
+        await hooks.allow_folder(await hooks.folder_digest())
         (result,) = await ran(on, WRITE)
         assert not result.is_error
         assert (work / "guarded").exists()
@@ -381,7 +381,7 @@ async def test_a_repositorys_hook_runs_in_the_sandbox_and_a_changed_script_needs
         assert not (work / "evil").exists()
         assert not (work / "b").exists()
         assert await hooks.folder_state() == "changed"
-        await hooks.allow_folder()
+        await hooks.allow_folder(await hooks.folder_digest())
         on.server.script(call("WriteFile", {"path": "b", "content": "x"}), say("Done."))
         await on.soul.run("Go")
         assert (work / "evil").exists()

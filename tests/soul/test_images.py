@@ -356,7 +356,7 @@ async def test_what_is_not_stored_is_said_and_nothing_else_is_sent(
             (tmp_path / "secret").write_bytes(SHOT.data)
             path.symlink_to(tmp_path / "secret")
         await on.soul.run("and?")
-        assert "[an image that is not stored here]" in str(on.sent())
+        assert "[an image whose file is missing]" in str(on.sent())
 
 
 async def test_what_cannot_be_decoded_is_named_and_not_sent(tmp_path: Path) -> None:

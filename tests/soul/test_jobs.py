@@ -40,7 +40,10 @@ async def test_the_model_is_told_once_that_a_command_has_ended(tmp_path: Path) -
         assert "run in the background, by id" not in json.dumps(on.server.requests[-1].messages)
         (on.work / "go").write_text("\n")
         assert (await next_event(heard, ev.JobsChanged)).running == 0
-        assert "Job 1 has ended, exit 3: mkfifo go;" in (await next_event(heard, ev.Notice)).text
+        assert (
+            "Background task 1 has ended, exit 3: mkfifo go;"
+            in (await next_event(heard, ev.Notice)).text
+        )
         on.server.script(say("I see."), say("Yes."))
         await on.soul.run("now?")
         assert told() == 1
@@ -108,7 +111,7 @@ async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: P
         assert {one.path: (one.fate, one.reason) for one in found.files.files} == {
             "built": ("conflict", "changed during a background task"),
             "edited": ("restore", ""),
-            "theirs": ("conflict", "changed by others"),
+            "theirs": ("conflict", "changed outside kimi-tui"),
         }
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import call, say
+from support.covered import has_landlock
 from support.soul import stage
 
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.tools.command_groups import find_shfmt
+from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.wire import events as ev
 
 
@@ -106,3 +108,41 @@ async def _asked_about(
                 break
         await turn
     return seen
+
+
+async def test_the_agent_cannot_give_itself_a_permission(tmp_path: Path) -> None:
+    """Neither by a tool nor by a command, in no mode."""
+    own = tmp_path / "own"
+    (tmp_path / "work").mkdir()
+    ProjectPermissions(own / "permissions.json", tmp_path / "work").add("git log")
+    before = (own / "permissions.json").read_bytes()
+    environ = {
+        "PATH": os.environ["PATH"],
+        "KIMI_TUI_HOME": str(own),
+        "HOME": str(tmp_path / "home"),
+    }
+    names = ("permissions.json", "hooks_off.json", "config.toml")
+    script = "; ".join(f"echo '{{}}' > {own}/{name}; ln -sf x {own}/{name}" for name in names)
+    sandbox = SandboxSettings() if has_landlock() else None
+    async with stage(tmp_path, mode="all", environ=environ, sandbox=sandbox) as on:
+        writes = [call("WriteFile", {"path": f"{own}/{name}", "content": "{}"}) for name in names]
+        edit = call(
+            "StrReplaceFile",
+            {"path": "../OWN/../own/permissions.json", "edit": [{"old": "git", "new": "rm"}]},
+        )
+        commands = [call("Shell", {"command": f"{script}; true"})] if not on.soul.no_sandbox else []
+        on.server.script(*writes, edit, *commands, say("Done."))
+        turn = asyncio.create_task(on.soul.run("Go"))
+        asked: list[str] = []
+        async for record in on.soul.wire.subscribe():
+            if isinstance(record.event, ev.ApprovalRequest):
+                asked.append(record.event.where)
+                on.soul.answer(record.event.id, "no", "no")
+            if isinstance(record.event, ev.TurnEnd):
+                break
+        await turn
+    assert len(asked) >= 3
+    assert all("kimi-tui's own settings" in one or "outside" in one for one in asked)
+    assert (own / "permissions.json").read_bytes() == before
+    # The sandbox keeps its private caches beside it.
+    assert {*os.listdir(own)} <= {"permissions.json", "sandbox"}

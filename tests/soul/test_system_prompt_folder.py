@@ -26,9 +26,9 @@ async def test_files_and_notes_of_the_folder(
     looks: list[Scanner] = []
     scan = Scanner.scan
 
-    def counted(scanner: Scanner, also: Collection[str] = ()) -> Scan:
+    def counted(scanner: Scanner, also: Collection[str] = (), **how: bool) -> Scan:
         looks.append(scanner)
-        return scan(scanner, also)
+        return scan(scanner, also, **how)
 
     monkeypatch.setattr(Scanner, "scan", counted)
     furnish(tmp_path, "AGENTS.md", "src/a", "src/b", ".gitignore", "left/out")

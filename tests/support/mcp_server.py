@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-FAULTS = dict(one.partition(":")[::2] for one in sys.argv[1:])
+FAULTS = {one.partition(":")[0]: one.partition(":")[2] for one in sys.argv[1:]}
 _out = sys.stdout.buffer
 _asked: dict[str, Any] = {}
 
@@ -164,7 +164,7 @@ def answer(method: str, params: dict[str, Any], request: Any) -> None:
                 }
             )
         case "tools/list":
-            page = {"tools": tools()}
+            page: dict[str, Any] = {"tools": tools()}
             if "pages" in FAULTS:
                 page["nextCursor"] = str(time.monotonic_ns())
             send({"id": request, "result": page})

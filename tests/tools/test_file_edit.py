@@ -615,15 +615,23 @@ async def test_what_no_snapshot_holds_is_said_and_asked_for(bench: Bench) -> Non
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        (b"caf\xe9\nx\n", "caf\ufffd\nx\n", "1 line is not UTF-8: the edit loses bytes"),
+        (
+            b"caf\xe9\nx\n",
+            "caf\ufffd\nx\n",
+            "1 line is not UTF-8: the edit replaces those bytes with �",
+        ),
         (b"a\nb\n", "a\r\nb\r\n", "the edit changes line endings (CRLF or LF)"),
         (b"a\nb\n", "\ufeffa\nb\n", "a byte order mark is added"),
         (b"caf\xe9\nx\n", "x\n", ""),
-        (b"caf\xe9 x\nb\n", "b\ncaf\ufffd z\n", "1 line is not UTF-8: the edit loses bytes"),
+        (
+            b"caf\xe9 x\nb\n",
+            "b\ncaf\ufffd z\n",
+            "1 line is not UTF-8: the edit replaces those bytes with �",
+        ),
         (
             b"\xc4\xe3\xba\xc3\nx\n",
             "\ufffd" * 4 + "\nz\n",
-            "1 line is not UTF-8: the edit loses bytes",
+            "1 line is not UTF-8: the edit replaces those bytes with �",
         ),
         (b"caf\xe9\n\xef\xbf\xbd\n", "cafe\n\ufffd\n", ""),
         (b"a\nb\n", "a\nc\n", ""),

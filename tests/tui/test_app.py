@@ -267,7 +267,7 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         await leave(one, server, by_new)
         assert one.screen.conversation.state.mode == "edits"
         await one.say("/plan on")
-        await one.sees("changes nothing before you accept")
+        await one.sees("changes nothing until you approve")
         assert "Background tasks" not in one.text()
         await one.say("/mode all")
         await one.until(lambda: one.screen.conversation.state.mode == "all")

@@ -134,7 +134,7 @@ def test_details_name_split_and_totals() -> None:
         "",
         "This session: input 700k tokens (6.0k cached)",
         "output 70 tokens",
-        "~ marks an estimate until the next answer.",
+        "~ marks an estimate, which the next answer corrects.",
     ]
     assert details(status, "about $0.42")[-3:-1] == ["output 70 tokens", "cost about $0.42"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,9 @@ async def test_what_differs_is_told_by_its_rows_and_stored_on_demand(
     assert not files(tmp_path)
 
 
+_DEFINED = re.compile(r"def (test_\w+)")
+
+
 @pytest.mark.slow  # as the tests that are compared with them, which have to be chosen with it
 def test_each_stored_picture_belongs_to_a_test(request: pytest.FixtureRequest) -> None:
     # A file of which only some tests were chosen has pictures of the others.
@@ -172,7 +176,9 @@ def test_each_stored_picture_belongs_to_a_test(request: pytest.FixtureRequest) -
     tests: dict[Path, list[str]] = {}
     for item in request.session.items:
         folder = FOLDER / item.path.parent.name / item.path.stem
-        tests.setdefault(folder, []).append(item.name)
+        # Those of `make test-all` alone are found by their source.
+        named = tests.setdefault(folder, _DEFINED.findall(item.path.read_text("utf-8")))
+        named.append(item.name)
     for file in files(FOLDER):
         if known := tests.get(file.parent):
             assert any(file.stem.startswith(name) for name in known), f"{file} is no test's"

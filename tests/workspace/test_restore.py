@@ -85,7 +85,7 @@ def test_what_the_agent_changed_last_comes_back_and_is_named(place: Place) -> No
     place.other(("a", "by hand"), ("made", "by hand"))
     place.agent(("a", "v3"), ("made", "v3"))
     one, made = place.tracker.plan(start).changes
-    assert (one.path, one.change, one.reason) == ("a", "restore", "also changed by others before")
+    assert (one.path, one.change, one.reason) == ("a", "restore", "also changed outside kimi-tui")
     # The agent only changed this one: it is not the agent's to delete.
     assert (made.path, made.change, made.would) == ("made", "conflict", "delete")
     place.go_to(start)
@@ -192,7 +192,7 @@ def test_ignored_and_uncovered_files_are_named_and_stay(place: Place) -> None:
     plan = place.tracker.plan(start)
     changes = {one.path: (one.change, one.reason) for one in plan.changes}
     assert changes["data.db"] == ("skip", "ignored")
-    assert changes["venv/lib"] == ("skip", "there is no snapshot of its present content")
+    assert changes["venv/lib"] == ("skip", "there is no snapshot of its current content")
     assert plan.not_covered == (("venv/", "ignored"),)
     place.go_to(start)
     assert place.files() == {".gitignore": "*.db\n", "data.db": "precious", "venv/lib": "x"}

@@ -106,7 +106,7 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     if scheme not in _PORTS:
         raise BadAddress(
             f"{text[:200]!r} cannot be fetched: only http:// and https:// URLs can. Read files with ReadFile.",
-            brief="no web URL",
+            brief="not a web URL",
         )
     if userinfo:
         raise BadAddress(
@@ -117,7 +117,7 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
         raise BadAddress(f"{text[:200]!r} has no host.", brief="invalid URL")
     port = _PORTS[scheme] if port is None else port
     if port != _PORTS[scheme] and not (port in _PORTS.values() or _LEAST_PORT <= port < 1 << 16):
-        raise BadAddress(f"Port {port} is not one of web servers.", brief=f"port {port}")
+        raise BadAddress(f"Port {port} is not a port of web servers.", brief=f"port {port}")
     host = host.removesuffix(".")
     if ":" not in host and not (len(host) <= _HOST_CHARS and _HOST.fullmatch(host)):
         raise BadAddress(f"{host[:200]!r} is not a valid host.", brief="invalid URL")

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ from kimi_tui.tools.text import PROBE_BYTES, binary_kind, counted, format_size, 
 from kimi_tui.tools.web.addresses import PageURL, is_allowed
 
 if TYPE_CHECKING:
-    # What fetches and reads pages is imported with the first page.
+    # The modules that fetch and read pages are imported with the first page.
     from kimi_tui.tools.web.fetching import Fetched, PageFetcher
     from kimi_tui.tools.web.page_reader import PageKind, PageReader
 
@@ -55,15 +55,6 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,80}")
 _BARE_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:[0-9]{1,5})?([/?#].*)?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class PageText:
-    """The text of a page, clean: title (one line, empty for none), text, and a note about how it was read."""
-
-    title: str
-    text: str
-    note: str
-
-
 class FetchURLParams(BaseModel):
     """The page, and the part of it."""
 
@@ -75,12 +66,22 @@ class FetchURLParams(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page as it was read. `url` is the one after redirects; `status` is the HTTP status, `n_bytes` the size of its body."""
+    """A page as it was read.
+
+    Attributes:
+        url: the one after redirects.
+        status: the HTTP status.
+        n_bytes: the size of its body.
+        title, text, note: its text, as `page_reader` returns it; empty for an image.
+        image: the image that it is; None for a text.
+    """
 
     url: PageURL
     status: int
     n_bytes: int
-    text: PageText
+    title: str = ""
+    text: str = ""
+    note: str = ""
     image: Image | None = None
 
 
@@ -127,7 +128,7 @@ class FetchURL(TypedTool[FetchURLParams]):
         if is_allowed(url, self._allow):
             return None
         sandbox = env.sandbox
-        # Where commands have the network without a question, so has this.
+        # A page is as open as the network of commands: no question goes beyond theirs.
         is_open = sandbox is None or sandbox.settings.network
         again = f"{from_site} redirects there. " if from_site else ""
         return ApprovalQuestion(
@@ -163,7 +164,7 @@ class FetchURL(TypedTool[FetchURLParams]):
         n_bytes = len(body)
         if is_image(body[:16]):
             image = await _image(fetched, env)
-            return _Page(url, fetched.status, n_bytes, PageText("", "", ""), image)
+            return _Page(url, fetched.status, n_bytes, image=image)
         kind = _kind(fetched)
         if kind == "pdf" and fetched.is_cut:
             raise _too_large(fetched)
@@ -172,8 +173,8 @@ class FetchURL(TypedTool[FetchURLParams]):
         text = await self._reader.read(body, kind, fetched.charset, str(url), env.environ)
         if fetched.is_cut:
             note = f"{text.note} Only the first {format_size(n_bytes)} were read."
-            text = replace(text, note=note.strip())
-        return _Page(url, fetched.status, n_bytes, text)
+            text = text._replace(note=note.strip())
+        return _Page(url, fetched.status, n_bytes, *text)
 
     def _from_kept(self, url: PageURL) -> _Page | None:
         kept = self._kept.get(str(url))
@@ -211,7 +212,7 @@ def _reader() -> PageReader:
 
 
 def _weight(page: _Page) -> int:
-    return len(page.text.text) + (len(page.image.data) if page.image is not None else 0)
+    return len(page.text) + (len(page.image.data) if page.image is not None else 0)
 
 
 def _with_scheme(text: str) -> str:
@@ -280,7 +281,7 @@ def _image_outcome(page: _Page, image: Image) -> ToolOutcome:
 
 
 def _text_outcome(page: _Page, offset: int, env: ToolEnv) -> ToolOutcome:
-    title, text, note = page.text.title, page.text.text, page.text.note
+    title, text, note = page.title, page.text, page.note
     is_error = page.status >= HTTPStatus.BAD_REQUEST
     said = _status_words(page.status)
     if is_error and not text:

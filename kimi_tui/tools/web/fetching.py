@@ -260,7 +260,8 @@ class PageFetcher:
         except BadAddress as bad:
             # The server's words do not belong into ours.
             raise BadAddress(
-                f"{url.host} redirects to what is not fetched: {bad.brief}.", brief=bad.brief
+                f"{url.host} redirects to an address that is not fetched: {bad.brief}.",
+                brief=bad.brief,
             ) from bad
         if url.scheme == "https" and there.scheme == "http":
             raise BadAddress(
@@ -373,7 +374,7 @@ async def _unpacked(
         return
     if len(named) > 1 or named[0] not in ("gzip", "x-gzip", "deflate"):
         raise ToolProblem(
-            "The page is packed in a format that was not asked for.",
+            "The page is compressed in a format that was not requested.",
             brief="unknown encoding",
         )
     unpacker: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
@@ -387,7 +388,7 @@ async def _unpacked(
                     out = unpacker.decompress(rest, _PIECE_BYTES)
                 except zlib.error as error:
                     raise ToolProblem(
-                        "The page is packed in a way that cannot be unpacked.",
+                        "The page is compressed and cannot be decompressed.",
                         brief="broken answer",
                     ) from error
                 yield out

@@ -11,13 +11,12 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.process import child_environment
-from kimi_tui.tools.web.fetch_url import PageText
 from kimi_tui.tools.web.page_text import MAX_CHARS
 
 READ_S = 45.0
@@ -26,6 +25,14 @@ _MOST_AT_ONCE = 2
 _MOST_BYTES = MAX_CHARS * 4 + 16_384
 
 PageKind = Literal["html", "pdf", "text"]
+
+
+class PageText(NamedTuple):
+    """The text of a page, clean: title (one line, empty for none), text, and a note about how it was read."""
+
+    title: str
+    text: str
+    note: str
 
 
 class PageReader:

@@ -52,7 +52,7 @@ _META = re.compile(
     rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE
 )
 _META_BYTES = 4_096
-# What is not read, or is about the site and not about this page.
+# These elements are not read, or are about the site and not about this page.
 _JUNK = frozenset(
     [
         "script",

@@ -303,7 +303,9 @@ async def _bounded(response: httpx2.Response, host: str) -> bytes:
             pieces.append(piece)
             size += len(piece)
             if size > MAX_BYTES:
-                raise ToolProblem(f"{host} sent far more than results.", brief="broken answer")
+                raise ToolProblem(
+                    f"{host} sent more data than search results can have.", brief="broken answer"
+                )
     finally:
         await response.aclose()
     return b"".join(pieces)

@@ -85,7 +85,7 @@ _LETTER = Field("What the agent should have known", "Send this D-Mail instead", 
 _PLAN = Field("The plan", "Approve this plan", "approve")
 _ANSWER = Field("Your answer", "Send this answer", "send")
 _COMMAND = Field("The command to run", "Run this command", "run")
-_TOLD = Field("What the agent should know", "Tell the agent this and continue", "send")
+_TOLD = Field("What the agent should know", "Send this to the agent and let it continue", "send")
 
 
 def field_of(request: ApprovalRequest, writing: Writing) -> Field:
@@ -112,7 +112,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         for number, words in enumerate(request.options[:9], 1)
     )
     if request.kind == "question":
-        other = "Write another answer, sent with the checked ones"
+        other = "Add another answer of your own"
         return (
             *offered,
             Choice("e", other if is_several else "Write another answer", "instead"),

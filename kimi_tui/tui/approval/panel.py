@@ -14,10 +14,10 @@ from functools import partial
 from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
-from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
@@ -31,6 +31,7 @@ from kimi_tui.tui.approval.model import (
     Choice,
     Detail,
     DetailRow,
+    RowKind,
     Writing,
     answer_of_word,
     choices,
@@ -42,13 +43,15 @@ from kimi_tui.tui.approval.model import (
     visible,
     wrapped,
 )
+from kimi_tui.tui.diff import change_counts
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.key_names import key_of, keys_of, newline_keys
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.keyboard import LetterRun, QuietKeyboard, row_of_digit
 from kimi_tui.tui.prompt.area import PromptArea
-from kimi_tui.tui.rows import Span, ranges, style_parts
+from kimi_tui.tui.row_list import PaintedRows, plain
+from kimi_tui.tui.rows import BLANK, Line, Span, ranges, spans_width
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
@@ -57,15 +60,16 @@ EDGE = 1
 """Cells of the accent at the left of every row."""
 SIDES = 6
 """Cells of a row that texts of a question or a place leave free."""
+_INDENT = Span("   ")
 
 
 def _question_rows(
     request: ApprovalRequest, waiting: int, width: int, glyphs: Glyphs
-) -> list[Content]:
+) -> list[Line]:
     """Return the question, with its changes in figures and the number of waiting requests at the right."""
     side = _beside(request, waiting, glyphs)
     sign = f"{glyphs.dmail} " if request.kind == "dmail" else ""
-    room = max(10, width - SIDES - side.cell_length - 2 - cell_len(sign))
+    room = max(10, width - SIDES - spans_width(side) - 2 - cell_len(sign))
     asked = visible(request.question).replace("\n", " ")
     if request.kind == "question":
         # This module is imported before the first answer of the agent, which imports the parser.
@@ -77,18 +81,14 @@ def _question_rows(
     # A diff does not name its file, so the file is shown here, and never cut.
     target = visible(request.detail).replace("\n", " ") if counts(request) is not None else ""
     fits = len(pieces) == 1 and cell_len(pieces[0]) + 2 + cell_len(target) <= room
-    named = ("  ", (target, "$ink")) if target and fits else ()
-    first = Content.assemble("   ", (sign, "$kind-dmail"), (pieces[0], "bold $ink-strong"), *named)
-    gap = " " * max(1, width - EDGE - 2 - first.cell_length - side.cell_length)
-    rows = [Content.assemble(first, gap, side)]
-    rows += [
-        Content.assemble("   ", " " * cell_len(sign), (piece, "bold $ink-strong"))
-        for piece in pieces[1:]
-    ]
+    named = (Span(f"  {target}"),) if target and fits else ()
+    first = (_INDENT, Span(sign, "dmail"), Span(pieces[0], "strong"), *named)
+    gap = " " * max(1, width - EDGE - 2 - spans_width(first) - spans_width(side))
+    rows = [Line((*first, Span(gap), *side))]
+    before = Span(" " * cell_len(sign))
+    rows += [Line((_INDENT, before, Span(piece, "strong"))) for piece in pieces[1:]]
     if target and not fits:
-        rows += [
-            Content.assemble("   ", (piece, "$ink")) for piece in wrapped(target, width - SIDES)
-        ]
+        rows += [Line((_INDENT, Span(piece))) for piece in wrapped(target, width - SIDES)]
     return rows
 
 
@@ -110,62 +110,37 @@ def _in_words(text: str, width: int, *, is_prose: bool = False) -> list[str]:
     return [text[start:end] for start, end in ranges(text, width)]
 
 
-def _beside(request: ApprovalRequest, waiting: int, glyphs: Glyphs) -> Content:
-    parts: list[tuple[str, str] | str] = []
+def _beside(request: ApprovalRequest, waiting: int, glyphs: Glyphs) -> list[Span]:
     changed = counts(request)
-    if changed is not None:
-        added, removed = changed
-        parts += [(f"+{added}", "$ok"), " ", (f"{glyphs.minus}{removed}", "$kind-error")]
+    parts = change_counts(*changed, glyphs) if changed is not None else []
     if waiting > 1:
-        parts += ["   " if parts else "", (f"1 of {waiting}", "$ink-quiet")]
-    return Content.assemble(*parts)
+        parts += [Span(f"{'   ' if parts else ''}1 of {waiting}", "quiet")]
+    return parts
 
 
-def detail_row(row: DetailRow, width: int) -> Content:
+_DIFF_STYLES: Mapping[RowKind, str] = {
+    "add": "add@add-bg",
+    "delete": "del@del-bg",
+    "path": "strong",
+}
+
+
+def detail_row(row: DetailRow, width: int) -> Line:
     """Return a row of the detail, with the background of the detail."""
     room = width - EDGE - 3 - 2
     # The numbers of a diff stand as in the chat, one cell to the left of other text here.
     text = f" {row.margin}{row.text}" if row.margin else f"  {row.text}"
     fill = " " * max(0, room - cell_len(text))
     if row.spans:
-        runs = [(span.text, _look(span.style)) for span in row.spans]
-        return Content.assemble("   ", ("  ", "$ink on $page"), *runs, (fill, "$ink on $page"))
-    padded = text + fill
-    if row.kind == "add":
-        style = "$diff-add-fg on $diff-add-bg"
-    elif row.kind == "delete":
-        style = "$diff-del-fg on $diff-del-bg"
-    elif row.kind == "path":
-        style = "bold $ink-strong"
-    else:
-        style = "$ink on $page"
-    return Content.assemble("   ", (padded, style))
+        runs = (
+            span if "@" in span.style else span._replace(style=f"{span.style}@page")
+            for span in row.spans
+        )
+        return Line((_INDENT, Span("  ", "ink@page"), *runs, Span(fill, "ink@page")))
+    return Line((_INDENT, Span(text + fill, _DIFF_STYLES.get(row.kind, "ink@page"))))
 
 
-_INKS: Mapping[str, str] = {
-    "ink": "$ink",
-    "strong": "bold $ink-strong",
-    "quiet": "$ink-quiet",
-    "accent": "$accent",
-    "ok": "$ok",
-    "line": "$line-strong",
-    "code-keyword": "$code-keyword",
-    "code-string": "$code-string",
-    "code-comment": "$code-comment",
-}
-"""The looks of the styles in which Markdown is drawn."""
-_FLAGS = {"b": "bold", "i": "italic", "u": "underline", "s": "strike"}
-
-
-def _look(style: str) -> str:
-    """Return the look of a style of Markdown, on the background of the detail."""
-    ink, flags, ground = style_parts(style)
-    words = [_FLAGS[flag] for flag in flags if flag in _FLAGS]
-    back = "$raised" if ground == "raised" else "$page"
-    return " ".join((*words, _INKS.get(ink, "$ink"), "on", back))
-
-
-def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
+def _place_rows(request: ApprovalRequest, width: int) -> list[Line]:
     """Return rows that say where it runs, and what that means."""
     where = request.where
     if request.kind in ("plan", "dmail") and not fits_a_field(request.detail):
@@ -173,25 +148,16 @@ def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     if not where:
         return []
     pieces = _in_words(visible(where).replace("\n", " "), max(10, width - SIDES))
-    return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
+    return [plain(f"   {piece}", "quiet") for piece in pieces]
 
 
 Toll = Callable[[int, Glyphs], Sequence[Sequence[Span]]]
 """Returns in rows of a width in cells what a D-Mail would remove and keep, as in the preview of a rewind."""
 
 
-def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
-    """Return the drawn rows of what a D-Mail would remove and keep."""
-    inks = {"quiet": "$ink-quiet", "ink": "$ink", "strong": "bold $ink-strong"}
-    return [
-        Content.assemble("   ", *((span.text, inks[span.style]) for span in row))
-        for row in toll(max(10, width - SIDES), glyphs)
-    ]
-
-
 def _answer_rows(
     choice: Choice, width: int, *, chosen: bool, accepts_keys: bool, box: str = "", cut: str = ""
-) -> list[Content]:
+) -> list[Line]:
     """Return an answer with its key, in as many rows as its words need.
 
     Args:
@@ -202,10 +168,10 @@ def _answer_rows(
         box: the box before its words, if several options may be chosen; else empty.
         cut: the sign at the end of the only row, if there is no room for more; empty for all rows.
     """
-    back = " on $select" if chosen else ""
-    key = f"bold $accent{back}" if accepts_keys else f"$ink-quiet{back}"
-    words = f"bold $ink-strong{back}" if chosen else f"$ink{back}"
-    rows: list[Content] = []
+    back = "@select" if chosen else ""
+    key = f"accent/b{back}" if accepts_keys else f"quiet{back}"
+    words = f"strong{back}" if chosen else f"ink{back}"
+    rows: list[Line] = []
     room = max(10, width - 9 - cell_len(box))
     text = f"{choice.words}{NOTE_GAP}{choice.note}" if choice.note else choice.words
     pieces = wrapped(text, room)
@@ -220,13 +186,13 @@ def _answer_rows(
     for number, (piece, start) in enumerate(zip(pieces, starts, strict=True)):
         sign, before = (choice.key, box) if not number else (" ", " " * cell_len(box))
         n_words = max(0, len(choice.words) - start) if choice.note else len(piece)
-        row = Content.assemble(
-            (f"  {sign}  ", key),
-            (f"{before}{piece[:n_words]}", words),
-            (piece[n_words:], f"$ink-quiet{back}"),
+        row = (
+            Span(f"  {sign}  ", key),
+            Span(f"{before}{piece[:n_words]}", words),
+            Span(piece[n_words:], f"quiet{back}"),
         )
-        fill = " " * max(0, width - EDGE - 1 - 2 - row.cell_length)
-        rows.append(Content.assemble(" ", row, (fill, f"$ink{back}")))
+        fill = " " * max(0, width - EDGE - 1 - 2 - spans_width(row))
+        rows.append(Line((Span(" "), *row, Span(fill, f"ink{back}"))))
     return rows
 
 
@@ -261,7 +227,7 @@ def _key_hints(
     one = ((others, "answer"), (f"{digits}{glyphs.up}{glyphs.down} Enter", "choose"))
     return (
         *(several if boxes else one),
-        *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
+        *(((f"PageDown{glyphs.down}", "read more"),) if reads_on else ()),
         *((("Tab", tab_words),) if tab_words else ()),
         *((("Ctrl+G", "edit the command"),) if can_change else ()),
         *(((mode_key, "mode"),) if mode_key else ()),
@@ -278,24 +244,24 @@ def keys_row(
     chosen: int,
     accepts_keys: bool,
     checked: Collection[Choice] = (),
-) -> Content:
+) -> Line:
     """Return the keys of all answers in one row, with the words of the selected one; `key_at` finds them in it."""
-    key = "bold $accent" if accepts_keys else "$ink-quiet"
-    keys = [
-        (
+    key = "accent/b" if accepts_keys else "quiet"
+    row = [Span("  ")]
+    row += [
+        Span(
             f"{glyphs.done if one in checked else ' '}{one.key} ",
-            f"{key} on $select" if at == chosen else key,
+            f"{key}@select" if at == chosen else key,
         )
         for at, one in enumerate(answers)
     ]
-    row = Content.assemble("  ", *keys)
     box = _box(answers[chosen], checked, glyphs)
     words = cut(
         f"{box}{answers[chosen].text[len(answers[chosen].key) + 2 :]}",
-        max(1, width - EDGE - 5 - row.cell_length),
+        max(1, width - EDGE - 5 - spans_width(row)),
         glyphs.cut,
     )
-    return Content.assemble(row, "   ", (words, "bold $ink-strong"))
+    return Line((*row, _INDENT, Span(words, "strong")))
 
 
 def _box(choice: Choice, checked: Collection[Choice], glyphs: Glyphs) -> str:
@@ -316,9 +282,9 @@ def key_at(answers: Sequence[Choice], x: int) -> Choice | None:
     return None
 
 
-def _way_row(key: str, words: str) -> Content:
+def _way_row(key: str, words: str) -> Line:
     """Return a row with a key and its effect while a text is written; a click on it has the same effect."""
-    return Content.assemble("   ", (f"{key:<7}", "bold $accent"), (words, "$ink"))
+    return Line((_INDENT, Span(f"{key:<7}", "accent/b"), Span(words)))
 
 
 MOST_ROWS = 3
@@ -367,18 +333,19 @@ class PanelLayout:
         folded: bool = False,
         checked: Collection[Choice] = (),
     ) -> None:
-        self.keys: Content | None = None
+        self.keys: Line | None = None
         self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
         self.moved: list[str] = []
         target = [request.detail] if counts(request) is not None else []
         question = _question_rows(request, waiting, width, glyphs)
         self.question = self._fitted(question, request.question, *target)
         if toll is not None:
-            self.question += _toll_rows(toll, width, glyphs)
+            drops = toll(max(10, width - SIDES), glyphs)
+            self.question += [Line((_INDENT, *spans)) for spans in drops]
         self.place = self._fitted(_place_rows(request, width), request.where)
         room = height - AROUND - LEAST_DETAIL - len(self.question) - len(self.place) - BLANK_ROWS
 
-        def drawn(cut: str) -> list[list[Content]]:
+        def drawn(cut: str) -> list[list[Line]]:
             return [
                 _answer_rows(
                     choice,
@@ -420,11 +387,11 @@ class PanelLayout:
         keys = 1 if self.keys is not None else 0
         return len(self.question) + len(self.place) + answers + keys + BLANK_ROWS
 
-    def _fitted(self, rows: list[Content], *texts: str) -> list[Content]:
+    def _fitted(self, rows: list[Line], *texts: str) -> list[Line]:
         if len(rows) <= self._most:
             return rows
         self.moved += [visible(text).replace("\n", " ") for text in texts]
-        note = Content.styled("   cut here; the full text is in the rows to read", "$ink-quiet")
+        note = plain("   cut here; the rows above have the full text", "quiet")
         return [*rows[: self._most - 1], note]
 
 
@@ -439,7 +406,7 @@ REST_S = 0.002
 _PAGES = {"pageup": -1, "pagedown": 1}
 ENTER_ANSWERS = "Press Enter to give the selected answer."
 NO_ANSWER = '"{}" is not an answer. Press one of the keys below.'
-WHICH_YES = "There is more than one yes. Press {}."
+WHICH_YES = "Several answers mean yes. Choose one: {}."
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
 WAITS_BEHIND = "Your text stays in the prompt until you have answered this."
@@ -448,7 +415,7 @@ AWAY = "Focus is in the chat. Press Esc to come back and answer."
 AWAY_SHORT = "Press Esc to come back and answer."
 
 
-class ApprovalPanel(Widget, can_focus=True):
+class ApprovalPanel(PaintedRows, can_focus=True):
     """The panel that asks the user to approve one request.
 
     Args:
@@ -813,6 +780,9 @@ class ApprovalPanel(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Give the clicked answer, under the same conditions as by a key."""
         act = self._clicks.get(event.y) if event.widget is self else None
+        if act is not None or event.widget is not self:
+            # No word is selected by a second click.
+            event.prevent_default()
         if act is not None:
             event.stop()
             # A key that was pressed before the click may have been handled only now.
@@ -992,24 +962,37 @@ class ApprovalPanel(Widget, can_focus=True):
     def _is_tall(self) -> bool:
         return app_of(self).size.height >= TALL
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of rows."""
-        return len(self._lines(width))
+    @property
+    def room(self) -> int:
+        """The number of rows of the screen, to which the panel is fitted."""
+        return app_of(self).size.height
 
-    def render(self) -> Content:
-        """Return all rows, with the accent at their left edge."""
-        lines = self._lines(self.size.width)
-        if self._writing is None and len(lines) < app_of(self).size.height:
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return rows of the panel, and note that those of the detail have been on the screen."""
+        if self._writing is None and len(self.lines(self.size.width)) < self.room:
             self._detail.note_shown()
         places = (self.region.y, self._writing, *self._clicks)
         if places != self._places:
             self._places = places
             self._placing.begin()
-        edge = Content.styled(glyphs_of(self).edge, "$accent")
-        lines += [Content("")] * (self.size.height - len(lines))
-        return Content("\n").join(edge + line for line in lines)
+        return super().render_lines(crop)
 
-    def _lines(self, width: int) -> list[Content]:
+    def painted(self, y: int, width: int) -> Strip:
+        """Return one row; the edge goes on below the last one."""
+        if y < len(self.lines(width)):
+            return super().painted(y, width)
+        return self._painter.strip((self._edge,), width)
+
+    @property
+    def _edge(self) -> Span:
+        return Span(glyphs_of(self).edge, "accent")
+
+    def lay_out(self, width: int) -> list[Line]:
+        """Return the rows, with the accent at their left edge."""
+        edge = self._edge
+        return [Line((edge, *line.spans)) for line in self._rows(width)]
+
+    def _rows(self, width: int) -> list[Line]:
         """Return the rows without their edge; set the meaning of a click on each of them."""
         glyphs = glyphs_of(self)
         tall = self._is_tall
@@ -1023,12 +1006,15 @@ class ApprovalPanel(Widget, can_focus=True):
         if not self._detail.is_laid_out and self._laying_out is None:
             self._laying_out = self.set_timer(REST_S, self._lay_out)
         self._clicks.clear()
-        lines = [Content("")] if tall else []
+        lines = [BLANK] if tall else []
         lines += beside.question
-        if self.request.detail or self.request.kind != "pause":
-            lines.append(Content(""))
-        if self._writing != "instead":
-            lines += self._detail_lines(width)
+        detail = self._detail_lines(width) if self._writing != "instead" else []
+        has_place = bool(beside.place) and self.request.kind != "pause"
+        # Without anything between the question and the answers, one blank row is enough; the details of a question can be in
+        # its answers alone.
+        if detail or has_place or (self.request.detail and self.request.kind != "question"):
+            lines.append(BLANK)
+        lines += detail
         if self._writing is not None:
             self._add_field(lines, self._writing, tall=tall)
             return lines
@@ -1036,17 +1022,17 @@ class ApprovalPanel(Widget, can_focus=True):
         room = width - EDGE - 3
         away = AWAY if len(AWAY) <= room else AWAY_SHORT
         if not self.has_focus:
-            lines.append(Content.styled(f"   {away}", "bold $accent"))
+            lines.append(plain(f"   {away}", "accent/b"))
         elif self._is_behind and self._prompt is not None:
             said = "In the prompt: "
             written = one_line(self._prompt.text)
             tail = written[-max(0, room - len(said) - 1) :]
             shown = tail if tail == written else f"{glyphs.cut}{tail[1:]}"
-            lines.append(Content.assemble("   ", (said, "bold $accent"), (visible(shown), "$ink")))
+            lines.append(Line((_INDENT, Span(said, "accent/b"), Span(visible(shown)))))
         elif self.hint:
-            lines.append(Content.styled(f"   {cut(self.hint, room, glyphs.cut)}", "$ink-quiet"))
+            lines.append(plain(f"   {cut(self.hint, room, glyphs.cut)}", "quiet"))
         else:
-            lines.append(Content(""))
+            lines.append(BLANK)
         for choice, rows in beside.answers:
             for row in rows:
                 self._clicks[len(lines)] = lambda _, choice=choice: self._decide(choice)
@@ -1054,7 +1040,7 @@ class ApprovalPanel(Widget, can_focus=True):
         if beside.keys is not None:
             self._clicks[len(lines)] = self._decide_by_key
             lines.append(beside.keys)
-        return [*lines, Content("")] if tall else lines
+        return [*lines, BLANK] if tall else lines
 
     def _fit_detail(self, width: int, glyphs: Glyphs, *, folded: bool) -> PanelLayout:
         """Return the parts beside the detail; the detail gets the remaining rows."""
@@ -1090,24 +1076,24 @@ class ApprovalPanel(Widget, can_focus=True):
         else:
             self._laying_out = self.set_timer(REST_S, self._lay_out)
 
-    def _detail_lines(self, width: int) -> list[Content]:
+    def _detail_lines(self, width: int) -> list[Line]:
         detail = self._detail
         lines = [detail_row(row, width) for row in detail.shown]
         if not detail.shows_all:
-            words, style = f"   {detail.place_words}", "$ink-quiet"
+            words, style = f"   {detail.place_words}", "quiet"
             if self._asked_early and not detail.seen_end:
-                words, style = f"{words}. Read to the end first: PageDown", "bold $warn"
+                words, style = f"{words}. Read to the end first: PageDown", "warn/b"
             elif self._was_told and detail.passed_over:
-                read = f"you skipped rows from {detail.n_read + 1} on"
-                words, style = f"   {read}. Press the same key again to answer", "bold $warn"
-            lines.append(Content.styled(words, style))
+                read = f"you have not seen all rows from {detail.n_read + 1} on"
+                words, style = f"   {read}. Press the same key again to answer", "warn/b"
+            lines.append(plain(words, style))
         return lines
 
-    def _add_field(self, lines: list[Content], writing: Writing, *, tall: bool) -> None:
+    def _add_field(self, lines: list[Line], writing: Writing, *, tall: bool) -> None:
         """Add room for the field, with rows below it for the keys that send and cancel."""
         if writing == "why":
-            lines.append(Content(""))
-        lines += [Content("")] * (self._field_rows(writing) + 1)
+            lines.append(BLANK)
+        lines += [BLANK] * (self._field_rows(writing) + 1)
         verb = field_of(self.request, writing).verb
         if self._checked:
             verb += f", with the {len(self._checked)} checked answers"
@@ -1118,7 +1104,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self._clicks[len(lines)] = lambda _, act=act: act()
             lines.append(_way_row(key, words))
         if tall:
-            lines.append(Content(""))
+            lines.append(BLANK)
 
     def _field_rows(self, writing: Writing) -> int:
         most = REASON_ROWS if writing == "why" else self._detail.room

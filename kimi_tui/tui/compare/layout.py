@@ -63,9 +63,7 @@ class Cell(NamedTuple):
 
 
 EMPTY = Cell()
-AT_ITS_END = Cell(
-    Line((Span(f"{' ' * MARGIN}This branch ends here, where the two branches divide.", "quiet"),))
-)
+AT_ITS_END = Cell(Line((Span(f"{' ' * MARGIN}This branch ends here.", "quiet"),)))
 
 
 class ComparisonRows:
@@ -279,7 +277,9 @@ class FileTable:
     def _now(self, one: DivergedFile) -> list[Span]:
         if not one.alike:
             return self._side(one.now)
-        return [Span(f"as on world line {self._line}" if self._roomy else "as left", "quiet")]
+        return [
+            Span(f"same as on world line {self._line}" if self._roomy else "same change", "quiet")
+        ]
 
     def _side(self, side: SideChange) -> list[Span]:
         """Return the change of a file on one side, in a few words."""
@@ -287,9 +287,10 @@ class FileTable:
             since = f"same as at #{self._fork}" if self._fork >= 0 else "unchanged"
             return [Span(since if self._roomy else "same", "quiet")]
         fate = "" if side.outcome == "changed" else f"{side.outcome}  "
+        outside = "outside kimi-tui" if self._roomy else "outside"
         if side.authors == "others":
-            return [Span(f"{side.outcome} by others", "warn")]
-        spans: list[Span] = [Span("also by others  ", "warn")] if side.authors == "both" else []
+            return [Span(f"{side.outcome} {outside}", "warn")]
+        spans: list[Span] = [Span(f"also {outside}  ", "warn")] if side.authors == "both" else []
         if fate:
             spans.append(Span(fate, "quiet"))
         return [*spans, *self._counts(side)]

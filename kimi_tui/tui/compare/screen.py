@@ -51,9 +51,9 @@ MARGIN = 2
 LONG_HINTS = (
     ("Tab", "other side"),
     ("n", "next difference"),
-    ("Enter", "unfold"),
-    ("j", "switch to it"),
-    ("s", "copy to current"),
+    ("Enter", "expand"),
+    ("j", "switch here"),
+    ("s", "copy message to current"),
     ("Esc", "back"),
 )
 _SHORT = {"n": "next", "s": "copy"}
@@ -515,7 +515,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         if fork < 0:
             # After a compaction the two lines differ from their beginning, but the messages that it kept stand side by side.
             is_beside = any(entry.same for entry in self._sides.comparison.sides["other"])
-            shared = "no step in common" if is_beside else "nothing in common"
+            shared = "no steps in common" if is_beside else "nothing in common"
         else:
             shared = "in common: #0" + (f" to #{fork}" if fork else "")
             if self._found.shared_tokens:

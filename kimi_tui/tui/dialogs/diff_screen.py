@@ -29,7 +29,7 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.workspace.diff import Changes, FileDifference
 
 _STATES = {"new": "new", "gone": "deleted", "changed": ""}
-_KINDS = {"others": "changed by others", "both": "changed by the agent and others"}
+_KINDS = {"others": "changed by others", "both": "changed by the agent, and outside kimi-tui"}
 _NO_TEXT = "not text, or too large to show"
 _SECRET = "its contents are not shown, because it may hold secrets"
 
@@ -151,7 +151,7 @@ class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         self, name: str, what: str, changes: Changes, *, verb: str = "", authors: bool = True
     ) -> None:
         super().__init__()
-        self._name = name
+        self._titled = name
         self._verb = verb
         self._view = DiffView(heading(what, changes), changes, authors=authors)
         self._scroll = VerticalScroll(self._view)
@@ -159,7 +159,7 @@ class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
     def compose(self) -> ComposeResult:
         """Return the changes in a frame."""
         use_thin_scrollbar(self._scroll, glyphs_of(self))
-        self._scroll.border_title = Content(self._name)
+        self._scroll.border_title = Content(self._titled)
         self._say("")
         yield self._scroll
 

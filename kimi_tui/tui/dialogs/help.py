@@ -121,7 +121,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("timeline.filter",), "filter the steps"),
             (("timeline.replay",), "replay the session"),
             (("timeline.keys",), "show these keys in the timeline"),
-            (("timeline.leave",), "end the filter; return to the prompt"),
+            (("timeline.leave",), "clear the filter; without one, return to the prompt"),
         ),
     ),
     (
@@ -131,7 +131,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("preview.up", "preview.down"), "select an action"),
             (("preview.choose",), "do the selected action"),
             (("preview.details",), "go to the files, to the removed messages, and back"),
-            (("preview.bring_back",), "restore the selected file, or keep it"),
+            (("preview.bring_back",), "restore the selected file, or skip it"),
             (("preview.page_up", "preview.page_down"), "scroll the removed messages"),
             (("preview.cancel",), "close the preview; nothing changes"),
         ),
@@ -143,7 +143,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("line.next", "line.before"), "select the next, previous message"),
             (
                 ("line.jump",),
-                "switch to this world line; the conversation then ends before the selected message",
+                "switch to this world line, without the selected message and later ones",
             ),
             (("line.compare",), "compare this world line with the current one"),
             (("line.send",), "copy the selected message to the current world line"),
@@ -161,7 +161,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("compare.unfold",), "expand or collapse"),
             (
                 ("compare.jump", "compare.whole"),
-                "switch to the world line: without the selected message and later ones; whole",
+                "switch to the world line: up to before the selected message; to its end",
             ),
             (("compare.send",), "copy the message to the current world line"),
             (("compare.leave",), "close the comparison"),
@@ -214,7 +214,7 @@ An action with that prefix that has no row is listed with the description of its
 
 _ALSO: Mapping[str, tuple[Pair, ...]] = {
     "sessions": (
-        ("↑, ↓, k, j", "select the session above, below; in the search field only the arrow keys"),
+        ("↑, ↓, k, j", "select the session above, below; in the search field, letters are typed"),
         ("Enter", "resume the session"),
     )
 }
@@ -304,7 +304,7 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
     shown_newline = _fitting(newline_keys(keys, extended=extended))
     escape, complete = key_of("escape", keys), key_of("complete", keys)
     rows = (
-        (send, "send the message; while the agent works: steer it before its next step"),
+        (send, "send the message; a working agent reads it before its next step"),
         (f"{send}, prompt empty", "continue after a stop, an error or a rewind; retry now"),
         (
             shown_newline if newline != "Enter" else f"Enter, {shown_newline}",
@@ -370,7 +370,7 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
     yield (
         "Lists: settings, models, servers",
         (
-            ("letters", "show only the entries with these letters"),
+            ("letters", "show only the entries that contain what you type"),
             *(
                 (", ".join(map(key_name, keys.split(","))), words)
                 for keys, words in LIST_KEYS.items()
@@ -466,7 +466,7 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
         ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
         (
             "1 to 9, c, n, e",
-            "answer a plan with the key shown before each answer",
+            "plan: 1 to 9 approve it, c edits it first; n stops the turn, e asks for a better plan",
         ),
         ("1 to 9, e, n", "question: an answer; your own answer; let the agent decide"),
         (

@@ -46,7 +46,10 @@ from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 
 ROWS_AROUND = 15
-"""Rows of the frame, the details of the chosen setting, and the keys."""
+"""Rows of the frame, the details of the chosen setting, and the keys; some of the screen behind stays visible."""
+LEAST_AROUND = 12
+"""The same on a low screen, of which the dialog takes all."""
+LOW_BELOW = 30
 _ALONE = re.compile(
     r"(left|right)_(shift|control|alt|super|hyper|meta)|iso_level[35]_shift|(caps|num|scroll)_lock"
 )
@@ -141,7 +144,8 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def _fit(self) -> None:
         self._list.show(self._entries(), self._list.chosen)
-        self._list.most = max(3, app_of(self).size.height - ROWS_AROUND)
+        height = app_of(self).size.height
+        self._list.most = max(3, height - (LEAST_AROUND if height < LOW_BELOW else ROWS_AROUND))
         self._list.styles.height = (
             self._list.most + 1
         )  # one for what was typed to find a key, or how many there are

@@ -276,7 +276,7 @@ class ConversationController:
         if not self._is_open.is_set():
             self._bench.screen.post_message(self.OpenWanted())
             if not quietly:
-                words = "The session is still opening. This runs as soon as it is open."
+                words = "The session is still opening. The command runs as soon as it is open."
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
@@ -335,7 +335,7 @@ class ConversationController:
         await self._prepare_model(soul)
         if "image_in" not in provider.info.capabilities and self._bench.transcript.has_images:
             self._bench.tell(
-                f"{name} cannot see images. It gets only the names of those in this conversation.",
+                f"{name} cannot see images. It gets only the names of the images in this conversation.",
                 level="warning",
                 advice=holds,
             )

@@ -64,11 +64,11 @@ WORDS: Mapping[FirstTime, tuple[str, ...]] = {
         "A summary replaced older messages; {timeline} shows it",
     ),
     "context": ("{compact} replaces older messages with a summary",),
-    "stopped": ("{history-back} brings the message back to edit it",),
+    "stopped": ("{history-back} gets the message back into the prompt",),
     "steered": ("The agent reads it at its next step; {history-back} takes it back",),
-    "pasted": ("Press Left, then {send}, to open the pasted text",),
+    "pasted": ("To open the pasted text, press Left, then {send}",),
     "refused": ("/settings changes what sandboxed commands may do",),
-    "early": ("Too early: answer after you have stopped typing",),
+    "early": ("Pressed too early: answer after you have stopped typing",),
 }
 """The texts of the hints, the longest first. Names of actions stand for their keys.
 

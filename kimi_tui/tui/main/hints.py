@@ -91,6 +91,7 @@ def hints(
     now: float,
     *,
     extended: bool = False,
+    empty: bool = False,
 ) -> tuple[Hint, ...]:
     """Return the keys of the focused area, most used first.
 
@@ -101,6 +102,7 @@ def hints(
         glyphs: the set of signs in use.
         now: seconds since 1970.
         extended: whether the terminal sends Shift+Enter as a key of its own.
+        empty: whether the prompt is empty, so that `?` shows the keys.
     """
     if place == "chat":
         return _in_chat(keys)
@@ -127,7 +129,7 @@ def hints(
     if place == "missed":
         return (("Esc", "show all steps"), ("Ctrl+U", "clear"))
     if place == "filter":
-        return (("Enter", "go there"), ("Esc", "show all steps"), ("Ctrl+U", "clear"))
+        return (("Enter", "go to the step"), ("Esc", "show all steps"), ("Ctrl+U", "clear"))
     if place == "found":
         return known(
             (arrows, "move"),
@@ -139,9 +141,9 @@ def hints(
         )
     if place == "line":
         return known(
-            (key("line.jump"), "switch to here"),
+            (key("line.jump"), "switch here"),
             (key("line.compare"), "compare"),
-            (key("line.send"), "copy to current"),
+            (key("line.send"), "copy message"),
             (key("search"), "search"),
             (key("line.leave"), "back"),
             (key("help"), "help"),
@@ -176,7 +178,7 @@ def hints(
             ("Esc", "end"),
         )
     if place == "prompt":
-        return _in_prompt(state, keys, now, extended=extended)
+        return _in_prompt(state, keys, now, extended=extended, empty=empty)
     # The words depend on the offers of the completion menu.
     send = key("send")
     choose, close = (arrows, "choose"), ("Esc", "close")
@@ -200,7 +202,12 @@ def hints(
 
 
 def _in_prompt(
-    state: SessionState, keys: Mapping[str, str], now: float, *, extended: bool
+    state: SessionState,
+    keys: Mapping[str, str],
+    now: float,
+    *,
+    extended: bool,
+    empty: bool = False,
 ) -> tuple[Hint, ...]:
     """Return the keys of the prompt, if nothing is offered."""
     send = key_of("send", keys)
@@ -216,23 +223,27 @@ def _in_prompt(
         jobs = ((counted(state.jobs, "task"), "/tasks"),)
     if state.running:
         first: tuple[Hint, ...] = (
-            (send, "send after the command" if state.waits_for_own else "steer"),
+            (send, "queue the message" if state.waits_for_own else "steer"),
             stop,
         )
         if state.retry_until > now:
-            first = ((send, "steer, or retry now"), stop)
+            first = ((send, "steer (empty: retry now)"), stop)
         if state.commands and state.step:  # the agent does not wait for commands of the user
             first = (*first, (key_of("background", keys), "background"))
         return known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
         return known(stop, *jobs, timeline, *more)
     if not state.has_messages and not state.can_resume:
-        return idle_hints(keys, extended=extended)
+        return idle_hints(keys, extended=extended, empty=empty)
     line_break = (line_break_key(keys, extended=extended), "new line")
-    first = ((send, "send, or continue" if state.can_resume else "send"), line_break)
+    begin = (send, "send, or continue" if state.can_resume else "send")
+    # An empty prompt needs no new line: the key that lists all others is more useful there, and in short rows.
+    first, last = (begin, line_break), more
+    if empty:
+        first, last = (begin, ("?", "keys")), (more[0], line_break, more[1])
     if not state.has_messages:
-        return known(*first, timeline, *more)
-    return known(*first, *jobs, timeline, compact, *more)
+        return known(*first, timeline, *last)
+    return known(*first, *jobs, timeline, compact, *last)
 
 
 _PAIRS = (

@@ -179,8 +179,8 @@ class Keystrokes:
         """Tell the user that a letter typed alone does nothing there."""
         key = key_of("help", self._bench.keys)
         self._bench.tell(
-            f'"{letter}" is not a key here.',
-            advice=f"{key or '/help'} lists the keys. Letters go into the prompt.",
+            f'"{letter}" does nothing here.',
+            advice=f"{key or '/help'} lists the keys. Text that you type goes into the prompt.",
         )
 
     # --- text that is typed elsewhere

@@ -267,11 +267,11 @@ class MainScreen(Screen[None]):
         soul, state, app = self.conversation.soul, self.conversation.state, app_of(self)
         notices = self.bench.chat_pane.notices
         is_plain = self.is_current and self.bench.sees_end and self.bench.question is None
-        is_plain &= not (
-            self.bench.timeline_pane.floats or (notices is not None and notices.n_rows)
-        )
-        is_plain &= not (self.transcript.reading or self._launch.demo or state.running)
         if soul is None or not (is_plain and state.has_messages):
+            return None
+        if self.bench.timeline_pane.floats or (notices is not None and notices.n_rows):
+            return None
+        if self.transcript.reading or self._launch.demo or state.running:
             return None
         from kimi_tui.instant.stored_frame import FrameLook, StoredFrame, identity_of, write_frame
         from kimi_tui.tui.palette import colours_of

@@ -240,7 +240,7 @@ class Workbench:
         views = self.frame.views
         if views is None:
             views = self.frame.mount_views(
-                "approval", broken=self._view_broken, cost_words=self._cost_words
+                "rows", "approval", broken=self._view_broken, cost_words=self._cost_words
             )
             views.timeline.reading = READING if self.transcript.reading else ""
         return views
@@ -502,7 +502,16 @@ class Workbench:
         place = self._place()
         glyphs = glyphs_of(app_of(self.screen))
         extended = has_extended_keys(self.screen)
-        found = hints(place, self.prompt.state, self.keys, glyphs, time.time(), extended=extended)
+        found = hints(
+            place,
+            self.prompt.state,
+            self.keys,
+            glyphs,
+            time.time(),
+            extended=extended,
+            # In the other modes of vim's keys `?` searches.
+            empty=not area.text and area.mode in (None, "insert"),
+        )
         mode = area.mode if place in ("prompt", area.offered) else None
         if mode is not None:
             name, meaning = MODES[mode]

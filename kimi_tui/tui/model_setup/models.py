@@ -239,9 +239,9 @@ async def save(launch: Launch, choice: ModelChoice) -> Launch:
         config = await asyncio.to_thread(save_choice, launch.config_path, choice)
         await asyncio.to_thread(keep_folder_model, launch.work_dir, None)
     except ConfigError as error:
-        notices = (*notices, f"{error}. The model is used until you quit.")
+        notices = (*notices, f"{error}. This session uses the model, the next one does not.")
     except OSError as error:
-        words = f"The choice could not be saved: {why_not_saved(error)}. The model is used until you quit."
+        words = f"The choice could not be saved: {why_not_saved(error)}. This session uses the model, the next one does not."
         notices = (*notices, words)
     choice = choice._replace(headers=stored_headers(config, choice.base_url))
     return launch._replace(choice=choice, config=config, notices=notices)
@@ -398,7 +398,7 @@ async def remember_model(
         words = f"It applies to this session only, because it could not be saved: {why_not_saved(error)}"
         return ModelChange(after, words)
     if config is None:
-        why = "the previous model came from an option or the environment."
+        why = "the previous model came from an option or an environment variable."
         return ModelChange(after, f"It applies to this session only: {why}")
     holds = "This folder uses it from now on." if pick.here else "It is now the default model."
     return ModelChange(after._replace(config=config), holds)

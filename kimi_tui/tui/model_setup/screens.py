@@ -54,14 +54,16 @@ PASTED_CHARS = 8
 
 KEY_MOVED = 'This looks like an API key, so it was moved to the field "Key".'
 URL_MOVED = 'This is a URL, so it was moved to the field "Base URL". The key is still missing.'
-URL_REFUSED = 'This is a URL, not a key, so it was not taken. "Base URL" is already filled in.'
-KEY_REFUSED = 'This looks like an API key, so it was not taken. "Key" is already filled in.'
+URL_REFUSED = (
+    'This is a URL, not a key, so the field is unchanged. "Base URL" is already filled in.'
+)
+KEY_REFUSED = 'This looks like an API key, so the field is unchanged. "Key" is already filled in.'
 
 NONE_FOUND = (
     "No server answers on its usual port: Ollama 11434, llama.cpp 8080, LM Studio 1234, vLLM 8000."
 )
 NOT_ASKED = 'Nothing was sent yet. Press Enter in the field "Key" to check it at {url}.'
-HOW_TO_GO_ON = 'Start one and press Ctrl+R. For a server on another port or machine, press Esc and choose "Paste a key".'
+HOW_TO_GO_ON = 'Start a server and press Ctrl+R. For one on another port or machine, press Esc and choose "Paste a key".'
 
 ANOTHER_KEY = Entry(
     "Paste another key",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.cells import cell_len
 
+from kimi_tui.display_names import unmarked
 from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tool_cards import short_name
 from kimi_tui.tui import formatting
@@ -43,9 +44,11 @@ _NOTHING_LOST_BY_SWITCH = (
     "Nothing is lost: the current messages become a world line (a branch), and /undo restores them."
 )
 _NOTHING_CUT = "Nothing is lost: this session keeps these messages; only the fork leaves them out."
-_NOTHING_LEFT = "Nothing is lost: that world line continues from here, and /undo switches back."
+_NOTHING_LEFT = (
+    "Nothing is lost: the conversation continues on that world line, and /undo switches back."
+)
 _HEADING = "Files changed since then"
-_ALONG = "Files that change with it"
+_ALONG = "Files that will change"
 _SHORTEST_NAME = 12
 _ROOMY = 8
 _ORDER = {"conflict": 0, "skip": 3}
@@ -146,18 +149,29 @@ class FilesState:
             return None
         return frozenset(self.chosen)
 
-    def hint(self) -> str:
-        """Return the effect on the files, such as `restores 1, deletes 1; keeps 2`; the files that it keeps need a confirmation."""
+    def hints(self) -> tuple[str, ...]:
+        """Return the effect on the files in several lengths, longest first: `1 file restored, 1 deleted; 2 kept` to `2 files, 1 deleted`.
+
+        The files that are kept need a confirmation.
+        """
         fates = [
             one.would if one.fate == "conflict" else one.fate
             for one in self.files.files
             if one.path in self.chosen
         ]
-        deletes = fates.count("delete")
-        parts = [f"restores {len(fates) - deletes}"] if len(fates) > deletes else []
-        parts += [f"deletes {deletes}"] if deletes else []
+        deleted = fates.count("delete")
+        restored = len(fates) - deleted
         kept = sum(one.path not in self.chosen for one in self.files.conflicts)
-        return (", ".join(parts) or "no file chosen") + (f"; keeps {kept}" if kept else "")
+        if not fates:
+            said = ["no file chosen"]
+        elif not restored or not deleted:
+            said = [
+                f"{formatting.counted(len(fates), 'file')} {'deleted' if deleted else 'restored'}"
+            ]
+        else:
+            said = [f"{formatting.counted(restored, 'file')} restored, {deleted} deleted"]
+            said.append(f"{formatting.counted(len(fates), 'file')}, {deleted} deleted")
+        return (f"{said[0]}; {kept} kept", *said) if kept else tuple(said)
 
 
 def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
@@ -166,12 +180,12 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
     foreign = [one for one in state.rows if _is_foreign(one)]
     named = [_file_row(state, one, width, glyphs) for one in (*foreign, *stays)]
     counted = [one for one in state.rows if one not in foreign and one not in stays]
-    what = "to change with it" if state.files.goes_along else "changed"
+    what = "will change" if state.files.goes_along else "changed"
     said = f"  {formatting.counted(len(counted), 'file')} {what}"
     if len(named) >= room:
         # Not every file can be named here, but their number must be shown.
         said = f"  {formatting.counted(len(state.rows), 'file')} {what}"
-        said += f", {len(named)} also by others" if named else ""
+        said += f", {len(named)} also outside kimi-tui" if named else ""
         counted, named = state.rows, []
     rows = named
     notes = _notes(state.files, width, glyphs)
@@ -179,10 +193,12 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
     if counted:
         lost = 0 if state.files.goes_along else sum(one.fate == "skip" for one in counted)
         unnamed = 0 if fits else len(state.files.not_covered)
+        more = ""
         if lost:
-            said += f", {formatting.grouped(lost + unnamed)} cannot be restored"
+            more = f", {formatting.grouped(lost + unnamed)} cannot be restored"
         elif unnamed:
-            said += f", {formatting.grouped(unnamed)} not in a snapshot"
+            more = f", {formatting.grouped(unnamed)} not in a snapshot"
+        said += more if cell_len(said + more) <= width else ""
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
         rows = [sides([Span(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
     return [*rows, *notes] if fits else rows
@@ -214,8 +230,9 @@ def _listed_rows(
     reserved = len(notes) + 1 if notes and (space >= _ROOMY or state.at_rest) else 0
     n_shown = min(len(state.rows), max(1, space - reserved))
     left = space - n_shown
-    notes = notes[: max(0, left - 1)]
-    left -= len(notes) + 1 if notes else 0
+    notes = notes[:left]
+    apart = [Row()] if len(notes) < left else []
+    left -= len(notes) + len(apart) if notes else 0
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
     more = _hidden_words(first, len(state.rows) - first - n_shown, glyphs)
     rows = [Row(sides([heading], [Span(more, "quiet")], width) if more else [heading])]
@@ -224,7 +241,7 @@ def _listed_rows(
         rows.append(Row(_file_row(state, one, width, glyphs), file=place))
         if place == state.selected and left > 0 and with_diff:
             rows += [Row(spans) for spans in _cut(_diff(one, width, glyphs), left, glyphs)]
-    return [*rows, *([Row(), *notes] if notes else [])]
+    return [*rows, *([*apart, *notes] if notes else [])]
 
 
 def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[Span]:
@@ -254,7 +271,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
             right = change_counts(one.added, one.removed, glyphs)
         else:
             right = [Span("not text", "quiet")]
-        mark = "new, to delete" if one.is_new else "gone, to restore" if one.is_gone else ""
+        mark = _mark(one, goes_along=state.files.goes_along)
         if mark:
             right = [Span(mark, "quiet"), *([Span("  ", "quiet"), *right] if right else [])]
         if one.reason:
@@ -266,6 +283,15 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
         right, room = [], width - 2
     name = formatting.path(name, room, glyphs.cut)
     return sides([*lead, Span(name, "accent" if is_current else "ink")], right, width)
+
+
+def _mark(one: FilePreview, *, goes_along: bool) -> str:
+    """Return the words for a file that a restore creates or deletes, which its figures do not tell."""
+    if one.is_new:
+        return "will be deleted" if goes_along else "new: restoring deletes it"
+    if one.is_gone:
+        return "will be created" if goes_along else "gone: restoring creates it"
+    return ""
 
 
 def _order(one: FilePreview) -> int:
@@ -352,13 +378,13 @@ def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
         return [(arrows, "scroll"), ("Esc", "back")]
     one = files.current
     is_chosen = one is not None and one.path in files.chosen
-    space = [("Space", "keep file" if is_chosen else "restore file")]
+    space = [("Space", "skip file" if is_chosen else "restore file")]
     if one is None or not files.may_choose(one):
         space = []
     what = "list" if files.at_rest else "diff"
     first, last = (arrows, "choose"), (("Tab", "back"), ("Esc", "cancel"))
     # If there is little room, the meaning of Space and Enter is more useful than that of the arrows.
-    short = [("Space", "keep" if is_chosen else "restore")] if space else space
+    short = [("Space", "skip" if is_chosen else "restore")] if space else space
     return roomiest(
         (
             (first, *space, ("Enter", f"full {what}"), *last),
@@ -378,6 +404,7 @@ class PreviewAction:
         name: its name in `PreviewAnswer`.
         title: the text of its row.
         hint: its cost, or the parts that it leaves alone, in a few words.
+        shorter: wordings of the hint for less room, longest first.
         verb: the effect of Enter, in a word.
         group: a blank row stands between two groups.
     """
@@ -388,6 +415,7 @@ class PreviewAction:
     hint: str = ""
     verb: str = "choose"
     group: int = 0
+    shorter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +440,7 @@ DMAIL = PreviewAction(
 )
 COMPACT_FROM = PreviewAction("c", "compact-from", "Compact from here on", verb="compact", group=1)
 COMPACT_TO = PreviewAction("p", "compact-to", "Compact up to here", verb="compact", group=1)
-WHOLE = PreviewAction("e", "whole", "Preview its last step", verb="preview", group=1)
+WHOLE = PreviewAction("e", "whole", "Preview the world line's end", verb="preview", group=1)
 """Previews the end of a world line in place of one of its checkpoints."""
 COPY = PreviewAction("y", "copy", "Copy up to here as Markdown", verb="copy", group=1)
 UNDO = PreviewAction("u", "undo", "Undo", verb="undo")
@@ -457,9 +485,9 @@ def actions_at(
 
 
 def _with_files(
-    actions: Sequence[PreviewAction], hint: str, pending: PreviewAction | None = None
+    actions: Sequence[PreviewAction], hints: Sequence[str], pending: PreviewAction | None = None
 ) -> Sequence[PreviewAction]:
-    """Return the actions if files can be restored; `hint` says how the files would change.
+    """Return the actions if files can be restored; `hints` say how the files would change, longest first.
 
     If a fork or a D-Mail, `pending`, waits for the choice whether files are restored, its two answers are returned.
     """
@@ -468,12 +496,17 @@ def _with_files(
     if pending is not None:
         what = "Fork" if pending.name == FORK.name else "Send"
         stay = replace(pending, title=f"{what} and keep the files", hint="", group=0)
-        back = replace(BOTH, title=f"{what} and restore the files", hint=hint, verb=pending.verb)
+        back = replace(BOTH, title=f"{what} and restore the files", verb=pending.verb)
+        back = _hinted(back, hints)
         return (stay, back)
     # If the conversation has nowhere to go, there is no action for both.
-    both = replace(BOTH, title=f"{verb.capitalize()} and restore files", hint=hint, verb=verb)
-    files = (both, FILES) if place else (replace(FILES, hint=hint),)
+    both = _hinted(replace(BOTH, title=f"{verb.capitalize()} and restore files", verb=verb), hints)
+    files = (both, FILES) if place else (_hinted(FILES, hints),)
     return (*actions[:place], *files, *actions[place:])
+
+
+def _hinted(action: PreviewAction, hints: Sequence[str]) -> PreviewAction:
+    return replace(action, hint=hints[0], shorter=tuple(hints[1:]))
 
 
 @dataclass(slots=True)
@@ -520,14 +553,12 @@ class PreviewState:
         if self.files is None or not self.files.n_restorable:
             return
         if self.files.files.goes_along:
-            self.actions = [
-                replace(one, hint=f"files: {self.files.hint()}") for one in self.plain_actions
-            ]
+            self.actions = [_hinted(one, self.files.hints()) for one in self.plain_actions]
         elif any(one.name == BRING.name for one in self.plain_actions):
-            bring = replace(BRING, hint=self.files.hint())
+            bring = _hinted(BRING, self.files.hints())
             self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
         else:
-            self.actions = _with_files(self.plain_actions, self.files.hint(), self.pending)
+            self.actions = _with_files(self.plain_actions, self.files.hints(), self.pending)
 
 
 class Row(NamedTuple):
@@ -596,6 +627,9 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
         top.append(_stopped_first_row(glyphs))
     if state.preview.run_on:
         top.append(_runs_on_row(state.preview.run_on, inner, glyphs))
+    if width < WIDE_FROM and max_height - len(top) - 3 <= len(state.actions) + 1:
+        # In a low frame the note that nothing is lost needs the blank row at the top.
+        del top[0]
     n_fixed = len(top)
     room = max_height - n_fixed - 3
     height = _height(state, width, room, glyphs) if state.files is not None else 0
@@ -682,12 +716,23 @@ def _keys(
 
 def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
     """Return one column: the choices, a row each, then the files, then the note that nothing is lost."""
-    rows = _action_rows(state, width - 1, room, glyphs, hint_below=False)
+    least = len(state.actions) + (state.files is not None)
+    # The note has a row of its own, if need be a short one and without a blank row above it.
+    room_above = room - 1 if room > least else room
+    rows = _action_rows(state, width - 1, room_above, glyphs, hint_below=False)
     if state.files is not None:
-        rows += _files_below(state.files, width - 2 * AIR + 2, room - len(rows), glyphs)
-    lost = _nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.pending)
-    if len(rows) + 1 + len(lost) <= room:
-        rows += [Row(), *(Row(spans).indented(AIR) for spans in lost)]
+        rows += _files_below(state.files, width - 2 * AIR + 2, room_above - len(rows), glyphs)
+    lost, short = (
+        _nothing_lost_rows(
+            state.preview, width - 2 * AIR, state.line_name, state.pending, short=short
+        )
+        for short in (False, True)
+    )
+    left = room - len(rows)
+    note = lost if len(lost) < left else short
+    if len(note) <= left:
+        rows += [Row()] if len(note) < left else []
+        rows += [Row(spans).indented(AIR) for spans in note]
     return PreviewRows(rows, files_at=AIR - 2, band=(1, width - 1))
 
 
@@ -775,13 +820,15 @@ def _action_rows(
             Span(action.title, "strong" if is_selected else "ink"),
         ]
         # If the number of files that stay does not fit here, these files are named below.
-        hints = (action.hint, action.hint.partition(";")[0]) if not hint_below else ()
+        hints = (action.hint, *action.shorter) if not hint_below else ()
         gaps = ((hint, end - 2 - spans_width(spans) - cell_len(hint)) for hint in hints if hint)
         if (fitting := next(((hint, gap) for hint, gap in gaps if gap >= 2), None)) is not None:
             spans += [Span(" " * fitting[1], "quiet"), Span(fitting[0], "quiet")]
         rows.append(Row(spans, action=index, is_selected=is_selected))
         if action.hint and hint_below:
-            rows.append(Row([Span(" " * 6, "quiet"), Span(action.hint, "quiet")], action=index))
+            wordings = (action.hint, *action.shorter)
+            hint = next((one for one in wordings if 6 + cell_len(one) <= end + 1), wordings[-1])
+            rows.append(Row([Span(" " * 6, "quiet"), Span(hint, "quiet")], action=index))
     return rows
 
 
@@ -821,7 +868,8 @@ def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
     """Return the message at the checkpoint, in one row."""
     target = preview.target
     name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
-    words = one_line(preview.label) or name
+    label = preview.label if preview.prompt else unmarked(preview.label)
+    words = one_line(label) or name
     return [Span(formatting.cut(words, width, mark), "strong")]
 
 
@@ -865,12 +913,12 @@ def consequence_rows(
     if spans_width(left) + 3 + len("context ") + spans_width(right) <= width:
         right = [Span("context ", "quiet"), *right]
     money = cost_words(preview.cost) if preview.cost is not None else ""
-    spent: list[Span] = [Span("; its calls cost ", "quiet"), Span(money, "ink")]
+    spent: list[Span] = [Span("; their calls cost ", "quiet"), Span(money, "ink")]
     below: list[list[Span]] = []
     if money and spans_width(left) + spans_width(spent) <= width:
         left += spent
     elif money:
-        below = [[Span("Its calls cost ", "quiet"), Span(money, "ink")]]
+        below = [[Span("Their model calls cost ", "quiet"), Span(money, "ink")]]
     has_room = spans_width(left) + 3 + spans_width(right) <= width
     return [sides(left, right, width) if has_room else left, *below]
 
@@ -905,9 +953,9 @@ def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Sp
 def _confirmation_row(
     files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """Return the row that asks for a confirmation: `! Also changed by others: notes.md   f again to restore it too`."""
-    reasons = {one.reason.removesuffix(" before") for one in files}
-    why = reasons.pop() if len(reasons) == 1 else "also changed by others"
+    """Return the row that asks for a confirmation: `! Changed outside kimi-tui: notes.md   f again to restore it too`."""
+    reasons = {one.reason.removeprefix("also ") for one in files}
+    why = reasons.pop() if len(reasons) == 1 else "changed outside kimi-tui"
     lead, end = f"{why.capitalize()}: ", f"   {key} again"
     names = ", ".join(shown_name(one.path) for one in files)
     room = width - 2 - cell_len(lead) - cell_len(end)
@@ -933,19 +981,31 @@ def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
 
 
 def _nothing_lost_rows(
-    preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
+    preview: RewindPreview,
+    width: int,
+    line_name: str = "",
+    pending: PreviewAction | None = None,
+    *,
+    short: bool = False,
 ) -> list[list[Span]]:
-    """Return the rows that say how to undo it; `line_name` is that of the world line that the dropped messages will be on."""
-    said = _NOTHING_LOST
+    """Return the rows that say how to undo it, or one short row.
+
+    `line_name` is that of the world line that the dropped messages will be on.
+    """
+    said = "Nothing is lost: /undo restores these messages." if short else _NOTHING_LOST
     if _is_fork(pending):
-        said = _NOTHING_CUT
+        said = "Nothing is lost: this session is unchanged." if short else _NOTHING_CUT
     elif preview.left_as:
         line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
         said = f"Nothing is lost: these messages stay as {line}, and /redo restores them."
+        if short:
+            said = "Nothing is lost: /redo restores these messages."
     elif preview.is_there:
         said = "Nothing is lost: /undo reverses it."
     elif preview.target.world_line:
         said = _NOTHING_LOST_BY_SWITCH if preview.dropped else _NOTHING_LEFT
+        if short:
+            said = "Nothing is lost: /undo switches back."
     rows: list[list[Span]] = []
     place = 0
     for line in formatting.wrap_words(said, width):
@@ -975,12 +1035,12 @@ def _dropped_heading(
 def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
     """Return the row in place of an empty list of dropped messages."""
     if preview.target.world_line:
-        return [Span("Nothing is removed: that world line continues from here.", "quiet")]
+        return [Span("Nothing is removed: the conversation continues on that world line.", "quiet")]
     if preview.messages and preview.prompt:
         return [Span("Only your message is removed; it returns to the prompt.", "quiet")]
     if not preview.steps:
         return [Span("Nothing is removed from the conversation.", "quiet")]
-    return [Span("Only the checkpoint itself is removed.", "quiet")]
+    return [Span("No message is removed, only the mark of the checkpoint.", "quiet")]
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
@@ -1012,7 +1072,8 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Spa
             words = formatting.cut(f"Summary  {text}".rstrip(), room, glyphs.cut)
             left = [Span(f"{glyphs.compaction} ", "compaction"), Span(words, "compaction")]
         case _:
-            left = [Span("  ", "quiet"), Span(formatting.cut(text, room, glyphs.cut), "quiet")]
+            words = one_line(unmarked(message.text))
+            left = [Span("  ", "quiet"), Span(formatting.cut(words, room, glyphs.cut), "quiet")]
     return sides(left, [Span(cost, "ink")], width)
 
 

@@ -229,7 +229,7 @@ class PromptArea(PatchedTextArea):
         """The completions or the hint above the field may have changed."""
 
     class ModeChanged(Message):
-        """The meaning of keys has changed: by the mode of vim keys, or by the offers of the menu."""
+        """The meaning of keys has changed: by the mode of vim keys, by the offers of the menu, or because the field is empty or not."""
 
     def __init__(
         self,
@@ -266,8 +266,8 @@ class PromptArea(PatchedTextArea):
         self._before_search: Draft | None = None
         """The draft before a search of the history; None while none is running."""
         self._vim: VimKeys | None = None
-        self._mode: tuple[Mode | None, str, Offered] = (None, "", "")
-        """The state that `ModeChanged` was posted for last: mode, recorded macro, and what is offered."""
+        self._mode: tuple[Mode | None, str, Offered, bool] = (None, "", "", True)
+        """The state that `ModeChanged` was posted for last: mode, recorded macro, what is offered, and whether the field is empty."""
         self._pastes: dict[str, str] = {}
         """The texts of pastes, by chip."""
         self._offered_end: Location | None = None
@@ -458,8 +458,8 @@ class PromptArea(PatchedTextArea):
         return self._vim.recording if self._vim is not None else ""
 
     def mode_changed(self) -> None:
-        """Post `ModeChanged` if vim's mode, or what the menu offers, has changed."""
-        told = (self.mode, self.recording, self.offered)
+        """Post `ModeChanged` if vim's mode, or what the menu offers, has changed, or the field became empty or not empty."""
+        told = (self.mode, self.recording, self.offered, not self.text)
         if told != self._mode:
             self._mode = told
             self.post_message(self.ModeChanged())

@@ -208,7 +208,7 @@ class PromptBar(Widget):
         is_wide = self.size.width >= WIDE_FROM
         if 0 <= state.prompt_read < 1:
             share = int(100 * state.prompt_read)
-            return f"reading the prompt {share} %" if is_wide else f"prompt read {share} %"
+            return f"reading the request {share} %" if is_wide else f"request read {share} %"
         waited_s = now - state.asked_at
         if not state.asked_at or waited_s < SHOWN_AFTER_S:
             return ""

@@ -74,7 +74,7 @@ class MenuModel(RowModel):
         if isinstance(entry, Command):
             note = drawn(key_of(entry.name, self._keys), glyphs)
             name = cut(drawn(entry.usage, glyphs), NAME_CELLS, glyphs.cut)
-            room = max(0, look.width - NAME_CELLS - 4 - len(note) - 2)
+            room = self._title_room(look, note)
             words = (
                 Span(f"  {name:<{NAME_CELLS + 1}}", style),
                 Span(
@@ -89,12 +89,22 @@ class MenuModel(RowModel):
         gap = " " * max(1, look.width - spans_width(words) - len(note))
         return Line((*words, Span(f"{gap}{note}", "quiet")))
 
+    @staticmethod
+    def _title_room(look: Look, note: str) -> int:
+        return max(0, look.width - NAME_CELLS - 4 - len(note) - 2)
+
     def footing(self, look: Look) -> str:
-        """Return the help of the chosen command, and the place of the entries if not all are visible."""
+        """Return the help of the chosen command, or its title if that is cut, and the place of the entries if not all are visible."""
         n_entries, on_view = len(self.found), look.on_view
         index = 0 if self.is_hint else look.chosen
         chosen = self.found[index] if index is not None and n_entries else None
-        words = drawn(chosen.help, look.glyphs) if isinstance(chosen, Command) else ""
+        words = ""
+        if isinstance(chosen, Command):
+            title = drawn(chosen.title, look.glyphs)
+            is_cut = cell_len(title) > self._title_room(
+                look, drawn(key_of(chosen.name, self._keys), look.glyphs)
+            )
+            words = drawn(chosen.help, look.glyphs) or (title if is_cut else "")
         places = ""
         if len(on_view) < n_entries:
             places = f"{on_view.start + 1} to {on_view.stop} of {n_entries:,}"

@@ -137,7 +137,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         scrubber.follow(recording, clock)
         files = ReplayFiles()
         self._player = player = Player(self, replay, clock, views, scrubber, files)
-        self._timeline_pane.border_subtitle = Content("Enter go there")
+        self._timeline_pane.border_subtitle = Content("Enter go to the step")
         self._timeline_pane.mount(files)
         self.mount(scrubber, before=self.footer)
         self.header.heading = self.header.heading._replace(
@@ -354,7 +354,12 @@ def _replay_hints(
     """Return the keys, the most used first; in a narrow screen the last ones do not fit."""
     turn = ("[ ]", "turn")
     if on_timeline:
-        return (f"{glyphs.up}{glyphs.down}", "move"), ("Enter", "go there"), turn, ("Esc", "close")
+        return (
+            (f"{glyphs.up}{glyphs.down}", "move"),
+            ("Enter", "go to the step"),
+            turn,
+            ("Esc", "close"),
+        )
     play = ("Space", "pause" if playing else "play")
     step = (f"{glyphs.back}{glyphs.to}", "step")
     speed = (f"+ {glyphs.minus}", "speed")

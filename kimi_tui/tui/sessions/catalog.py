@@ -108,7 +108,7 @@ class SessionCatalog:
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
             # Only the timeline shows how many world lines have something of their own.
-            *([f"world lines {size_words(info.world_lines_bytes)}"] if info.world_lines else []),
+            *([f"{size_words(info.world_lines_bytes)} of world lines"] if info.world_lines else []),
         ]
         return SessionRow(
             folder=folder,

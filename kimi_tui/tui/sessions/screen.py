@@ -495,7 +495,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
         if self._field == "rename":
             title, row = one_line(self._input.value).strip(), self.list.chosen
             if words_of_keys(title):
-                self.tell("This looks like an API key, which a title would show. It was not taken.")
+                self.tell(
+                    "This looks like an API key, which a title would show. The title was not changed."
+                )
                 return
             self._close_field()
             if row is not None:

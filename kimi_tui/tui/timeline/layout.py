@@ -652,7 +652,7 @@ def checkpoint_details(
     first: list[Span] = [Span(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
     if said >= 0:
         words = (
-            "Kept through the D-Mail"
+            "Kept when the D-Mail was sent"
             if said < checkpoint.n_carried
             else "Sent while the agent worked"
         )
@@ -734,8 +734,8 @@ _KEYS = (
     ("[ ]", "previous, next turn"),
     ("Home End", "newest, oldest step"),
     ("Enter", "preview a rewind"),
-    ("Space", "fold, unfold"),
-    ("w", "read the chat from there"),
+    ("Space", "expand, collapse"),
+    ("w", "read the chat up to there"),
     ("{ }", "previous, next world line"),
     ("b P", "name a step, pin it"),
     ("/", "filter: text, tool, file"),

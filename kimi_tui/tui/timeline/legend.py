@@ -39,7 +39,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
     branch = f"{glyphs.fork}{glyphs.rule}{glyphs.lost}"
     arrow = f"{glyphs.dmail}{glyphs.rule}{glyphs.arc}"
     return (
-        (f"{glyphs.turn} #5", "your message, and the checkpoint before it: a point to rewind to"),
+        (f"{glyphs.turn} #5", "your message and its checkpoint (a point to rewind to)"),
         (f"{glyphs.turn} now", "the current end of the conversation"),
         (f"{glyphs.step} #6", "a step: one answer of the model, with the tools it used"),
         (glyphs.failed, "a step in which a tool or the model call failed"),
@@ -52,7 +52,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.lost} 2", "world line 2: a branch beside the current conversation"),
         (branch, "the world line branched off here"),
         (arrow, "this D-Mail created the world line below it"),
-        (glyphs.before, "messages from before a compaction; the model no longer sees them"),
+        (glyphs.before, "messages from before a compaction, unseen by the model"),
         (glyphs.bookmark, "a step that you named (key b)"),
         (glyphs.pinned, "a pinned message: it is kept through compactions (key P)"),
         ("grey rows", "a rewind to the selected row removes them from the conversation"),
@@ -68,10 +68,10 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{minus}13.3k", "tokens that the D-Mail freed"),
         ("~+7k", "tokens, estimated until the server has counted them"),
         (f"28k{glyphs.to}12k", "tokens in the context before and after a compaction"),
-        ("+2", "behind a tool: the step made 2 more tool calls"),
+        ("+2", "after a tool's name: the step made 2 more tool calls"),
         (f"{glyphs.files}3", "3 files changed in the step"),
-        ("+11 steps", "11 folded steps; Space unfolds them"),
-        ("rewind 5 min", "why and how long ago the world line was left"),
+        ("+11 steps", "11 collapsed steps; Space expands them"),
+        ("rewind 5 min", "on a world line: it was left by a rewind, 5 minutes ago"),
     )
 
 
@@ -109,5 +109,5 @@ def _gauge(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
             f"tokens freed by a D-Mail; {glyphs.lost} by a rewind, {glyphs.compaction} by a compaction",
         ),
         (f"58k {glyphs.to} 53k", "in a preview: tokens in the context now and afterwards"),
-        ("now 58k, 22%", "beside an earlier moment: tokens in the context now"),
+        ("now 58k, 22%", "while you look at an earlier step: tokens in the context now"),
     )

@@ -116,9 +116,9 @@ def facts_words(
     from kimi_tui.foreign_text import one_line
 
     *others, last = map(one_line, facts.notes or ("",))
-    notes = f"{last} is read." if last else ""
+    notes = f"The agent reads {last}." if last else ""
     if others:
-        notes = f"{', '.join(others)} and {last} are read."
+        notes = f"The agent reads {', '.join(others)} and {last}."
     if facts.n_files is None:
         return cut(notes, room, ellipsis)
     number, noun = f"{facts.n_files:,}", "file" if facts.n_files == 1 else "files"

@@ -117,7 +117,7 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
         await one.ready()
         await one.say("/plan")
-        await one.sees("Mode: plan.")
+        await one.sees("Mode plan:")
         await one.say("Mend the quotes")
         await one.sees("If you edit the plan, the agent carries it out in accept edits mode")
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
@@ -131,7 +131,7 @@ async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) ->
         server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
         await one.ready()
         await one.say("/plan")
-        await one.sees("Mode: plan.")
+        await one.sees("Mode plan:")
         await one.say("Mend the quotes")
         await one.sees("If you edit the plan, the agent carries it out in ask mode")
         # The mode goes through all values while the question is open, so the mode before plan mode is another one by then.

@@ -77,7 +77,7 @@ def test_a_side_without_a_message_says_why_it_is_blank() -> None:
     (row,) = texts(one)
     assert row[0].startswith("× Shell ls")
     assert row[0].endswith("#7")
-    assert row[1] == "This branch ends here, where the two branches divide."
+    assert row[1] == "This branch ends here."
 
 
 def test_a_folded_call_has_its_title_and_an_unfolded_one_the_rows_of_the_chat() -> None:
@@ -241,7 +241,7 @@ def test_each_side_of_the_files_has_a_column() -> None:
         ["new.py", "same as at #3", "new  +14"],
     ]
     ends = [
-        "same as at #3", "new  +14", "changed by others", "also by others  +2", "as on world line 2",
+        "same as at #3", "new  +14", "changed outside kimi-tui", "also outside kimi-tui  +2", "same as on world line 2",
         "permissions",
     ]  # fmt: skip
     for row, end in zip(words(rows), ends, strict=False):
@@ -260,7 +260,7 @@ def test_a_narrow_table_says_less(width: int) -> None:
     rows = words(table(FILES, width).rows(frozenset()))
     assert all(len(row) == width - 2 for row in rows[:-1])
     assert rows[0].split()[1:] == ["+15", "−61", "same"]
-    assert "as left" in rows[4]
+    assert "same change" in rows[4]
 
 
 def test_a_diff_says_which_side_it_is_of() -> None:

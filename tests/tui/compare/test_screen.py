@@ -46,7 +46,7 @@ async def test_lines_with_equal_messages_are_not_said_to_share_nothing(tmp_path:
     """A compaction begins a line anew, and what it kept stands on both sides."""
     async with still_screen(tmp_path) as one:
         one.app.push_screen(page("what is now"))
-        await one.sees("no step in common")
+        await one.sees("no steps in common")
         one.app.push_screen(page())
         await one.sees("nothing in common")
 

@@ -77,9 +77,9 @@ async def test_changes_are_shown_and_reviewed(
     async with ChatServer() as server, desk(tmp_path, server.base_url, mode="edits") as one:
         await one.ready()
         await one.say("/diff x")
-        await one.sees('"x" is no range of checkpoints.')
+        await one.sees('"x" is not a range of checkpoints.')
         await one.say("/review nothing")
-        await one.sees("in no git repository")
+        await one.sees("not in a git repository")
         server.script(call("WriteFile", {"path": "a", "content": "one\ntwo\n"}), say("Wrote."))
         await one.say("Go")
         await one.sees("Wrote.")
@@ -95,4 +95,4 @@ async def test_changes_are_shown_and_reviewed(
         await one.pilot.press("enter")
         await one.sees("All is well.")
         await one.say("/commit")
-        await one.sees("in no git repository")
+        await one.sees("not in a git repository")

@@ -85,7 +85,7 @@ async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
         await one.until(lambda: page.area.has_focus)
         # This imitates a second Enter after the one that opened the dialog.
         await one.pilot.press("enter")
-        await one.sees("That came too early: press it again.")
+        await one.sees("The key was pressed too early; press it again.")
         assert answers == []
         # This imitates keys that were typed while the program was stopped.
         monkeypatch.setattr(TextDialog, "QUIET_S", 0.2)

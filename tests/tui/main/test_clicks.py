@@ -54,6 +54,7 @@ async def test_header_gauge_and_footer_do_what_they_name(home: Path) -> None:
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         area.put("a")
+        await one.sees("Enter send   Ctrl+J new line")
         await one.pilot.click(Footer, offset=at(one, Footer, "Ctrl+J"))
         await one.until(lambda: area.text == "a\n")
 

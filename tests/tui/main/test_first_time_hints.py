@@ -64,14 +64,14 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         while not panel.hint:
             panel.restart_wait()
             await one.pilot.press("y")
-        await one.sees("Too early: answer after")
+        await one.sees("Pressed too early: answer after")
         assert "takes it back" not in one.text()
         assert panel.size.height == height
         await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.until(lambda: len(server.requests) == 3)
         await one.pilot.press("escape")
-        await one.sees("↑ brings the message back")
+        await one.sees("↑ gets the message back")
     assert read_seen(hints_file(home)) == {"turn", "steered", "early", "stopped"}
 
 
@@ -82,7 +82,7 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
         server.script(say("One."), say("Two."))
         await learned(one)
         one.screen.prompt.area.post_message(events.Paste("x\n" * 30))
-        await one.sees("Press Left, then Enter, to open")
+        await one.sees("To open the pasted text, press Left")
         await one.pilot.press("enter")
         # In the place of what was shown another one, and none after it is switched off.
         await one.sees("F1 lists all keys")

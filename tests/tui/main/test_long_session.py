@@ -152,7 +152,7 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Views) -
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     shown = await one.sees("Files changed since")
-    assert "also changed by others; kept" in shown
+    assert "also changed outside kimi-tui; kept" in shown
     assert "! src/ledger.py" in shown
     # Tab gives the arrows to the files; Space there takes one along that would have stayed.
     await one.pilot.press("tab")

@@ -406,7 +406,7 @@ async def test_keys_before_anything_is_said(home: Path) -> None:
         await one.sees("kimi-test   ask")
         await one.say("/mode all")
         await one.sees("allow all, no sandbox")
-        await one.sees("commands run with all your rights")
+        await one.sees("commands run with all your permissions")
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.mode == "all"
@@ -450,7 +450,7 @@ async def test_the_folder_in_figures_until_something_is_said(home: Path) -> None
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Good day."))
         shown = await one.sees("2 files in ")
-        assert "AGENTS.md is read." in shown
+        assert "The agent reads AGENTS.md." in shown
         await one.say("Hello")
         await one.sees("Good day.")
         assert one.screen.transcript.facts is None

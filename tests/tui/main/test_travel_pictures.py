@@ -111,7 +111,7 @@ UNDONE = RewindPreview(
     files=FilesPreview(
         (
             FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),
-            FilePreview("notes.md", "conflict", "also changed by others", "restore", 2, 0),
+            FilePreview("notes.md", "conflict", "also changed outside kimi-tui", "restore", 2, 0),
             FilePreview("tests/csv/test_quotes.py", "delete", added=14, is_new=True),
         ),
         goes_along=True,
@@ -181,7 +181,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     fork = RewindScreen(left, actions=actions_at(11, 0), pending=FORK)
     offer = RewindPreview(
         Target(END),
-        "Some files have changed since the last message of this conversation.",
+        "Some files have changed since the last message.",
         *(0, 0, 0, 47_500, 47_500),
         estimated=False,
         dropped=(),

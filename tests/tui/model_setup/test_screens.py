@@ -535,7 +535,7 @@ async def test_without_a_local_server_or_behind_a_fault_it_is_said_what_to_do(
         await one.sees("Something went wrong in the program")
         monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
         await pilot.press("ctrl+r")
-        await one.sees("Start one and press Ctrl+R")
+        await one.sees("Start a server and press Ctrl+R")
         last = "Ctrl+R look again   Esc back"
         # There is nothing to choose.
         await one.until(lambda: one.text().split("\n")[-1].strip() == last)

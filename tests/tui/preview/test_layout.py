@@ -28,15 +28,15 @@ def keys(width: int, *, chosen: bool) -> str:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_key_of_a_file_is_named(width: int, chosen: bool) -> None:
     row = keys(width, chosen=chosen)
-    assert "Space keep" in row if chosen else "Space restore" in row
+    assert "Space skip" in row if chosen else "Space restore" in row
     assert "diff   Tab back   Esc cancel" in row
 
 
 def test_the_words_are_as_long_as_there_is_room() -> None:
-    whole = "↑↓ choose   Space keep file   Enter full diff   Tab back   Esc cancel"
+    whole = "↑↓ choose   Space skip file   Enter full diff   Tab back   Esc cancel"
     assert keys(120, chosen=True) == whole
     assert keys(80, chosen=True) == whole.replace("full ", "")
-    assert keys(60, chosen=True) == "Space keep   Enter diff   Tab back   Esc cancel"
+    assert keys(60, chosen=True) == "Space skip   Enter diff   Tab back   Esc cancel"
 
 
 @pytest.mark.parametrize("width", WIDTHS.values())

@@ -192,10 +192,22 @@ async def test_resizing_lays_out_anew() -> None:
         assert not any("Removed from" in row for row in app.rows)
 
 
+@pytest.mark.parametrize(("width", "height"), [(102, 28), (72, 20), (56, 16)])
+def test_eight_choices_leave_room_for_the_files_and_for_what_is_not_lost(
+    width: int, height: int
+) -> None:
+    state = layout.PreviewState(WITH_FILES, layout.actions_at(11, 0))
+    assert len(state.actions) == 8
+    rows = [row.text for row in layout.preview_rows(state, width, height, UNICODE).rows]
+    assert sum("Nothing is lost" in row for row in rows) == 1
+    assert any("README.md" in row for row in rows) or any("3 files changed" in row for row in rows)
+    assert sum("copy" in row.lower() for row in rows) == 1
+
+
 def test_more_actions_are_data() -> None:
     actions = (
         *CONVERSATION_ACTIONS[:1],
-        PreviewAction("f", "both", "Rewind and restore files", "restores 1, deletes 1"),
+        PreviewAction("f", "both", "Rewind and restore files", "1 file restored, 1 deleted"),
         *CONVERSATION_ACTIONS[1:],
         PreviewAction("d", "dmail", "Send a D-Mail here", group=1),
         PreviewAction("c", "compact_from", "Compact from here on", group=1),
@@ -285,7 +297,9 @@ DIFF = (
 )
 FILES = FilesPreview(
     files=(
-        FilePreview("README.md", "conflict", "also changed by others", "restore", 2, 0, DIFF[2:4]),
+        FilePreview(
+            "README.md", "conflict", "also changed outside kimi-tui", "restore", 2, 0, DIFF[2:4]
+        ),
         FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1, rows=DIFF),
         FilePreview("tests/csv/test_quotes.py", "delete", added=14, rows=DIFF[2:], is_new=True),
     ),
@@ -332,20 +346,21 @@ async def test_files_are_chosen(keys: list[str], answer: PreviewAnswer | None) -
 async def test_choosing_files_changes_what_the_action_says() -> None:
     app = PreviewApp(WITH_FILES)
     async with app.run_test(size=(120, 40)) as pilot:
-        assert any("restores 1, deletes 1; keeps 1" in row for row in app.rows)
+        assert any("1 file restored, 1 deleted; 1 kept" in row for row in app.rows)
         assert any(
-            "! README.md" in row and "also changed by others; kept" in row for row in app.rows
+            "! README.md" in row and "also changed outside kimi-tui; kept" in row
+            for row in app.rows
         )
         assert any("No snapshot of: .venv/ (ignored)" in row for row in app.rows)
         await pilot.press("tab", "space")
         await pilot.pause()
-        assert any("restores 2, deletes 1" in row for row in app.rows)
+        assert any("2 files restored, 1 deleted" in row for row in app.rows)
         assert any("✓ README.md" in row for row in app.rows)
 
 
 FOREIGN = replace(
     FILES,
-    files=(*FILES.files, FilePreview("theirs.md", "restore", "also changed by others before")),
+    files=(*FILES.files, FilePreview("theirs.md", "restore", "also changed outside kimi-tui")),
     not_covered=tuple((f"folder{n}/", "ignored") for n in range(30)),
 )
 
@@ -358,7 +373,7 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
         await pilot.press("f")
         await pilot.pause()
         assert app.answers == []
-        assert any("Also changed by others: theirs.md   f again" in row for row in app.rows)
+        assert any("Changed outside kimi-tui: theirs.md   f again" in row for row in app.rows)
         await pilot.press("f")
         await pilot.pause()
         assert app.answers == [PreviewAnswer("rewind", "restore")]
@@ -409,7 +424,7 @@ async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
     ("files", "says"),
     [
         (("built",), "during a background task: built"),
-        (("built", "theirs.md"), "by others: built, theirs."),
+        (("built", "theirs.md"), "outside kimi-tui: built"),
     ],
 )
 async def test_what_a_job_changed_is_not_said_to_be_changed_outside(
@@ -421,7 +436,7 @@ async def test_what_a_job_changed_is_not_said_to_be_changed_outside(
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("f")
         await pilot.pause()
-        assert any(f"Also changed {says}" in row for row in app.rows), app.rows
+        assert any(f"Changed {says}" in row for row in app.rows), app.rows
 
 
 @pytest.mark.parametrize("size", first_only([(60, 20), (80, 24), (120, 40)]))
@@ -453,11 +468,12 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
 async def test_what_needs_a_word_is_in_sight_among_many_files(size: tuple[int, int]) -> None:
     many = tuple(FilePreview(f"file{n:02}", "restore", added=1) for n in range(40))
     mine = tuple(
-        FilePreview(f"mine{n}", "conflict", "changed by others", "restore") for n in range(4)
+        FilePreview(f"mine{n}", "conflict", "changed outside kimi-tui", "restore") for n in range(4)
     )
     app = PreviewApp(replace(STORY_PREVIEW, files=FilesPreview((*many, *mine))))
     async with app.run_test(size=size) as pilot:
-        assert any("restores 40; keeps 4" in row for row in app.rows)
+        kept = "" if size == (60, 20) else "; 4 kept"
+        assert any(f"40 files restored{kept}" in row for row in app.rows)
         await pilot.press("tab")
         await pilot.pause()
         assert all(any(f"! mine{n}" in row for row in app.rows) for n in range(4))

@@ -306,8 +306,8 @@ async def test_the_row_tells_what_the_agent_does() -> None:
     [
         (80, 80, -1.0, "waiting for the first token 1:20"),
         (60, 80, -1.0, "waits for first token 1:20"),
-        (80, 80, 0.31, "reading the prompt 31 %"),
-        (60, 80, 0.31, "prompt read 31 %"),
+        (80, 80, 0.31, "reading the request 31 %"),
+        (60, 80, 0.31, "request read 31 %"),
         (80, 80, 1.0, "waiting for the first token 1:20"),
         (80, 2, -1.0, ""),
     ],
@@ -325,7 +325,7 @@ async def test_the_row_tells_what_of_the_answer_is_waited_for(
         shown = desk.area.render_line(0).text
         assert words in shown
         assert shown.startswith(f"{desk.area.placeholder} "), "the placeholder is not cut"
-        assert ("token" in shown or "prompt" in shown) == bool(words)
+        assert ("token" in shown or "request" in shown) == bool(words)
         assert shown.rstrip().endswith("step 12")
         desk.bar.state = desk.bar.state._replace(asked_at=0.0, prompt_read=-1.0)
         await pilot.pause()

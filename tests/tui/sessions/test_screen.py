@@ -148,7 +148,7 @@ async def test_renamed_put_away_and_thrown_away(
         assert row.folder.exists()
         # A key that was typed before the question could be seen is no answer.
         await one.pilot.press("d", "y")
-        await one.sees("Delete Tests?  That came too early: press it again.")
+        await one.sees("Delete Tests?  The key was pressed too early; press it again.")
         assert row.folder.exists()
         monkeypatch.setattr(SeenQuestion, "QUIET_S", 60.0)
         await one.pilot.press("escape", "d")

@@ -257,7 +257,11 @@ def test_lists() -> None:
 
 @pytest.mark.parametrize(
     ("state", "fact"),
-    [("waiting", "waits for you"), ("rejected", "you said no"), ("stopped", "stopped by you")],
+    [
+        ("waiting", "waits for your answer"),
+        ("rejected", "you said no"),
+        ("stopped", "stopped by you"),
+    ],
 )
 def test_what_the_person_did(state: str, fact: str) -> None:
     assert fact in rows(block(target="x", state=state))[0]

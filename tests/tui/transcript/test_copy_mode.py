@@ -195,7 +195,7 @@ async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> N
         view.action_copy_mode()
         # A letter that is no key says so, even after letters that move the cursor.
         typed(one, "wwf")
-        await one.sees('"f" is not a key here.')
+        await one.sees('"f" does nothing here.')
         assert view.is_copying
         # Moves act at once; what copies and ends may follow them at once.
         typed(one, "0wy")

@@ -25,13 +25,16 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             FolderFacts(184, notes=("AGENTS.md",)),
-            "184 files in ~/work/importer. AGENTS.md is read.",
+            "184 files in ~/work/importer. The agent reads AGENTS.md.",
         ),
         (FolderFacts(1), "1 file in ~/work/importer."),
         (FolderFacts(0), "No files in ~/work/importer."),
         (FolderFacts(50_000, is_more=True), "More than 50,000 files in ~/work/importer."),
-        (FolderFacts(notes=("agents.md",)), "agents.md is read."),
-        (FolderFacts(notes=("../AGENTS.md", "CLAUDE.md")), "../AGENTS.md and CLAUDE.md are read."),
+        (FolderFacts(notes=("agents.md",)), "The agent reads agents.md."),
+        (
+            FolderFacts(notes=("../AGENTS.md", "CLAUDE.md")),
+            "The agent reads ../AGENTS.md and CLAUDE.md.",
+        ),
         (FolderFacts(), ""),
     ],
 )
@@ -42,7 +45,9 @@ def test_what_is_known_of_the_folder(facts: FolderFacts, words: str) -> None:
 def test_a_long_folder_loses_its_middle_and_the_figures_stay() -> None:
     facts = FolderFacts(1_204, notes=("AGENTS.md",))
     folder = "/home/me/work/clients/some-company/importer"
-    assert facts_words(facts, folder, 60, 13) == ("1,204 files in ~/…/importer. AGENTS.md is read.")
+    assert facts_words(facts, folder, 60, 13) == (
+        "1,204 files in importer. The agent reads AGENTS.md."
+    )
     for width in range(20, 90):
         words = facts_words(facts, folder, width, 13)
         assert words.startswith("1,204 file")

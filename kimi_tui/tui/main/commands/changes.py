@@ -34,7 +34,7 @@ async def diff(main: MainParts, argument: str) -> None:
     given = _RANGE.fullmatch(argument.strip())
     if argument and given is None:
         main.bench.tell(
-            f'"{argument[:20]}" is no range of checkpoints.',
+            f'"{argument[:20]}" is not a range of checkpoints.',
             advice="Use numbers from the timeline, for example /diff 5 or /diff 5..9.",
             level="warning",
         )
@@ -68,7 +68,9 @@ async def blame(main: MainParts, argument: str) -> None:
         return
     if not name:
         main.bench.tell(
-            "/blame needs a file.", advice="For example: /blame app.py:10-20", level="warning"
+            "This command needs the path of a file.",
+            advice="For example: /blame app.py:10-20",
+            level="warning",
         )
         return
     soul = await main.conversation.opened()

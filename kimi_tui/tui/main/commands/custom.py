@@ -139,7 +139,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         frame = VerticalScroll(Static(words))
         use_thin_scrollbar(frame, glyphs_of(self))
         frame.border_title = Content(f"/{self._command}")
-        frame.border_subtitle = f"{self._yes}   Esc cancel"
+        frame.border_subtitle = Content(f"{self._yes}   Esc cancel")
         yield frame
 
     def _refuse(self) -> None:

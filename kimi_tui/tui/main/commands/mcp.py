@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 _NONE = "No MCP server is configured for this folder."
 _HOW = "kimi-tui mcp add NAME -- COMMAND adds one; docs/mcp.md has the rest."
-_VERBS = ("allow", "restart", "on", "off")
-_ALLOW, _ALLOW_NETWORK = "allow", "allow with network"
+_VERBS = ("allow", "restart", "login", "on", "off")
+_ALLOW, _ALLOW_NETWORK, _LOGIN = "allow", "allow with network", "login"
 _PROMPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _STATES: dict[State, str] = {
     "off": "off",
@@ -51,7 +52,7 @@ async def mcp(main: MainParts, argument: str) -> None:
     if verb not in _VERBS:
         main.bench.tell(
             f'"{one_line(argument)[:40]}" is neither an MCP server nor an argument of /mcp.',
-            advice="/mcp lists the servers; /mcp allow, restart, on or off NAME acts on one.",
+            advice="/mcp lists the servers; /mcp allow, restart, login, on or off NAME acts on one.",
             level="warning",
         )
         return
@@ -63,6 +64,8 @@ async def mcp(main: MainParts, argument: str) -> None:
         return
     if verb == "allow":
         await _allow(main, servers, name, network=None)
+    elif verb == "login":
+        await _login(main, servers, name)
     elif verb == "restart":
         main.bench.tell(await _restarted(servers, name))
     else:
@@ -177,7 +180,9 @@ def _about(row: ServerRow) -> str:
     lines = [row.config.target]
     if row.place:
         lines.append(f"It runs {row.place}." if row.config.command else f"It is {row.place}.")
-    if row.why:
+    if row.state == "ready":
+        lines.append(f"Connected to {row.why}.")
+    elif row.why:
         why = f"{row.why[:1].upper()}{row.why[1:].rstrip('.')}."
         lines.append(why)
     if more:
@@ -201,6 +206,8 @@ async def _one(main: MainParts, servers: McpServers, name: str) -> None:
             about=_about(servers.named(name)),
         )
     )
+    if chosen == _LOGIN:
+        await _login(main, servers, name)
     if chosen in (_ALLOW, _ALLOW_NETWORK):
         await _allow(main, servers, name, network=chosen == _ALLOW_NETWORK)
 
@@ -225,7 +232,10 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
             for words, result in offers
         ]
     is_off = row.state == "off"
-    items = [
+    items: list[ListedItem] = []
+    if row.config.url and not is_off:
+        items.append(ListedItem(Entry("Log in", group=group), _about(row), "log in", result=_LOGIN))
+    items.append(
         ListedItem(
             Entry("Start it" if is_off else "Start it again", group=group),
             _about(row),
@@ -234,7 +244,7 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
             if is_off
             else partial(_restarted, servers, name),
         )
-    ]
+    )
     if not is_off:
         items.append(
             ListedItem(
@@ -289,6 +299,44 @@ def _state_words(servers: McpServers, name: str) -> str:
     return f"{words}: {row.why.rstrip('.')}." if row.why else f"{words}."
 
 
+async def _login(main: MainParts, servers: McpServers, name: str) -> None:
+    """Log in at a server: the browser is opened, unless this is a remote shell, and the address at which it ends can be pasted."""
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+    from kimi_tui.tui.screens import app_of
+
+    addresses: list[str] = []
+    dialogs: list[TextDialog] = []
+
+    async def shown(url: str) -> None:
+        addresses.append(url)
+        if not os.environ.get("SSH_CONNECTION"):
+            app_of(main.bench.screen).open_url(url)
+
+    async def pasted() -> str | None:
+        question = TextQuestion(
+            f"Log in at {name}",
+            "Open this address in a browser and log in there.",
+            "If the browser is on another machine, paste the address of the page at which it ends.",
+            placeholder="http://127.0.0.1:…/callback?code=…",
+            quote=addresses[-1],
+            verb="log in",
+        )
+        dialogs.append(TextDialog(question))
+        return await main.bench.ask(dialogs[-1])
+
+    main.bench.tell(f"Asking the MCP server {name} for its login.")
+    why = await servers.login(name, shown, pasted)
+    for dialog in dialogs:
+        if dialog.is_current:
+            dialog.dismiss(None)
+    if why:
+        main.bench.tell(
+            f"The login at the MCP server {name} failed: {why.rstrip('.')}.", level="warning"
+        )
+    else:
+        main.bench.tell(f"Logged in. {_state_words(servers, name)}")
+
+
 async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bool | None) -> None:
     """Show what a project's server runs, and start it after a yes to the whole text."""
     from kimi_tui.app_paths import short
@@ -305,9 +353,9 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         return
     if network is None or row.config.network is not None:
         network = bool(row.config.network)
-    intro = "This folder brings an MCP server: a program whose tools the agent may use. A yes is for exactly this text and for its tools:"
+    intro = "This folder brings an MCP server: a program whose tools the agent may use. Yes allows exactly this text and its tools:"
     if row.config.url:
-        intro = "This folder brings an MCP server at an address, whose tools the agent may use. A yes is for exactly this text and for its tools:"
+        intro = "This folder brings an MCP server at an address, whose tools the agent may use. Yes allows exactly this text and its tools:"
     question = CustomCommandScreen(
         "mcp",
         short(row.config.path),

@@ -257,13 +257,12 @@ async def offer_files(main: MainParts) -> None:
     if soul.running or soul.message_count != before:
         # A user who has gone on already is not held up by a question.
         main.bench.tell(
-            "Some files have changed since the last message of this conversation.", level="warning"
+            "Some files have changed since the last message.",
+            level="warning",
         )
         return
     question = RewindScreen(
-        replace(
-            found, label="Some files have changed since the last message of this conversation."
-        ),
+        replace(found, label="Some files have changed since the last message."),
         actions=(LEAVE, BRING),
         title="Changed files",
         write=main.keystrokes.write_to_prompt,

@@ -88,8 +88,8 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
     of_project = [
         ListedItem(
             Entry(shown_rule(rule), group="This project"),
-            f"{mode} This permission is stored for this folder in your own configuration. "
-            "A command needs it only outside the sandbox.",
+            f"{mode} This permission is stored for this folder in your own configuration."
+            f"{'' if ':' in rule else ' Only commands outside the sandbox need it.'}",
             "revoke",
             partial(revoke_project, rule),
         )
@@ -207,6 +207,8 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
             "The hooks of this folder are allowed.", advice="/permissions revokes that."
         )
         return
+    # The yes is for what is there now: a script that changes while the question is shown needs another one.
+    digest = await found.folder_digest()
     texts = [
         f"{one.event}{f' ({one.matcher})' if one.matcher else ''}, at most {one.timeout_s:g} s:\n{one.command}"
         for one in hooks
@@ -216,14 +218,14 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
         str(hooks[0].path.parent),
         "\n\n".join(texts),
         intro="This folder brings hooks: programs that run at events of a session, in the sandbox. "
-        "A yes is for exactly this text, and for the scripts in the folder that it names:",
+        "Yes allows exactly this text, and the scripts in the folder that it names:",
         yes="y let them run",
     )
     if not await main.bench.ask(question):
         main.bench.tell("The hooks of this folder do not run.")
         return
     try:
-        await found.allow_folder()
+        await found.allow_folder(digest)
     except (OSError, ValueError) as error:
         why = error.strerror or error if isinstance(error, OSError) else error
         main.bench.tell(f"The permission could not be stored: {why}.", level="warning")
@@ -404,7 +406,7 @@ async def _allow_skills(
         "skills",
         main.bench.transcript.work_dir,
         "\n\n\n".join(texts),
-        intro="This folder brings skills: instructions that the agent may follow. A yes is for exactly this text:",
+        intro="This folder brings skills: instructions that the agent may follow. Yes allows exactly this text:",
         yes="y let the agent use them",
     )
     if not await main.bench.ask(question):

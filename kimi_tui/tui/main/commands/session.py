@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimi_tui.agent_parts import MODE_TITLES
+from kimi_tui.agent_parts import MODE_TITLES, unasked_words
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
 
 WAY_BACK = "To undo this, type /undo, or press u in the timeline."
-MODE_TOLD: dict[Mode, str] = {
-    "plan": "Mode: plan. The agent changes nothing before you accept its plan.",
-    "ask": "Mode: ask. Edits and commands need your permission.",
-    "edits": "Mode: accept edits. Edits in the folder run without asking; commands ask first.",
-    "sandboxed": "Mode: sandboxed. Edits and sandboxed commands run without asking.",
-    "all": "Mode: allow all. The agent asks only before it touches secret or protected files, or anything outside the folder or the sandbox.",
-}
 MODES: dict[str, Mode] = {mode: mode for mode in MODE_TITLES}
 TASKS_USE = "/tasks output N shows the output of task N, /tasks stop N stops the task."
 _OUTPUT_ROWS = 500
@@ -245,7 +238,7 @@ async def mode(main: MainParts, argument: str) -> None:
     if conversation.state.approvals:
         advice = "The question on the screen still needs your answer."
     elif chosen == "all" and soul.sandbox_gaps is None:
-        advice = "There is no sandbox, so commands run with all your rights."
+        advice = "There is no sandbox, so commands run with all your permissions."
     elif chosen == "sandboxed" and soul.sandbox_gaps:
         advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
     elif (
@@ -254,7 +247,8 @@ async def mode(main: MainParts, argument: str) -> None:
         and any(not job.ended for job in soul.tasks.all)
     ):
         advice = "Background tasks keep running and can change files; /tasks lists them."
-    main.bench.tell(MODE_TOLD[chosen], advice=advice)
+    has_sandbox = soul.sandbox_gaps is not None
+    main.bench.tell(unasked_words(chosen, sandbox=has_sandbox), advice=advice)
 
 
 async def plan(main: MainParts, argument: str) -> None:
@@ -296,9 +290,9 @@ async def sandbox(main: MainParts, argument: str) -> None:
     try:
         if argument:
             gone = await soul.reset_sandbox()
-            text = f"Emptied the private caches of the sandbox ({format_size(gone.n_bytes)} freed)."
+            text = f"Deleted the download caches of sandboxed commands ({format_size(gone.n_bytes)} freed)."
             if gone.is_used:
-                text = f"Freed {format_size(gone.n_bytes)} of the private caches. A running command still uses the rest."
+                text = f"Deleted {format_size(gone.n_bytes)} of the download caches of sandboxed commands. A running command still uses the rest."
             main.bench.tell(text)
             return
         state = await soul.sandbox_state()
@@ -307,14 +301,15 @@ async def sandbox(main: MainParts, argument: str) -> None:
         return
     except OSError as error:
         main.bench.tell(
-            f"The private caches could not be emptied: {error.strerror or error}.", level="error"
+            f"The download caches of sandboxed commands could not be deleted: {error.strerror or error}.",
+            level="error",
         )
         return
     more = "".join(f", {one_line(short(Path(path)))}" for path in state.writable[1:])
     main.bench.tell(
-        f"Commands can write to the work folder{more}, temporary files and private caches "
+        f"Commands can write to the work folder{more}, temporary files and their own caches "
         f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
-        advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset empties the caches.",
+        advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset deletes the caches.",
     )
 
 
@@ -572,13 +567,7 @@ def _write_new(path: Path, name: str, text: str) -> Path:
         numbers = itertools.chain(("",), (f"-{n}" for n in itertools.count(2)))
         files = (path / f"{name}{number}.md" for number in numbers)
         path = next(one for one in files if not os.path.lexists(one))
-    try:
-        Storage().write_file(path, clean_source(text).encode("utf-8", "replace"), new=True)
-    except FileExistsError:
-        raise
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
+    Storage().write_new(path, clean_source(text).encode("utf-8", "replace"))
     return path
 
 

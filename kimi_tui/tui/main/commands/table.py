@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kimi_tui.agent_parts import UNASKED
 from kimi_tui.config.settings import THEMES
 from kimi_tui.tui.main.commands import changes, mcp, rewind, rules, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
@@ -45,7 +46,7 @@ COMMANDS = CommandTable(
     Command(
         "chat",
         "Go to the chat",
-        "Move the focus to the chat, to fold, copy, pin or rewind by keys.",
+        "Move the focus to the chat, where keys expand, copy, pin and rewind.",
         view.chat,
         opens=True,
     ),
@@ -92,7 +93,7 @@ COMMANDS = CommandTable(
     Command(
         "switch",
         "Switch to a world line",
-        "Continue on world line K (a branch), or on it from checkpoint N.",
+        "Continue on world line K (a branch), at its end or before its checkpoint N.",
         world_lines.switch,
         argument="K[:N]",
         opens=True,
@@ -126,7 +127,7 @@ COMMANDS = CommandTable(
     Command(
         "bookmark",
         "Bookmark a checkpoint",
-        "Name checkpoint N; the timeline shows the name.",
+        "Give checkpoint N a name, which the timeline shows.",
         world_lines.bookmark,
         argument="N [name]",
         opens=True,
@@ -205,7 +206,7 @@ COMMANDS = CommandTable(
     Command(
         "turn",
         "Show your previous message",
-        "Scroll to your previous message in the chat, or to the one after.",
+        "Scroll to your previous message in the chat; after goes to the next one.",
         view.turn,
         argument="[before | after]",
         values=_one_of("before", "after"),
@@ -256,7 +257,7 @@ COMMANDS = CommandTable(
     Command(
         "stats",
         "Show statistics",
-        "Show the session's steps, tools, tokens, time travel and waiting time.",
+        "Show the session's steps, tools, tokens, rewinds, D-Mails and waiting time.",
         session.stats,
         opens=True,
         needs="session",
@@ -269,14 +270,10 @@ COMMANDS = CommandTable(
         key="shift+tab",
         argument="[plan | ask | edits | sandboxed | all]",
         values=_one_of(
-            ("plan", "Plan: nothing changes before you accept a plan"),
-            ("ask", "Ask: edits and commands ask first"),
-            ("edits", "Accept edits: edits in the folder run, commands ask first"),
-            ("sandboxed", "Sandboxed: edits and sandboxed commands run without asking"),
-            (
-                "all",
-                "Allow all: the agent asks only about secret or protected files and outside the folder",
-            ),
+            *(
+                (mode, words.removeprefix("The agent ").removesuffix(".").capitalize())
+                for mode, words in UNASKED.items()
+            )
         ),
         # A typing error must not choose the mode that allows everything.
         exact=True,
@@ -317,8 +314,8 @@ COMMANDS = CommandTable(
         "Show the MCP servers",
         "List the MCP servers and their tools; allow, restart or switch them off.",
         mcp.mcp,
-        argument="[allow | restart | on | off NAME]",
-        values=_one_of("allow", "restart", "on", "off"),
+        argument="[allow | restart | login | on | off NAME]",
+        values=_one_of("allow", "restart", "login", "on", "off"),
         opens=True,
     ),
     Command(
@@ -333,7 +330,7 @@ COMMANDS = CommandTable(
     Command(
         "add-dir",
         "Add a folder",
-        "Let the agent use another folder until kimi-tui ends; without one, list them.",
+        "Let the agent use another folder until kimi-tui ends; without DIR, list them.",
         rules.add_dir,
         argument="[DIR]",
         opens=True,
@@ -349,7 +346,7 @@ COMMANDS = CommandTable(
     Command(
         "sandbox",
         "Show the sandbox",
-        "Show where commands can write; reset empties their private caches.",
+        "Show where commands can write; reset deletes their download caches.",
         session.sandbox,
         argument="[reset]",
         values=_one_of("reset"),
@@ -379,7 +376,7 @@ COMMANDS = CommandTable(
     Command(
         "window",
         "Enlarge the context window",
-        "Have Ollama make a model with a 32k context window, or show how to.",
+        "Have Ollama make a copy of the model with a 32k context, or say how to get one.",
         session.window,
         key="f4",
         needs="session",
@@ -387,7 +384,7 @@ COMMANDS = CommandTable(
     Command(
         "thinking",
         "Set the reasoning effort",
-        "Set the reasoning effort for this folder; without one, show it.",
+        "Set the reasoning effort for this folder; without an argument, show it.",
         session.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
@@ -512,7 +509,7 @@ COMMANDS = CommandTable(
     Command(
         "new",
         "Start a new session",
-        "Start an empty session in this folder; the present one is kept.",
+        "Start an empty session in this folder; the current one is kept.",
         session.new,
         opens=True,
     ),

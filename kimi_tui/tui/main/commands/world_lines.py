@@ -177,7 +177,7 @@ async def _send_to_now(
     text = titled(content_of(block), [image.name for image in images_of(block)])
     question = TextQuestion(
         title=f"Copy from {line_words(world_line, main.bench.views.timeline.model.line_name(world_line))}",
-        question=f"Copy this message of #{block.checkpoint} to the end of the current conversation.",
+        question=f"This message, from checkpoint #{block.checkpoint}, is copied to the end of the current conversation.",
         consequence="Your text is put before it; the agent reads both in its next step.",
         placeholder="Add a text, or leave it empty",
         quote=one_line(text[:QUOTE_CHARS]),

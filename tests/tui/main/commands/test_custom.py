@@ -49,7 +49,7 @@ def test_other_words_and_letters_in_order() -> None:
 
 def test_what_is_used_most_comes_first() -> None:
     table = CommandTable(*COMMANDS)
-    assert names(table, "/com")[:3] == ["compare", "compact", "commands"]
+    assert names(table, "/com")[:3] == ["compare", "compact", "commit"]
     table.learn_uses(["/commands", "/commands", "/compact all", "/compact", "/compact", "compare"])
     assert names(table, "/com")[:3] == ["compact", "commands", "compare"]
     assert names(table, "/compare")[0] == "compare"
@@ -66,14 +66,14 @@ def test_what_is_used_most_comes_first() -> None:
 
 def test_commands_in_folders() -> None:
     table = CommandTable(*COMMANDS)
-    table.add([COMMANDS["undo"]._replace(name="git:commit", aliases=("commit", "exit"))])
-    for text in ("/git:commit", "/commit", "/git:c", "/GIT:COMMIT now"):
+    table.add([COMMANDS["undo"]._replace(name="git:push", aliases=("push", "exit"))])
+    for text in ("/git:push", "/push", "/git:p", "/GIT:PUSH now"):
         parsed = table.parse(text)
-        assert (parsed.command or parsed.meant[0]) == table["git:commit"]
-    assert names(table, "/git:")[0] == "git:commit"
-    assert "git:commit" in names(table, "/com")
+        assert (parsed.command or parsed.meant[0]) == table["git:push"]
+    assert names(table, "/git:")[0] == "git:push"
+    assert "git:push" in names(table, "/pus")
     assert table.parse("/exit").command == table["quit"], "no other takes its words"
-    assert table.parse("/git:comit").meant[0] == table["git:commit"]
+    assert table.parse("/git:puhs").meant[0] == table["git:push"]
     assert table.parse("/git: what is it").unknown == ""
 
 

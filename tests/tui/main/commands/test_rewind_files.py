@@ -51,11 +51,11 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         await one.say("/rewind 0")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         shown = await one.sees("Files changed since")
-        assert "restores 1, deletes 1" in shown
+        assert "1 file restored, 1 deleted" in shown
         # The agent never touched it.
         assert "! b.txt" in shown
-        assert " changed by others; kept" in shown
-        assert "also changed by others" not in shown
+        assert " changed outside kimi-tui; kept" in shown
+        assert "also changed outside kimi-tui" not in shown
         await one.pilot.press("f")
         await one.until(lambda: one.screen.prompt.area.text == "Change it")
         await one.sees("1 deleted (made), 1 kept (b.txt)")
@@ -89,7 +89,7 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         await one.pilot.press("ctrl+t", "u")
         shown = await one.sees("Not restored:")
         words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
-        assert "Undid the rewind to #0. 1 file changed with it. Not restored: a.txt." in words
+        assert "Undid the rewind to #0. 1 file changed as well. Not restored: a.txt." in words
 
 
 @pytest.mark.exhaustive
@@ -168,7 +168,7 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         one.screen.bench.leave_for(launch)
         await one.until(lambda: one.screen is not origin)
         await one.sees("Changed files")
-        assert "restores 1" in one.text()
+        assert "1 file restored" in one.text()
         assert "Nothing is removed from the conversation." in one.text()
         await one.pilot.press("o")
         await one.until(lambda: (work / "a.txt").read_text() == "old\n")

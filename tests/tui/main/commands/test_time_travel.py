@@ -236,13 +236,13 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         # The keys return to the line.
         await one.sees("Current   ● the agent is done, 2 steps")
         assert isinstance(one.app.focused, WorldLineTranscript)
-        assert "j switch to here" in one.text()
+        assert "j switch here" in one.text()
         n_asked = len(server.requests)
         server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
         one.screen.conversation.say("Run both")
         # Its keys stay with the line, whose banner says that it waits.
         await one.sees("! the agent waits for your answer")
-        assert "j switch to here" in await one.sees(AWAY)
+        assert "j switch here" in await one.sees(AWAY)
         # A user who clicks on the question gives it the keys, and gets back those of the line after the answer.
         await one.pilot.click("ApprovalPanel")
         await one.sees("y/n/e answer")
@@ -266,13 +266,13 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         await one.pilot.press("right_curly_bracket", "left_curly_bracket")
-        await one.sees("w read it")
+        await one.sees("w read world line")
         await one.sees("the agent works")
         server.release()
         await one.idle()
         await one.sees("the agent is done")
         await one.pilot.press("w")
-        assert "the agent works" not in await one.sees("j switch to here")
+        assert "the agent works" not in await one.sees("j switch here")
         # The line is shown at its end: the next message is one that is on view.
         top = one.screen.bench.on_view.top
         await one.pilot.press("tab")
@@ -488,14 +488,14 @@ async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int,
         await answered(one, "y")
         await one.idle()
         await one.say("/rewind 0")
-        await one.confirm("f", "deletes 1")
+        await one.confirm("f", "1 file deleted")
         await one.until(lambda: one.screen.prompt.area.text == "Write")
         (home / "app" / "b.txt").write_text("mine\n")
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         shown = [line.split() for line in (await one.sees("b.txt")).split("\n")]
         assert ["a.txt", "new", "+3"] in [line[:3] for line in shown]
-        assert ["new", "by", "others"] in [line[-3:] for line in shown if line[:1] == ["b.txt"]]
+        assert ["new", "outside"] in [line[-2:] for line in shown if line[:1] == ["b.txt"]]
         await one.pilot.press("tab", "tab", "enter")
         await one.sees("+ 1")
         # Whatever is unfolded, the keys stay on the screen.
