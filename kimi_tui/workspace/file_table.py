@@ -9,21 +9,25 @@ that a later change shows; a table from another device, or a damaged one, is not
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import struct
 import zlib
 from bisect import bisect_left
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import BufferedReader
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from kimi_tui.filesystem import open_regular, sync_folder
+from kimi_tui.filesystem import fsync, open_regular, sync_folder
 from kimi_tui.workspace.ignore import IgnoreStack, is_of_version_control
-from kimi_tui.workspace.manifest import Kind, ManifestEntry, ScanExtent, permission_bits
+from kimi_tui.workspace.manifest import Kind, ManifestEntry, ScanExtent, ancestors, permission_bits
 
 _KINDS: Final[tuple[Kind, ...]] = (
     *("file", "link", "ignored", "large", "unreadable", "special", "over", "folder", "secret"),
@@ -128,15 +132,25 @@ class FileRows:
         return FileRows(names, data)
 
     def blobs(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the names of the files whose contents need not be read, with the SHA-256 of these."""
+        """Yield the names of the files that have a stamp, with the SHA-256 of their contents; without one if there was no room."""
         for name, row in zip(self.names, _ROW.iter_unpack(self.data), strict=True):
-            if row[0] & _STAMPED and row[0] & ~_STAMPED in _KEPT:
-                yield name, row[3]
+            if row[0] & _STAMPED:
+                yield name, row[3] if row[0] & ~_STAMPED in _KEPT else b""
+
+    def unstamped(self, names: Iterable[str]) -> FileRows:
+        """Return the rows with those of these names without a stamp, so that these files are read again."""
+        found = {name: Row(row.entry) for name in names if (row := self.get(name)) is not None}
+        return self.edited(found)
 
     @property
     def has_unreadable(self) -> bool:
         """Whether one of the files could not be read."""
         return _NUMBERS["unreadable"] in self.data[:: _ROW.size]
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether the contents of all files are in the store."""
+        return self.n_kept == len(self.names)
 
     @property
     def n_kept(self) -> int:
@@ -230,6 +244,15 @@ class FileTable(Mapping[str, ManifestEntry]):
             for name, entry in folder.entries():
                 yield prefix + name, entry
 
+    def omitted(self) -> Iterator[tuple[str, ManifestEntry]]:
+        """Yield the paths whose state is not known, with their entries."""
+        for path, folder in self.folders.items():
+            prefix = f"{path}/" if path else ""
+            entries = folder.remarks.items() if folder.rows.are_kept else folder.entries()
+            for name, entry in entries:
+                if not entry.is_known:
+                    yield prefix + name, entry
+
     def items(self) -> ItemsView[str, ManifestEntry]:
         """Return all paths with their entries."""
         return _Items(self)
@@ -273,22 +296,38 @@ class StoredTable(Mapping[str, ManifestEntry]):
 
     Args:
         path: the file.
+        like: returns folders that are in memory; those of the table that are the same are not kept twice.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, like: Callable[[], Folders] = dict) -> None:
         self.path = path
+        self._like = like
 
     @cached_property
+    def _read(self) -> tuple[dict[str, Any], FileTable]:
+        try:
+            facts, folders = read_table(self.path, self._like())
+        except ValueError as error:
+            raise OSError(errno.EIO, f"the first file snapshot is damaged ({error})") from error
+        return facts, FileTable(folders)
+
+    @property
     def table(self) -> FileTable:
         """The table.
 
         Raises:
             OSError: the file cannot be read, or is damaged.
         """
-        try:
-            return FileTable(read_table(self.path)[1])
-        except ValueError as error:
-            raise OSError(errno.EIO, f"the file snapshot is damaged: {error}") from error
+        return self._read[1]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known about the table.
+
+        Raises:
+            OSError: the file cannot be read, or is damaged.
+        """
+        return self._read[0]
 
     def __getitem__(self, path: str) -> ManifestEntry:
         return self.table[path]
@@ -335,6 +374,46 @@ class Layered(Mapping[str, ManifestEntry]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def has_any_in(self, path: str, folders: Collection[str]) -> bool:
+        """Return whether anything is left of a folder of the manifest below: an entry in it, its own, or one of `folders`."""
+        table = self.base.table if isinstance(self.base, StoredTable) else self.base
+        own = self.get(path)
+        if not isinstance(table, FileTable) or (own is not None and own.kind == "folder"):
+            return True
+        folder = table.folders[path]
+        prefix = f"{path}/" if path else ""
+        return any(prefix + name in folders for name in folder.folders) or any(
+            self.changes.get(prefix + name, entry) is not None for name, entry in folder.entries()
+        )
+
+
+def folders_of(manifest: Mapping[str, ManifestEntry]) -> AbstractSet[str]:
+    """Return the folders that a manifest has entries in, and the empty ones that it names."""
+    if isinstance(manifest, FileTable):
+        return manifest.folders.keys()
+    if isinstance(manifest, StoredTable):
+        return manifest.table.folders.keys()
+    if not isinstance(manifest, Layered):
+        return _with_folders(set(), manifest.items())
+    found = set(folders_of(manifest.base))
+    changed = set(manifest.changes).union(*map(ancestors, manifest.changes))
+    # The longest first: a folder comes after those in it.
+    for path in sorted(found & changed, key=len, reverse=True):
+        if not manifest.has_any_in(path, found):
+            found.discard(path)
+    return _with_folders(found, ((path, one) for path, one in manifest.changes.items() if one))
+
+
+def _with_folders(found: set[str], entries: Iterable[tuple[str, ManifestEntry]]) -> set[str]:
+    for path, entry in entries:
+        if entry.kind == "folder":
+            found.add(path)
+        for folder in ancestors(path):
+            if folder in found:
+                break
+            found.add(folder)
+    return found
+
 
 def edited(folders: Folders, changes: Mapping[str, ManifestEntry | None]) -> Folders:
     """Return folders with the entries of some paths changed. They are to be listed again, and what was changed has no stamp."""
@@ -344,6 +423,7 @@ def edited(folders: Folders, changes: Mapping[str, ManifestEntry | None]) -> Fol
         by_folder.setdefault(above, {})[name] = entry
     found = dict(folders)
     found.setdefault("", Folder())
+    empty: list[str] = []
     for path, entries in by_folder.items():
         folder = found.get(path, Folder())
         rows: dict[str, Row | None] = dict.fromkeys(entries)
@@ -353,9 +433,13 @@ def edited(folders: Folders, changes: Mapping[str, ManifestEntry | None]) -> Fol
                 rows[name] = Row(entry)
             elif entry is not None:
                 remarks[name] = entry
+                if entry.kind == "folder":
+                    inner = f"{path}/{name}" if path else name
+                    found.setdefault(inner, Folder())
+                    empty.append(inner)
         rows = {name: row for name, row in rows.items() if row or folder.rows.get(name)}
         found[path] = replace(folder, rows=folder.rows.edited(rows), remarks=remarks, trusted=False)
-    for path in by_folder:
+    for path in (*by_folder, *empty):
         _link(path, found)
     return found
 
@@ -384,16 +468,27 @@ def _link(path: str, folders: Folders) -> None:
         path = above
 
 
-def without_stamps(folders: Folders) -> Folders:
-    """Return folders whose files all have to be read again."""
-    return {
-        path: replace(
-            folder,
-            rows=FileRows.of({name: Row(entry) for name, entry in folder.rows.entries()}),
-            trusted=False,
-        )
-        for path, folder in folders.items()
-    }
+def without_stamps(folders: Folders, paths: Iterable[str] | None = None) -> Folders:
+    """Return folders of which some files have to be read again.
+
+    Args:
+        folders: the folders.
+        paths: these files; all if None.
+    """
+    found = dict(folders)
+    if paths is None:
+        for path, folder in folders.items():
+            names = [name for name, _ in folder.rows.blobs()]
+            found[path] = replace(folder, rows=folder.rows.unstamped(names), trusted=False)
+        return found
+    by_folder: dict[str, list[str]] = {}
+    for path in paths:
+        above, _, name = path.rpartition("/")
+        by_folder.setdefault(above, []).append(name)
+    for path, names in by_folder.items():
+        if (folder := found.get(path)) is not None:
+            found[path] = replace(folder, rows=folder.rows.unstamped(names))
+    return found
 
 
 # -- on the disk -------------------------------------------------------------------------------------
@@ -401,6 +496,10 @@ def without_stamps(folders: Folders) -> Folders:
 _MAGIC: Final = b"KTTREE1\n"
 _HEAD: Final = struct.Struct("<IIII")
 _MOST_BYTES: Final = 4 << 30
+_ODD: Final = (ValueError, TypeError, OverflowError, RecursionError)
+_DEEPEST: Final = 400
+"""No scan goes deeper than half of this."""
+_UNFINISHED: Final = ".table.tmp"
 
 
 def write_table(path: Path, folders: Folders, facts: Mapping[str, Any], *, sync: bool) -> None:
@@ -415,25 +514,28 @@ def write_table(path: Path, folders: Folders, facts: Mapping[str, Any], *, sync:
     Raises:
         OSError: the disk refused.
     """
-    temporary = path.with_suffix(".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    # One name for all tables: what a kill has left is removed by the next write.
+    temporary = path.with_name(_UNFINISHED)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     checksum = zlib.crc32(_MAGIC)
     try:
+        temporary.unlink(missing_ok=True)
         with os.fdopen(os.open(temporary, flags, 0o600), "wb", buffering=1 << 20) as file:
             file.write(_MAGIC)
             head = json.dumps(dict(facts)).encode()
-            for piece in (struct.pack("<I", len(head)), head, *_pieces(folders)):
+            for piece in chain((struct.pack("<I", len(head)), head), _pieces(folders)):
                 checksum = zlib.crc32(piece, checksum)
                 file.write(piece)
             file.write(struct.pack("<I", checksum))
             file.flush()
             if sync:
-                os.fsync(file.fileno())
+                fsync(file.fileno())
         temporary.rename(path)
         if sync:
             sync_folder(path.parent)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
 
 
@@ -453,8 +555,12 @@ def _pieces(folders: Folders) -> Iterator[bytes]:
         yield data
 
 
-def read_table(path: Path) -> tuple[dict[str, Any], Folders]:
+def read_table(path: Path, like: Folders | None = None) -> tuple[dict[str, Any], Folders]:
     """Return the facts about a table and its folders.
+
+    Args:
+        path: the file.
+        like: folders that are in memory; those of the table that are the same are not kept twice.
 
     Raises:
         OSError: the file cannot be read.
@@ -463,25 +569,19 @@ def read_table(path: Path) -> tuple[dict[str, Any], Folders]:
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MOST_BYTES or file.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError("this is no table of files")
+            raise ValueError("it is no table of files")
         _check(file, size)
         file.seek(len(_MAGIC))
-        (length,) = struct.unpack("<I", _exactly(file, 4))
-        facts: object = json.loads(_exactly(file, min(length, size)))
-        if not isinstance(facts, dict):
-            raise ValueError("the table has no facts")
-        folders: Folders = {}
-        shared: dict[str, str] = {}
+        reader = _TableReader(file, size - 4, like or {})
         try:
-            while file.tell() < size - 4:
-                _read_folder(file, folders, shared)
-        except (struct.error, IndexError, TypeError) as error:
+            facts = reader.facts()
+            folders = reader.folders()
+        except (struct.error, LookupError, *_ODD) as error:
             raise ValueError("the table is damaged") from error
-    _link_all(folders)
-    return cast("dict[str, Any]", facts), folders
+    return facts, folders
 
 
-def _check(file: Any, size: int) -> None:
+def _check(file: BufferedReader, size: int) -> None:
     checksum, left = zlib.crc32(_MAGIC), size - len(_MAGIC) - 4
     while left > 0:
         piece = file.read(min(left, 1 << 20))
@@ -492,33 +592,74 @@ def _check(file: Any, size: int) -> None:
         raise ValueError("the table is damaged")
 
 
-def _exactly(file: Any, count: int) -> bytes:
-    found: bytes = file.read(count)
-    if len(found) != count:
-        raise ValueError("the table is cut off")
-    return found
+class _TableReader:
+    """Reads a table. The file is not trusted: its paths must be ones that a scan can find below the work folder.
 
+    Args:
+        file: the open file, at the facts.
+        end: the place of the checksum.
+        like: as for `read_table`.
+    """
 
-def _read_folder(file: Any, folders: Folders, shared: dict[str, str]) -> None:
-    n_path, n_names, n_remarks, n_data = _HEAD.unpack(_exactly(file, _HEAD.size))
-    path = os.fsdecode(_exactly(file, n_path))
-    joined = os.fsdecode(_exactly(file, n_names))
-    listed: Any = json.loads(_exactly(file, n_remarks)) if n_remarks else []
-    data = _exactly(file, n_data)
-    names = tuple(shared.setdefault(one, one) for one in joined.split("\0")) if joined else ()
-    kinds = {number & ~_STAMPED for number in data[:: _ROW.size]}
-    if len(names) * _ROW.size != len(data) or any(number >= len(_KINDS) for number in kinds):
-        raise ValueError("the table is damaged")
-    if list(names) != sorted(set(names)):
-        raise ValueError("the table is not in order")
-    # The file is not trusted: its paths must be ones that a scan can find below the work folder.
-    for one in (*names, *(path.split("/") if path else ())):
-        if one in _NO_NAMES or "/" in one or is_of_version_control(one):
+    def __init__(self, file: BufferedReader, end: int, like: Folders) -> None:
+        self._file = file
+        self._end = end
+        self._like = like
+        self._shared: dict[str, str] = {}
+
+    def facts(self) -> dict[str, Any]:
+        """Read what is known about the table."""
+        (length,) = struct.unpack("<I", self._exactly(4))
+        facts: object = json.loads(self._exactly(length))
+        if not isinstance(facts, dict):
+            raise TypeError("the table has no facts")
+        return cast("dict[str, Any]", facts)
+
+    def folders(self) -> Folders:
+        """Read all folders."""
+        folders: Folders = {}
+        while self._file.tell() < self._end:
+            path, folder = self._folder()
+            folders[path] = folder
+        _link_all(folders)
+        return folders
+
+    def _exactly(self, count: int) -> bytes:
+        if count > self._end - self._file.tell():
+            raise ValueError("the table is cut off")
+        return self._file.read(count)
+
+    def _folder(self) -> tuple[str, Folder]:
+        n_path, n_names, n_remarks, n_data = _HEAD.unpack(self._exactly(_HEAD.size))
+        path = os.fsdecode(self._exactly(n_path))
+        joined = os.fsdecode(self._exactly(n_names))
+        listed: Any = json.loads(self._exactly(n_remarks)) if n_remarks else []
+        data = self._exactly(n_data)
+        if path.count("/") > _DEEPEST or not all(map(_is_name, path.split("/") if path else ())):
             raise ValueError("a path leads outside the work folder")
-    if any("/" in one or "\0" in one or one in ("", "..") for one, *_ in listed):
-        raise ValueError("a path leads outside the work folder")
-    remarks = {
-        str(name): ManifestEntry(_REMARKS[kind], "", permission_bits(int(mode)), int(size))
-        for name, kind, mode, size in listed
-    }
-    folders[path] = Folder(FileRows(names, data), (), remarks)
+        remarks = {
+            str(name): ManifestEntry(_REMARKS[kind], "", permission_bits(int(mode)), int(size))
+            for name, kind, mode, size in listed
+        }
+        if any("/" in name or "\0" in name or name in ("", "..") for name in remarks):
+            raise ValueError("a path leads outside the work folder")
+        return path, Folder(self._rows(path, joined, data), (), remarks)
+
+    def _rows(self, path: str, joined: str, data: bytes) -> FileRows:
+        known = self._like.get(path)
+        if known is not None and known.rows.data == data and "\0".join(known.rows.names) == joined:
+            return known.rows
+        share = self._shared.setdefault
+        names = tuple(share(one, one) for one in joined.split("\0")) if joined else ()
+        kinds = {number & ~_STAMPED for number in set(data[:: _ROW.size])}
+        if len(names) * _ROW.size != len(data) or any(number >= len(_KINDS) for number in kinds):
+            raise ValueError("the table is damaged")
+        if any(one >= other for one, other in pairwise(names)):
+            raise ValueError("the table is not in order")
+        if not all(map(_is_name, names)):
+            raise ValueError("a path leads outside the work folder")
+        return FileRows(names, data)
+
+
+def _is_name(name: str) -> bool:
+    return name not in _NO_NAMES and "/" not in name and not is_of_version_control(name)

@@ -14,7 +14,7 @@ import os
 import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -81,8 +81,9 @@ _LATEST_NAME = "latest.table"
 class SnapshotLog:
     """The append-only list of a session's snapshots.
 
-    The complete first snapshot is in a table of its own (`FileTable`). Earlier versions had it in the log, which had another
-    name then, so that they do not take the new form for a session without files; such a log is continued as it is.
+    The complete first snapshot is in a table of its own (`FileTable`). Earlier versions have it in the log, which has another
+    name, so that they do not take the new form for a session without files; such a log is continued as it is. If an earlier
+    version has begun one beside the new one, both are read, and the former is continued.
 
     Args:
         path: the `snapshots.jsonl` of a session; if there is none, the log is `snapshots-2.jsonl` beside it, which is created
@@ -229,11 +230,14 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
-    def add_first(self, folders: Folders, *, at: float, note: str = "") -> Snapshot:
+    def add_first(
+        self, folders: Folders, root: Sequence[int], *, at: float, note: str = ""
+    ) -> Snapshot:
         """Append the snapshot with all files, and sync it.
 
         Args:
             folders: the files, which are not changed any more.
+            root: device and inode of the work folder.
             at: the time, in seconds since the epoch.
             note: why it is incomplete; empty if it is complete.
 
@@ -244,7 +248,7 @@ class SnapshotLog:
         snapshot = Snapshot(new_id(), at, "first", table, note)
         path = self._path.with_name(f"first-{snapshot.id}.table")
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_table(path, folders, {}, sync=True)
+        write_table(path, folders, {"root": list(root)}, sync=True)
         self._append({**_head(snapshot), "table": path.name}, sync=True)
         self._take(snapshot)
         self._latest = Layered(table)
@@ -350,15 +354,16 @@ class SnapshotLog:
             self._latest.changes |= snapshot.changed
 
     def _load(self) -> None:
-        try:
-            content = read_regular(self._path, _MAX_LOG_BYTES)
-        except OSError:
-            return
-        self._joins_line = bool(content) and not content.endswith(b"\n")
-        for line in content.split(b"\n"):
-            # An unreadable line is ignored; it affects only that one snapshot or mark.
-            if line.strip():
-                self._take_line(line)
+        for path in dict.fromkeys((self._path.with_name(_NEW_NAME), self._path)):
+            try:
+                content = read_regular(path, _MAX_LOG_BYTES)
+            except OSError:
+                continue
+            self._joins_line = bool(content) and not content.endswith(b"\n")
+            for line in content.split(b"\n"):
+                # An unreadable line is ignored; it affects only that one snapshot or mark.
+                if line.strip():
+                    self._take_line(line)
         self._read_latest()
 
     def _read_latest(self) -> None:
@@ -366,28 +371,32 @@ class SnapshotLog:
         self._latest = Layered({})
         if not self._snapshots:
             return
-        first, *later = self._snapshots
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            facts, folders = read_table(self._path.with_name(_LATEST_NAME))
-            place = self._position[str(facts["after"])]
-            self._root_id = [int(one) for one in facts["root"]]
-            self._latest = Layered(FileTable(folders))
-            later = self._snapshots[place + 1 :]
-            first = None
-        if first is not None:
-            if first.by != "first":
-                later = [first, *later]
-            elif isinstance(first.changed, StoredTable):
+        place = self._read_stamped()
+        if place is None:
+            first = self._snapshots[0]
+            if isinstance(first.changed, StoredTable):
                 try:
                     self._latest = Layered(first.changed.table)
+                    self._root_id = _identity(first.changed.facts)
                 except OSError as error:
                     _log.warning("the first file snapshot cannot be read", exc_info=error)
                     self._forget_all()
                     return
+                place = 0
             else:
-                self._latest = Layered({path: one for path, one in first.changed.items() if one})
-        for one in later:
+                place = -1
+        for one in self._snapshots[place + 1 :]:
             self._latest.changes |= one.changed
+
+    def _read_stamped(self) -> int | None:
+        """Read the files with their stamps; return the place of the snapshot that they belong to. None if that is impossible."""
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            facts, folders = read_table(self._path.with_name(_LATEST_NAME))
+            place = self._position[str(facts["after"])]
+            self._root_id = _identity(facts)
+            self._latest = Layered(FileTable(folders))
+            return place
+        return None
 
     def _forget_all(self) -> None:
         self._snapshots.clear()
@@ -409,11 +418,24 @@ class SnapshotLog:
             self.root = root
         elif isinstance(uid, str):
             after = str(record.get("after", ""))
-            position = self._position.get(after) if after else -1
+            position = self._position.get(after) if after else len(self._snapshots) - 1
             if position is not None:
                 self._marks[uid] = position
         elif (snapshot := self._parsed_first(record) or _parsed(record)) is not None:
-            self._take(snapshot)
+            self._take(self._continued(snapshot))
+
+    def _continued(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot as it follows those so far: a complete one has the changes since them."""
+        if snapshot.by != "first" or not self._snapshots:
+            return snapshot
+        try:
+            before = self.manifest_at(self._snapshots[-1])
+            gone = dict.fromkeys(path for path in before if path not in snapshot.changed)
+        except OSError:
+            self._forget_all()
+            return snapshot
+        changed = {path: one for path, one in snapshot.changed.items() if before.get(path) != one}
+        return replace(snapshot, by="other", changed=gone | changed)
 
     def _parsed_first(self, record: Mapping[str, Any]) -> Snapshot | None:
         """Parse the record of a first snapshot with its files in a table; None if it is none."""
@@ -422,11 +444,23 @@ class SnapshotLog:
             return None
         with contextlib.suppress(ValueError, KeyError, TypeError):
             said = (str(record["id"]), float(record["at"]))
-            table = StoredTable(self._path.with_name(name))
+            table = StoredTable(self._path.with_name(name), self._in_memory)
             # What was before it could not be read.
             self._forget_all()
             return Snapshot(*said, "first", table, str(record.get("note", "")))
         return None
+
+    def _in_memory(self) -> Folders:
+        base = self._latest.base
+        return base.folders if isinstance(base, FileTable) else {}
+
+
+def _identity(facts: Mapping[str, Any]) -> list[int]:
+    """Return device and inode of a table's work folder; nothing if they are not known."""
+    root: object = facts.get("root")
+    if not isinstance(root, list):
+        return []
+    return [one for one in cast("list[object]", root) if isinstance(one, int)]
 
 
 def _head(snapshot: Snapshot) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.display_names import some_of
+from kimi_tui.filesystem import identity_of
 from kimi_tui.workspace import restore
 from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.diff import (
@@ -28,7 +29,7 @@ from kimi_tui.workspace.diff import (
     find_changes,
     find_divergence,
 )
-from kimi_tui.workspace.file_table import Folders, Layered, Row, edited
+from kimi_tui.workspace.file_table import FileTable, Folders, Layered, edited, without_stamps
 from kimi_tui.workspace.manifest import (
     Limits,
     Manifest,
@@ -54,7 +55,7 @@ from kimi_tui.workspace.restore import (
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobStore, disk_usage
-from kimi_tui.workspace.tree_watch import TreeWatch
+from kimi_tui.workspace.tree_watch import TreeWatch, held_files
 
 _log = logging.getLogger(__name__)
 
@@ -242,10 +243,12 @@ class Tracker:
             cancelled=self._cancelled,
         )
         is_first = self._log.last is None
+        identity = (0, 0)
+        with contextlib.suppress(OSError):
+            # A folder that is gone is an error of the scan, which says it in words.
+            identity = identity_of(os.stat(root))
         if not is_first:
-            status = os.stat(root)
-            known = self._log.folders((status.st_dev, status.st_ino))
-            self._scanner.adopt(self._with_contents(known))
+            self._scanner.adopt(self._with_contents(self._log.folders(identity)))
         self._scan()
         if self._cancelled():
             return False
@@ -258,7 +261,7 @@ class Tracker:
             self._store.flush()
             if is_first:
                 folders = edited(table.folders, backups) if backups else dict(table.folders)
-                self._log.add_first(folders, at=time.time(), note=self._taken_note())
+                self._log.add_first(folders, identity, at=time.time(), note=self._taken_note())
             else:
                 paths = (self._owed | backups.keys()) - brought
                 if changed := delta(self._log.latest, after, paths):
@@ -268,15 +271,17 @@ class Tracker:
         return True
 
     def _with_contents(self, folders: Folders) -> Folders:
-        """Return the folders of an earlier process; files whose contents the store lacks by now are to be read again."""
+        """Return the folders of an earlier process; files whose contents the store lacks by now are to be read again.
+
+        Among these are the files for which there was no room.
+        """
         found = dict(folders)
         for path, folder in folders.items():
             lacking = [
                 name for name, blob in folder.rows.blobs() if not self._store.has_digest(blob)
             ]
             if lacking:
-                rows = {name: Row(row.entry) for name in lacking if (row := folder.rows.get(name))}
-                found[path] = replace(folder, rows=folder.rows.edited(rows))
+                found[path] = replace(folder, rows=folder.rows.unstamped(lacking))
         return found
 
     def _keep_stamps(self) -> None:
@@ -288,9 +293,13 @@ class Tracker:
         if self._owed:
             latest = self._log.latest
             folders = edited(folders, {path: latest.get(path) for path in self._owed})
+        # What a process writes through a mapping may leave the stamp as it was.
+        held = held_files(os.path.realpath(self._root))
+        if held.is_unknown:
+            return
+        folders = without_stamps(folders, held.mapped | held.opened)
         with contextlib.suppress(OSError):
-            status = os.stat(self._root)
-            self._log.keep_stamps(folders, (status.st_dev, status.st_ino))
+            self._log.keep_stamps(folders, identity_of(os.stat(self._root)))
             self._n_at_stamps = len(self._log)
 
     def back_up(self, paths: Iterable[str]) -> None:
@@ -660,8 +669,8 @@ class Tracker:
             return set()
         return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}
 
-    def _scanner_manifest(self) -> Manifest:
-        return self._scanner.manifest if self._scanner is not None else {}
+    def _scanner_manifest(self) -> FileTable:
+        return self._scanner.manifest if self._scanner is not None else FileTable({})
 
     @property
     def known_part(self) -> float:
