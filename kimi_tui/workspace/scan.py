@@ -37,7 +37,7 @@ from kimi_tui.workspace.manifest import (
     ancestors,
     permission_bits,
 )
-from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.protected_names import folded, secrets
 from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, in_order, read_whole
 from kimi_tui.workspace.tree_watch import AS_FOLDER, CONTENT, Told, TreeWatch, held_files
 
@@ -626,7 +626,8 @@ class Scanner:
             return True
         if status is not None:
             is_folder = stat.S_ISDIR(status.st_mode)
-            left_out = self._left_out(path, folder.inside, is_folder=is_folder)
+            above = _folded(path.rpartition("/")[0])
+            left_out = self._left_out(name, path, above, folder.inside, is_folder=is_folder)
             if left_out is not None:
                 folder.remarks[name] = left_out
             if left_out is not None or (not is_folder and is_temporary_name(name)):
@@ -765,6 +766,7 @@ class Scanner:
         folders: list[str] = []
         left_out: dict[str, ManifestEntry] = {}
         share = now.names.setdefault
+        above_it = _folded(path)
         with os.scandir(handle) as listing:
             for item in listing:
                 try:
@@ -774,7 +776,9 @@ class Scanner:
                     continue
                 if not is_folder and is_temporary_name(item.name):
                     continue
-                entry = self._left_out(prefix + item.name, inside, is_folder=is_folder)
+                entry = self._left_out(
+                    item.name, prefix + item.name, above_it, inside, is_folder=is_folder
+                )
                 if entry is not None:
                     left_out[item.name] = entry
                 else:
@@ -790,11 +794,21 @@ class Scanner:
         )
         return folder, tuple(in_order(files))
 
-    def _left_out(self, path: str, rules: IgnoreStack, *, is_folder: bool) -> ManifestEntry | None:
-        """Return the entry of a name that is not looked at for its name alone; None if it is."""
+    def _left_out(
+        self, name: str, path: str, above: list[str], rules: IgnoreStack, *, is_folder: bool
+    ) -> ManifestEntry | None:
+        """Return the entry of a name that is not looked at for its name alone; None if it is.
+
+        Args:
+            name: the name.
+            path: its path.
+            above: the folded names of the folders above it.
+            rules: the ignore rules in its folder.
+            is_folder: whether it is a folder.
+        """
         if rules.ignores(path, is_folder=is_folder):
             return _IGNORED
-        if self._secret.ends_in(path, is_folder=is_folder):
+        if self._secret.covers([*above, folded(name)], is_folder=is_folder):
             return _SECRET
         return None
 
@@ -964,6 +978,11 @@ def _opened(path: str, top: int) -> int:
         return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def _folded(path: str) -> list[str]:
+    """Return the names of a folder's path in the form in which protected names are compared."""
+    return [folded(name) for name in path.split("/")] if path else []
 
 
 def _with(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
