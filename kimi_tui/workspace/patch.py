@@ -333,9 +333,10 @@ def _head(pair: FilePair, old: bytes, new: bytes, *, is_binary: bool) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-def blob_name(content: bytes) -> str:
-    """Return the name that git gives to contents."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+def blob_name(content: bytes, algorithm: str = "sha1") -> str:
+    """Return the name that git gives to contents, in a repository with that algorithm."""
+    named = b"blob %d\0" % len(content) + content
+    return hashlib.new(algorithm, named, usedforsecurity=False).hexdigest()
 
 
 def _names(pair: FilePair) -> bytes:
