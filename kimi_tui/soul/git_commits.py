@@ -16,7 +16,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple, cast
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.session.session import Session
@@ -210,8 +210,8 @@ class _Steps:
             at = one.at
         self._place = max(self._place, place)
         # An entry None means that there is no file, which is what a manifest says by having none.
-        before: ChainMap[str, ManifestEntry] = ChainMap(self._now, self._base)  # pyright: ignore[reportArgumentType]
-        after: ChainMap[str, ManifestEntry] = ChainMap(changed, self._now, self._base)  # pyright: ignore[reportArgumentType]
+        before = cast("Manifest", ChainMap(self._now, self._base))  # pyright: ignore[reportArgumentType]
+        after = cast("Manifest", ChainMap(changed, self._now, self._base))  # pyright: ignore[reportArgumentType]
         pairs, left_out = find_pairs(before, after, changed)
         self._now |= changed
         return _Change(pairs, left_out, at)
