@@ -372,11 +372,17 @@ def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScop
     return SnapshotScope(
         neighbours=near[:_MOST_NEIGHBOURS],
         others=others,
-        own=(str(sessions), str(sessions.parent / "logs")),
+        own=own_folders(session.dir),
         homes=(environ.get("HOME", ""),),
         seal_key=sessions.parent / "restore.key",
         is_moved=session.state.moved_from != "",
     )
+
+
+def own_folders(session_dir: Path) -> tuple[str, ...]:
+    """Return the folders of the program itself, which no snapshot lists."""
+    sessions = session_dir.parent.parent
+    return (str(sessions), str(sessions.parent / "logs"))
 
 
 def _folders(folder: Path) -> list[Path]:

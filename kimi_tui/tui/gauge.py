@@ -25,6 +25,7 @@ from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.rows import Span, joined, sides, spans_width
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
@@ -87,7 +88,7 @@ class GaugeLayout:
         return cls(_MARGIN, max(0, figures - 2 * _MARGIN), figures, room)
 
 
-class Gauge(Widget):
+class Gauge(LateStyled, Widget):
     """The row that shows how full the context window is.
 
     Args:

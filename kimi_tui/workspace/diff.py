@@ -145,10 +145,17 @@ class StoredTexts:
         if not entry.kept or entry.size > MOST_COMPARED_BYTES:
             return None
         try:
-            content = self._store.get(entry.blob)
+            return text_of(self.content(entry))
         except BlobDamaged:
             return None
-        return text_of(content)
+
+    def content(self, entry: ManifestEntry) -> bytes:
+        """Return the contents of a file, or the target of a link.
+
+        Raises:
+            BlobDamaged: they are missing, or are not those of the snapshot.
+        """
+        return self._store.get(entry.blob)
 
     def compared(
         self, before: ManifestEntry | None, after: ManifestEntry | None, max_rows: int | None

@@ -450,6 +450,47 @@ class BlobStore:
         return True
 
 
+class ScratchStore(BlobStore):
+    """The contents of a store, which is only read, with further ones that are kept in memory.
+
+    Args:
+        root: the folder of the store.
+        max_bytes: the most bytes to keep in memory.
+    """
+
+    def __init__(self, root: Path, max_bytes: int) -> None:
+        super().__init__(root, 0)
+        self._room = max_bytes
+        self._new: dict[str, bytes] = {}
+
+    def put(self, content: bytes, name: str = "") -> str:
+        """Keep these bytes; return their name.
+
+        Raises:
+            StoreFull: there is no room for them.
+        """
+        name = name or hash_of(content)
+        if not self.has(name):
+            if len(content) > self._room:
+                raise StoreFull("There are too many new files to be compared.")
+            self._room -= len(content)
+            self._new[name] = content
+        return name
+
+    def has(self, name: str) -> bool:
+        """Return whether the contents are here or in the store."""
+        return name in self._new or super().has(name)
+
+    def get(self, name: str) -> bytes:
+        """Return the contents with that name.
+
+        Raises:
+            BlobDamaged: they are missing, or do not have that hash.
+        """
+        found = self._new.get(name)
+        return super().get(name) if found is None else found
+
+
 def disk_usage(stores: Sequence[Path]) -> int:
     """Return the disk use of several stores in bytes; a shared pack counts once."""
     sizes: dict[tuple[int, int], int] = {}

@@ -54,7 +54,7 @@ from kimi_tui.workspace.restore import (
 )
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
-from kimi_tui.workspace.store import BlobStore, disk_usage
+from kimi_tui.workspace.store import BlobStore, ScratchStore, disk_usage
 from kimi_tui.workspace.tree_watch import TreeWatch, held_files
 
 _log = logging.getLogger(__name__)
@@ -71,6 +71,9 @@ _LOOKED_AT = 100_000
 """The largest number of files that are all looked at before a restore is planned; it takes half a second."""
 _NO_WATCH = "the system cannot tell of changes"
 _RAN_EARLY = "A command ran before the first file snapshot was finished."
+
+_MOST_NEW_BYTES = 256 << 20
+"""The most bytes of files that no snapshot has yet and that are compared without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -703,6 +706,26 @@ class Tracker:
 def stored_snapshots(folder: Path) -> tuple[SnapshotLog, StoredTexts]:
     """Return the snapshots in a session's folder of snapshots and their texts, only to be read; another program may write them."""
     return SnapshotLog(folder / _LOG_NAME), StoredTexts(BlobStore(folder / STORE_NAME, 0))
+
+
+def stored_and_present(
+    root: Path, folder: Path, own: Iterable[str]
+) -> tuple[SnapshotLog, StoredTexts, Manifest]:
+    """Return the snapshots in a session's folder of snapshots, the work folder as it is now, and the texts of both. It
+    changes nothing: new contents are kept in memory.
+
+    Args:
+        root: the work folder.
+        folder: the folder of the snapshots.
+        own: folders of the program itself, which are never listed.
+
+    Raises:
+        OSError: the work folder cannot be read.
+    """
+    store = ScratchStore(folder / STORE_NAME, _MOST_NEW_BYTES)
+    scanner = Scanner(str(root), store, Limits(), own=own)
+    scanner.scan()
+    return SnapshotLog(folder / _LOG_NAME), StoredTexts(store), scanner.manifest
 
 
 def _is_protected(path: str) -> bool:
