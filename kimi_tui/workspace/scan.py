@@ -126,7 +126,10 @@ class _FileReader:
             return entry
         if budget.stored_bytes + len(content) > self._limits.max_snapshot_bytes:
             megabytes = self._limits.max_snapshot_bytes >> 20
-            budget.full = budget.full or f"More than {megabytes} MiB changed at once."
+            budget.full = (
+                budget.full
+                or f"More than {megabytes} MiB changed at once, so some files have no snapshot."
+            )
         if budget.full:
             return ManifestEntry("over", size=len(content))
         try:
@@ -812,7 +815,9 @@ class Scanner:
         folder.entries[name] = _OVER
         # The folder is listed again next time, when there may be room.
         folder.trusted = False
-        now.too_many = f"There are more than {self._limits.max_files:,} files."
+        now.too_many = (
+            f"There are more than {self._limits.max_files:,} files, so some have no snapshot."
+        )
 
     def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: ScanPass) -> None:
         """Find the differences from the previous scan."""

@@ -55,7 +55,7 @@ def test_a_projects_server_is_one_line(scripts: Scripts) -> None:
     assert (ran.code, ran.out) == (0, "Hello.\n")
     (line,) = [line for line in ran.err.splitlines() if "MCP" in line]
     assert line.startswith(
-        "kimi-tui: This project's MCP server is not started before you allow it: theirs."
+        "kimi-tui: This project's MCP server is not started until you allow it: theirs."
     )
     assert not mark.exists()
 

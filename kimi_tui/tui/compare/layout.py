@@ -255,7 +255,7 @@ class FileTable:
                 rows += [(spans, -1) for spans in self._diffs(one)]
         if not rows:
             rows.append(
-                (self._sentence("Neither branch has changed a file since they divided."), -1)
+                (self._sentence("Neither branch has changed a file since they diverged."), -1)
             )
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 

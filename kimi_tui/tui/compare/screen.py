@@ -522,7 +522,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 shared += f", {formatting.tokens(self._found.shared_tokens)} tokens"
         left = [Span("  Compare", "strong")]
         if fork >= 0:
-            left.append(Span(f"  from #{fork} on, where they divide", "quiet"))
+            left.append(Span(f"  from #{fork} on, where they diverge", "quiet"))
         if spans_width(left) + 3 + cell_len(shared) + 2 <= width:
             left = sides(left, [Span(shared, "quiet")], width - 2)
         column = (width - 1) // 2

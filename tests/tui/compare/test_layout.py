@@ -282,7 +282,7 @@ def test_where_there_are_no_files_a_sentence_says_so() -> None:
         "    It is unknown."
     ]
     (row,) = words(table(Divergence()).rows(frozenset()))
-    assert row.strip() == "Neither branch has changed a file since they divided."
+    assert row.strip() == "Neither branch has changed a file since they diverged."
     assert "now" not in str(table(Divergence()).head())
 
 
