@@ -55,14 +55,14 @@ class Stamp(NamedTuple):
     mode: int
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A file in a table: its entry, and its stamp if that can be trusted."""
 
     entry: ManifestEntry
     stamp: Stamp | None = None
 
 
-def _packed(row: Row) -> bytes:
+def _packed(row: TableRow) -> bytes:
     entry, stamp = row
     number = _NUMBERS[entry.kind] | (0 if stamp is None else _STAMPED)
     blob = bytes.fromhex(entry.blob)
@@ -83,22 +83,22 @@ class FileRows:
     data: bytes = b""
 
     @staticmethod
-    def of(rows: Mapping[str, Row]) -> FileRows:
+    def of(rows: Mapping[str, TableRow]) -> FileRows:
         """Return these rows; the names need not be in order."""
         names = tuple(sorted(rows))
         return FileRows(names, b"".join(_packed(rows[name]) for name in names))
 
-    def get(self, name: str) -> Row | None:
+    def get(self, name: str) -> TableRow | None:
         """Return the row of a name; None if it has none."""
         place = bisect_left(self.names, name)
         if self.names[place : place + 1] != (name,):
             return None
         return self._at(place)
 
-    def _at(self, place: int) -> Row:
+    def _at(self, place: int) -> TableRow:
         number, mode, size, blob, *stamp = _ROW.unpack_from(self.data, place * _ROW.size)
         entry = _entry(number, mode, size, blob)
-        return Row(entry, Stamp(*stamp) if number & _STAMPED else None)
+        return TableRow(entry, Stamp(*stamp) if number & _STAMPED else None)
 
     def entries(self) -> Iterator[tuple[str, ManifestEntry]]:
         """Yield all names with their entries."""
@@ -110,7 +110,7 @@ class FileRows:
         for name, row in zip(self.names, _ROW.iter_unpack(self.data), strict=True):
             yield name, row[4:] if row[0] & _STAMPED else None
 
-    def edited(self, rows: Mapping[str, Row | None]) -> FileRows:
+    def edited(self, rows: Mapping[str, TableRow | None]) -> FileRows:
         """Return the rows with some set, or removed (None)."""
         if not rows:
             return self
@@ -118,7 +118,7 @@ class FileRows:
             return FileRows.of({name: row for name, row in rows.items() if row is not None})
         if len(rows) > _FEW:
             every = {name: self._at(place) for place, name in enumerate(self.names)}
-            merged: dict[str, Row | None] = {**every, **rows}
+            merged: dict[str, TableRow | None] = {**every, **rows}
             return FileRows.of({name: row for name, row in merged.items() if row is not None})
         names, data = self.names, self.data
         for name, row in rows.items():
@@ -139,7 +139,7 @@ class FileRows:
 
     def unstamped(self, names: Iterable[str]) -> FileRows:
         """Return the rows with those of these names without a stamp, so that these files are read again."""
-        found = {name: Row(row.entry) for name in names if (row := self.get(name)) is not None}
+        found = {name: TableRow(row.entry) for name in names if (row := self.get(name)) is not None}
         return self.edited(found)
 
     @property
@@ -426,11 +426,11 @@ def edited(folders: Folders, changes: Mapping[str, ManifestEntry | None]) -> Fol
     empty: list[str] = []
     for path, entries in by_folder.items():
         folder = found.get(path, Folder())
-        rows: dict[str, Row | None] = dict.fromkeys(entries)
+        rows: dict[str, TableRow | None] = dict.fromkeys(entries)
         remarks = {name: one for name, one in folder.remarks.items() if name not in entries}
         for name, entry in entries.items():
             if entry is not None and entry.kept:
-                rows[name] = Row(entry)
+                rows[name] = TableRow(entry)
             elif entry is not None:
                 remarks[name] = entry
                 if entry.kind == "folder":

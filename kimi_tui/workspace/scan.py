@@ -26,8 +26,8 @@ from kimi_tui.workspace.file_table import (
     FileTable,
     Folder,
     Folders,
-    Row,
     Stamp,
+    TableRow,
 )
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
 from kimi_tui.workspace.manifest import (
@@ -125,7 +125,10 @@ class _FileReader:
             return entry
         if budget.most_bytes and budget.stored_bytes + len(content) > budget.most_bytes:
             megabytes = budget.most_bytes >> 20
-            budget.full = budget.full or f"More than {megabytes} MiB changed at once."
+            budget.full = (
+                budget.full
+                or f"More than {megabytes} MiB changed at once, so some files have no snapshot."
+            )
         if budget.full:
             return ManifestEntry("over", size=len(content))
         try:
@@ -594,7 +597,7 @@ class Scanner:
             now.trusts(*folder.stamp[:2]) and _UNREADABLE not in folder.remarks.values()
         )
         prefix = f"{path}/" if path else ""
-        rows: dict[str, Row | None] = {}
+        rows: dict[str, TableRow | None] = {}
         for name, how in names.items():
             now.edited[path].add(name)
             if not self._name(prefix + name, how, folder, rows, handle, now):
@@ -607,7 +610,7 @@ class Scanner:
         path: str,
         how: int,
         folder: Folder,
-        rows: dict[str, Row | None],
+        rows: dict[str, TableRow | None],
         handle: int,
         now: ScanPass,
     ) -> bool:
@@ -823,7 +826,9 @@ class Scanner:
         folder.remarks[name] = _OVER
         # The folder is listed again next time, when there may be room.
         folder.trusted = False
-        now.too_many = f"There are more than {self._limits.max_files:,} files."
+        now.too_many = (
+            f"There are more than {self._limits.max_files:,} files, so some have no snapshot."
+        )
 
     def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: ScanPass) -> None:
         """Find the differences from the previous scan."""
@@ -868,7 +873,7 @@ class Scanner:
         # This loop runs for every file of a walk, so unchanged files cost only system calls.
         prefix = f"{path}/" if path else ""
         stamps = dict(known.rows.stamps()) if known else {}
-        rows: dict[str, Row | None] = dict.fromkeys(stamps.keys() - set(names))
+        rows: dict[str, TableRow | None] = dict.fromkeys(stamps.keys() - set(names))
         ask = os.stat
         for number, name in enumerate(names, start=1):
             if not number % _CHECKED_FILES and self._cancelled():
@@ -898,7 +903,7 @@ class Scanner:
 
     def _file(
         self, path: str, name: str, stamp: Stamp, folder: Folder, handle: int, now: ScanPass
-    ) -> Row | None:
+    ) -> TableRow | None:
         before = None if now.is_first else self.manifest.get(path)
         is_new = before is None or not before.kept
         if is_new and now.room <= 0 and path not in now.also and self._reader.may_keep(stamp):
@@ -911,7 +916,9 @@ class Scanner:
             entry = self._reader.entry(name, handle, stamp, now.budget)
         now.room -= int(is_new and entry.kept)
         is_trusted = now.trusts(stamp.mtime_ns, stamp.ctime_ns)
-        return Row(entry, stamp if is_trusted and (entry.kept or entry.kind == "over") else None)
+        return TableRow(
+            entry, stamp if is_trusted and (entry.kept or entry.kind == "over") else None
+        )
 
 
 def try_watch(root: str, own: Iterable[str], seconds: float) -> tuple[int, str]:

@@ -29,9 +29,9 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.workspace.diff import Changes, FileDifference
 
 _STATES = {"new": "new", "gone": "deleted", "changed": ""}
-_KINDS = {"others": "changed by others", "both": "changed by the agent, and outside kimi-tui"}
+_KINDS = {"others": "changed outside kimi-tui", "both": "changed by the agent and outside kimi-tui"}
 _NO_TEXT = "not text, or too large to show"
-_SECRET = "its contents are not shown, because it may hold secrets"
+_SECRET = "its contents are not shown, because it may contain secrets"
 
 
 class DiffLines(Sequence[Line]):

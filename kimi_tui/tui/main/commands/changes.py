@@ -200,7 +200,7 @@ async def commit(main: MainParts, argument: str) -> None:
     if n_files > _MOST_NAMED:
         main.bench.tell(
             f"There are more than {_MOST_NAMED} changed files.",
-            advice="Stage those of one commit with !git add, then /commit commits what is staged.",
+            advice="Stage the files of one commit with !git add, then use /commit.",
             level="warning",
         )
         return
@@ -210,7 +210,7 @@ async def commit(main: MainParts, argument: str) -> None:
         return
     message = argument.strip()
     if not message:
-        main.bench.tell("The model is writing the message of the commit.", advice="Esc stops it.")
+        main.bench.tell("The model is writing the commit message.", advice="Esc stops it.")
         try:
             message = await soul.changes.draft_message(found)
         except (LLMError, SoulError, SoulBusy) as error:
@@ -225,9 +225,9 @@ async def commit(main: MainParts, argument: str) -> None:
             TextQuestion(
                 title="Commit",
                 question="Commit with this message?",
-                consequence=f"{files} changed; git commits {staged}, signed as your git is set up.",
+                consequence=f"{files} changed; git commits {staged}, and signs the commit if your git is set up to sign.",
                 text=message,
-                placeholder="The message of the commit",
+                placeholder="Commit message",
                 verb="commit",
             )
         )
