@@ -360,7 +360,7 @@ def test_a_file_that_did_not_fit_is_named_and_kept_when_there_is_room(
     place = Place(tmp_path, Limits(max_store_bytes=2000))
     place.other(("a", "one"), ("big", os.urandom(3000).hex()))
     uid = place.begin()
-    assert "of disk" in place.tracker.full
+    assert "limit" in place.tracker.full
     assert place.tracker.plan(uid).not_covered
     place.tracker.close()
     place.limits = Limits()
