@@ -29,7 +29,7 @@ from kimi_tui.workspace.diff import (
     find_changes,
     find_divergence,
 )
-from kimi_tui.workspace.file_table import FileTable, Folders, Layered, edited, without_stamps
+from kimi_tui.workspace.file_table import Folders, Layered, ManifestTable, edited, without_stamps
 from kimi_tui.workspace.manifest import (
     Limits,
     Manifest,
@@ -672,8 +672,8 @@ class Tracker:
             return set()
         return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}
 
-    def _scanner_manifest(self) -> FileTable:
-        return self._scanner.manifest if self._scanner is not None else FileTable({})
+    def _scanner_manifest(self) -> ManifestTable:
+        return self._scanner.manifest if self._scanner is not None else ManifestTable({})
 
     @property
     def known_part(self) -> float:
