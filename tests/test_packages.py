@@ -171,7 +171,7 @@ STARTS = {
     "tools/prepared.py:_opened": "preparing: sys.executable",
     "tools/prepared.py:started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.
-    "tools/process.py:descendants_by_ps": "/bin/ps",
+    "tools/supervised.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.
     "tools/sandbox/confine.py:begin_behind": "the command, in the sandbox",
     "tools/sandbox/confine.py:begin_search": "rg_program",

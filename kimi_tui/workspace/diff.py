@@ -250,8 +250,9 @@ def find_changes(
     if start is None:
         return Changes(reason="There is no file snapshot of that time.")
     changed_by = log.changed_since(start, end)
-    before = log.manifest_at(start) if changed_by else {}
-    after = now if end is None else log.manifest_at(end) if changed_by else {}
+    nothing: Manifest = {}
+    before = log.manifest_at(start) if changed_by else nothing
+    after = now if end is None else log.manifest_at(end) if changed_by else nothing
     files: list[FileDifference] = []
     room = _MOST_ROWS
     for path in sorted(changed_by):

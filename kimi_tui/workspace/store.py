@@ -264,6 +264,12 @@ class BlobStore:
         with self._lock:
             return self._has(bytes.fromhex(name))
 
+    def has_digest(self, digest: bytes) -> bool:
+        """Return whether the store has the contents with this SHA-256; neighbours are not asked."""
+        with self._lock:
+            self._load()
+            return digest in self._places
+
     # The methods below are called with the lock held.
 
     def _put(self, digest: bytes, content: bytes) -> None:

@@ -611,7 +611,7 @@ async def test_a_crafted_session_writes_nothing_but_what_a_scan_finds(tmp_path: 
             assert files(on) == after, one
         assert (tmp_path / "outside").read_text() == "precious"
         # Nor is it believed of a snapshot.
-        log = on.soul.session.dir / "files/snapshots.jsonl"
+        log = on.soul.session.dir / "files/snapshots-2.jsonl"
         with log.open("a") as file:
             for path in HOSTILE_PATHS:
                 changed = {path: ["file", blob, 0o644, 4]}
@@ -949,7 +949,7 @@ async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: 
         await on.soul.run("work")
         before, uid = files(on), on.soul.session.context.checkpoints[-1].uid
         history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
-        stored = on.session.dir / "files" / "snapshots.jsonl"
+        stored = on.session.dir / "files" / "snapshots-2.jsonl"
         # The first scan may have come before the file was written.
         history.after_change(await history.before_change(None), uid, "none:0")
         await history.settled()

@@ -379,7 +379,7 @@ def test_nothing_is_brought_back_into_another_folder(place: Place, tmp_path: Pat
 def test_the_log_survives_a_torn_line(place: Place) -> None:
     place.other(("a", "1"))
     place.begin()
-    path = place.top / "files/snapshots.jsonl"
+    path = place.top / "files/snapshots-2.jsonl"
     assert path.read_bytes().startswith(b"{")
     path.write_bytes(path.read_bytes() + b'{"id": "half')
     log = SnapshotLog(path)

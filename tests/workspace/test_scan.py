@@ -20,6 +20,7 @@ from kimi_tui.tools import file_edit
 from kimi_tui.tools.files import read_whole
 from kimi_tui.tools.paths import ResolvedPath
 from kimi_tui.workspace import restore, scan
+from kimi_tui.workspace.file_table import edited
 from kimi_tui.workspace.manifest import REST, Limits, ManifestEntry, was_looked_for
 from kimi_tui.workspace.restore import FileChange
 from kimi_tui.workspace.scan import Scanner
@@ -212,7 +213,7 @@ def test_an_adopted_manifest_is_what_was_there_before(tmp_path: Path) -> None:
     (root / "gone").unlink()
     shutil.rmtree(root / "sub")
     again = Scanner(str(root), store, Limits())
-    again.adopt(manifest)
+    again.adopt(edited({}, manifest))
     assert again.scan().changed == ("edited", "gone", "sub/deep")
     assert again.scan().changed == ()
 
