@@ -23,6 +23,7 @@ from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.row_window import ListState
 from kimi_tui.tui.rows import BLANK, Line, Span
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.transcript.selection import select_piece, with_selection
 
 ROW_STYLES = (
@@ -94,7 +95,7 @@ def plain(text: str, style: str = "ink") -> Line:
     return Line((Span(text, style),))
 
 
-class PaintedRows(Widget):
+class PaintedRows(LateStyled, Widget):
     """A widget that paints its visible rows. Their text can be selected with the mouse, and copied."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in ROW_STYLES}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import heapq
 import os
 import stat
 import time
@@ -39,7 +38,7 @@ from kimi_tui.workspace.manifest import (
     permission_bits,
 )
 from kimi_tui.workspace.protected_names import secrets
-from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
+from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, in_order, read_whole
 from kimi_tui.workspace.tree_watch import AS_FOLDER, CONTENT, Told, TreeWatch, held_files
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -50,7 +49,6 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRUST_AFTER_NS = 2_000_000_000
 # No real tree is deeper, and every level needs a descriptor and a frame of the interpreter.
 _DEEPEST = 200
-_SORTED_NAMES = 10_000
 _CHECKED_FILES = 4096
 _GONE = "the work folder is gone"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -782,7 +780,7 @@ class Scanner:
                 else:
                     (folders if is_folder else files).append(share(item.name, item.name))
         folder = Folder(
-            folders=_in_order(folders),
+            folders=tuple(in_order(folders)),
             remarks=left_out,
             stamp=stamp,
             trusted=now.trusts(stamp[0], stamp[1]) and _UNREADABLE not in left_out.values(),
@@ -790,7 +788,7 @@ class Scanner:
             above=above,
             inside=inside,
         )
-        return folder, _in_order(files)
+        return folder, tuple(in_order(files))
 
     def _left_out(self, path: str, rules: IgnoreStack, *, is_folder: bool) -> ManifestEntry | None:
         """Return the entry of a name that is not looked at for its name alone; None if it is."""
@@ -978,15 +976,6 @@ def _without(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return sorted names without one."""
     place = bisect_left(names, name)
     return (*names[:place], *names[place + 1 :]) if names[place : place + 1] == (name,) else names
-
-
-def _in_order(names: list[str]) -> tuple[str, ...]:
-    """Sort the names, one part at a time: sorting a million at once would block every other thread for a second."""
-    parts = [
-        sorted(names[start : start + _SORTED_NAMES])
-        for start in range(0, len(names), _SORTED_NAMES)
-    ]
-    return tuple(parts[0]) if len(parts) == 1 else tuple(heapq.merge(*parts))
 
 
 def _ids(folders: Iterable[str]) -> Iterable[tuple[int, int]]:

@@ -223,6 +223,18 @@ def test_a_refusal_is_said_on_standard_error(scripts: Scripts) -> None:
     assert "kimi-tui: refused: Shell touch x (it needs approval; --allow or another" in ran.err
 
 
+def test_a_refused_page_names_the_setting_that_allows_it(scripts: Scripts) -> None:
+    page = call("FetchURL", {"url": "https://docs.example:8443/a?b"})
+    for rules in ((), ("--allow", "git push")):
+        scripts.server.script(page, say("I could not."))
+        ran = scripts.run("-p", "read it", "--strict", *rules)
+        assert ran.code == 3
+        assert (
+            "refused: FetchURL https://docs.example:8443/a?b (it needs approval; "
+            'allow = ["docs.example:8443"] in [web] of config.toml gives it)'
+        ) in ran.err
+
+
 def test_a_rule_covers_commands_that_begin_so(scripts: Scripts) -> None:
     scripts.server.script(
         call("Shell", {"command": "touch x y"}), call("Shell", {"command": "touch z"}), say("Well.")

@@ -551,11 +551,17 @@ async def test_a_command_waits_for_the_first_look(tmp_path: Path, gate: threadin
 async def test_a_command_that_waited_long_enough_runs_and_the_snapshot_says_so(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kimi_tui.soul.file_history._PATIENCE_S", 0.05)
+    monkeypatch.setattr("kimi_tui.soul.folder_snapshots._PATIENCE_S", 0.05)
     async with stage(tmp_path) as on:
         on.server.script(shell("echo new > a"), say("done"))
         await on.soul.run("go")
+        folder = on.soul.folder
+        assert folder.patience_s == 0, "the next command does not wait again"
+        monkeypatch.setattr("kimi_tui.soul.folder_snapshots._TOLD_EVERY_S", 0.01)
+        told = folder.progress()
+        assert 0 <= await anext(told) <= 1
         gate.set()
+        assert all([0 <= part <= 1 async for part in told])
         await on.soul.files_ready()
         found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None

@@ -361,7 +361,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_absent(
 def test_a_large_folder_is_in_order_and_can_be_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_SORTED_NAMES", 7)
+    monkeypatch.setattr("kimi_tui.workspace.store._SORTED", 7)
     monkeypatch.setattr(scan, "_CHECKED_FILES", 10)
     root, store, scanner = make(tmp_path)
     for number in range(50):

@@ -39,6 +39,7 @@ from kimi_tui.tui.row_window import ListState, RowWindow
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span, fitted, sides, spans_width
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 from kimi_tui.tui.transcript.transcript import LOW_ROWS, LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
@@ -79,7 +80,7 @@ def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
     return [one._replace(style=f"{one.style.partition('@')[0]}@{ground}") for one in spans]
 
 
-class CompareSides(ScrollView, can_focus=False):
+class CompareSides(LateStyled, ScrollView, can_focus=False):
     """The blocks of both world lines in two columns, from the fork on.
 
     Args:
