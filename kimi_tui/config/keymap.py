@@ -39,6 +39,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "compare.up": "k,up",
     "compare.whole": "J",
     "complete": "tab",
+    "copy.author": "a",
     "copy.back": "b",
     "copy.bottom": "G",
     "copy.down": "j,down",

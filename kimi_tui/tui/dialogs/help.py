@@ -82,6 +82,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("copy.mark", "copy.lines"), "start or end a selection of characters, of lines"),
             (("copy.swap",), "go to the other end of the selection"),
             (("copy.take",), "copy the selection, or the row of the cursor"),
+            (("copy.author",), "on a line of a diff: go to the checkpoint that wrote it"),
             (("copy.leave",), "leave without copying"),
         ),
     ),

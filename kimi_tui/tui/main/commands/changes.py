@@ -9,15 +9,18 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kimi_tui.foreign_text import clean
+from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.formatting import author_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kimi_tui.soul.blame import LineAuthor
     from kimi_tui.soul.changes import NamedChanges
     from kimi_tui.soul.git_changes import GitChanges
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.patches import PointRange
+    from kimi_tui.tool_cards import DiffLine
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.workspace.diff import FileDifference
 
@@ -105,13 +108,81 @@ async def blame(main: MainParts, argument: str) -> None:
     if not chosen:
         return
     world_line, point = map(int, chosen.split(":"))
+    _go_to(main, world_line, point)
+
+
+def _go_to(main: MainParts, world_line: int, point: int, words: str = "") -> None:
+    """Show a checkpoint in the chat; of one on another world line, say how."""
     if world_line:
         main.bench.tell(
-            f"Checkpoint #{point} is on world line {world_line}.",
+            words or f"Checkpoint #{point} is on world line {world_line}.",
             advice=f"/worldline {world_line} shows it.",
         )
         return
     main.bench.read_chat(point)
+    if words:
+        main.bench.tell(words)
+
+
+async def go_to_author(main: MainParts, path: str, line: DiffLine, step: str) -> None:
+    """Show the checkpoint that wrote a line of the diff of a step; of a line that no step wrote, say who did.
+
+    Args:
+        path: the file, as the diff names it.
+        line: the line.
+        step: the uid of the checkpoint of the step.
+    """
+    soul = await main.conversation.opened()
+    author = await _author_of(main, soul, path, line, step=step)
+    if author is None:
+        return
+    words = author_sentence(path, line, author)
+    if author.checkpoint_id < 0:
+        main.bench.tell(words)
+    else:
+        _go_to(main, author.world_line, author.checkpoint_id, words)
+
+
+async def _author_of(
+    main: MainParts,
+    soul: KimiSoul,
+    path: str,
+    line: DiffLine,
+    *,
+    step: str = "",
+    span: PointRange | None = None,
+) -> LineAuthor | None:
+    """Return who wrote a line; None if that is not known, which the user is told."""
+    from kimi_tui.soul.blame import NoBlame, ShownLine
+
+    await soul.files_ready()
+    await soul.flush()
+    try:
+        shown = ShownLine(_below(soul.session.work_dir, path), line.sign, line.number, line.text)
+        return await soul.changes.line_author(soul.session, shown, step, span)
+    except NoBlame as no:
+        main.bench.tell(str(no), level="warning")
+    except KeyError as error:
+        main.bench.tell(str(error.args[0]), level="warning")
+    return None
+
+
+def author_sentence(path: str, line: DiffLine, author: LineAuthor) -> str:
+    """Return a sentence that says who wrote a line of a file."""
+    where = f"Line {line.number} of {one_line(path)}"
+    _, tool, when = author_words(author, datetime.now(UTC))
+    match author.who:
+        case "before":
+            return f"{where} is older than this session."
+        case "task":
+            return f"{where} changed while a background task ran ({when})."
+        case "other":
+            return f"Someone else wrote line {line.number} of {one_line(path)} ({when})."
+        case "agent":
+            point = f"checkpoint #{author.checkpoint_id}" if author.checkpoint_id >= 0 else "a step"
+            on = f" on world line {author.world_line}" if author.world_line else ""
+            facts = ", ".join(filter(None, (tool, when)))
+            return f"{where} was written at {point}{on} ({facts})."
 
 
 def _below(folder: Path, name: str) -> str:
