@@ -91,6 +91,8 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "preview.choose": "enter",
     "preview.details": "tab",
     "preview.down": "down,j",
+    "preview.line": "right",
+    "preview.line_before": "left",
     "preview.page_down": "pagedown",
     "preview.page_up": "pageup",
     "preview.up": "k,up",

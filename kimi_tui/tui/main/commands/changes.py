@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.workspace.diff import FileDifference
 
-_RANGE = re.compile(r"#?(\d{1,9})(?:\.\.(?:#?(\d{1,9}))?)?", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*", re.ASCII)
 _MOST_NAMED = 200
 _LONGEST_COMMAND = 90_000
@@ -34,24 +33,26 @@ async def diff(main: MainParts, argument: str) -> None:
     """Show the changes since the session began, since a checkpoint, or between two."""
     soul = await main.conversation.opened()
     await soul.files_ready()
-    given = _RANGE.fullmatch(argument.strip())
-    if argument and given is None:
+    from kimi_tui.soul.patches import parse_range
+
+    try:
+        span = parse_range(argument)
+    except ValueError as error:
         main.bench.tell(
-            f'"{argument[:20]}" is not a range of checkpoints.',
+            str(error),
             advice="Use numbers from the timeline, for example /diff 5 or /diff 5..9.",
             level="warning",
         )
         return
     try:
-        if given is None:
+        if span.start is None:
             found = await soul.changes.of_session()
         else:
-            end = None if given[2] is None else int(given[2])
-            found = await soul.changes.between(int(given[1]), end)
+            found = await soul.changes.between(span.start, span.end)
     except KeyError as error:
         main.bench.tell(str(error.args[0]), level="warning")
         return
-    await _show(main, "Changes", found)
+    await _show(main, "Changes", found, span=span)
 
 
 _MOST_BLAMED = 20_000
@@ -124,16 +125,19 @@ def _go_to(main: MainParts, world_line: int, point: int, words: str = "") -> Non
         main.bench.tell(words)
 
 
-async def go_to_author(main: MainParts, path: str, line: DiffLine, step: str) -> None:
-    """Show the checkpoint that wrote a line of the diff of a step; of a line that no step wrote, say who did.
+async def go_to_author(
+    main: MainParts, path: str, line: DiffLine, step: str = "", span: PointRange | None = None
+) -> None:
+    """Show the checkpoint that wrote a line of a diff; of a line that no step wrote, say who did.
 
     Args:
         path: the file, as the diff names it.
         line: the line.
-        step: the uid of the checkpoint of the step.
+        step: the uid of the checkpoint of the step whose diff it is; empty for a diff between checkpoints.
+        span: these checkpoints.
     """
     soul = await main.conversation.opened()
-    author = await _author_of(main, soul, path, line, step=step)
+    author = await _author_of(main, soul, path, line, step=step, span=span)
     if author is None:
         return
     words = author_sentence(path, line, author)
@@ -165,6 +169,23 @@ async def _author_of(
     except KeyError as error:
         main.bench.tell(str(error.args[0]), level="warning")
     return None
+
+
+async def writer_words(main: MainParts, start: int, path: str, line: DiffLine) -> str:
+    """Return a sentence that says who wrote a line of the changes since a checkpoint, or why that is not known."""
+    from kimi_tui.soul.blame import NoBlame, ShownLine
+    from kimi_tui.soul.patches import PointRange
+
+    soul = await main.conversation.opened()
+    await soul.flush()
+    shown = ShownLine(path, line.sign, line.number, line.text)
+    try:
+        author = await soul.changes.line_author(soul.session, shown, span=PointRange(start))
+    except NoBlame as no:
+        return str(no)
+    except KeyError as error:
+        return str(error.args[0])
+    return author_sentence(path, line, author)
 
 
 def author_sentence(path: str, line: DiffLine, author: LineAuthor) -> str:
@@ -236,9 +257,18 @@ async def _to_review(main: MainParts, soul: KimiSoul, argument: str) -> NamedCha
     return NamedChanges(git.changes, f"since {git.base}")
 
 
-async def _show(main: MainParts, name: str, found: NamedChanges, *, verb: str = "") -> bool:
-    """Show changes; return whether Enter was pressed for what `verb` says."""
-    from kimi_tui.tui.dialogs.diff_screen import DiffScreen, heading
+async def _show(
+    main: MainParts,
+    name: str,
+    found: NamedChanges,
+    *,
+    verb: str = "",
+    span: PointRange | None = None,
+) -> bool:
+    """Show changes; return whether Enter was pressed for what `verb` says. With the compared checkpoints in `span` a line leads
+    to the one that wrote it.
+    """
+    from kimi_tui.tui.dialogs.diff_screen import ChosenLine, DiffScreen, heading
 
     if not found.changes.files:
         main.bench.tell(
@@ -246,7 +276,11 @@ async def _show(main: MainParts, name: str, found: NamedChanges, *, verb: str = 
             advice=" ".join(filter(None, (found.changes.reason, *found.changes.remarks))),
         )
         return False
-    return await main.bench.ask(DiffScreen(name, found.what, found.changes, verb=verb)) is True
+    screen = DiffScreen(name, found.what, found.changes, verb=verb, chooses=span is not None)
+    answer = await main.bench.ask(screen)
+    if isinstance(answer, ChosenLine):
+        await go_to_author(main, answer.path, answer.line, span=span)
+    return answer is True
 
 
 async def commit(main: MainParts, argument: str) -> None:

@@ -69,3 +69,16 @@ async def lines_of_a_diff_lead_to_their_writers(one: Desk) -> None:
         if not chat.is_copying:
             break
     await one.sees("Line 2 of a.py was written at checkpoint #3")
+    one.screen.prompt.area.focus()
+    await one.say("/diff")
+    await one.sees("j, k line")
+    await one.pilot.press("j", "j", "k", "j", "j", "enter")
+    await one.sees("Line 2 of a.py was written at checkpoint #3")
+    one.screen.prompt.area.focus()
+    await one.say("/rewind 3")
+    await one.sees("Rewind")
+    await one.pilot.press("tab", "enter", "right", "right")
+    await one.sees("Someone else wrote line 2 of a.py")
+    await one.pilot.press("right")
+    await one.sees("Line 2 of a.py was written at checkpoint #3")
+    await one.pilot.press("escape", "escape")
