@@ -206,6 +206,19 @@ class SnapshotLog:
                 found = uid
         return found
 
+    def step_places(self, uid: str) -> range | None:
+        """Return the places in the log of the files before the step that a checkpoint began, and after each change in it; None if
+        the checkpoint is not known, or no snapshot was before it.
+        """
+        first, last = self._marks.get(uid, -1), self.after_checkpoint(uid)
+        if first < 0 or last is None:
+            return None
+        return range(first, self._position[last.id] + 1)
+
+    def place(self, snapshot: Snapshot) -> int:
+        """Return the place of a snapshot in the log."""
+        return self._position[snapshot.id]
+
     def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
         """Return the later one of two snapshots."""
         return max(one, other, key=lambda snapshot: self._position[snapshot.id])
