@@ -52,7 +52,6 @@ log = logging.getLogger(__name__)
 
 _NAMED_LOST = 3
 """The largest number of files that are named because they cannot be restored."""
-_PATIENCE_S = 10.0
 # After this many seconds a user may have noticed the wait.
 _LONG_S = 2.0
 _MOST_ROWS = 20_000
@@ -467,8 +466,11 @@ class FileHistory:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self._tracker.back_up, paths)
                 return
-            done, _ = await asyncio.wait([folder.first_scan], timeout=_PATIENCE_S)
+            began = asyncio.get_running_loop().time()
+            done, _ = await asyncio.wait([folder.first_scan], timeout=folder.patience_s)
             if not done:
+                waited_s = asyncio.get_running_loop().time() - began
+                folder.patience_s = max(0.0, folder.patience_s - waited_s)
                 self._tracker.command_ran()
                 return
         if any(one.agent != change.agent for one in folder.under_way):

@@ -203,7 +203,7 @@ def _answer(block: AgentBlock, room: LayoutRoom) -> list[Line]:
     return [*rows, Line((Span(" " * MARGIN), Span(fold_mark(count - len(rows)), "quiet")))]
 
 
-class FileTable:
+class ComparedFiles:
     """The files that either world line changed since the fork, as rows of a table with a column for each side.
 
     Args:

@@ -268,9 +268,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if state.files is not None and state.files.focused:
             state.files.move(step)
         elif state.details:
-            state.scroll += step
+            state.messages.move(step)
         else:
-            state.selected = max(0, min(len(state.actions) - 1, state.selected + step))
+            state.choices.choose(state.choices.moved(step))
         self._show()
 
     def action_page(self, step: int) -> None:
@@ -279,7 +279,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if files is not None and files.focused:
             files.move(step * 10)
         else:
-            self._state.scroll += step * self._sheet.sheet.page
+            self._state.messages.move(step * self._sheet.sheet.page)
         self._show()
 
     def action_details(self) -> None:
@@ -308,7 +308,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         """Answer with the selected action; among the files, show the whole diff, or the list again."""
         files = self._state.files
         if files is not None and files.focused:
-            files.whole, files.scroll = not files.whole, 0
+            files.toggle_whole()
             self._show()
             return
         self._answer(self._state.selected)
@@ -321,7 +321,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         elif state.pending is not None:
             name, state.pending = state.pending.name, None
             state.refresh()
-            state.selected = [one.name for one in state.actions].index(name)
+            state.select(name)
         else:
             self.dismiss(None)
             return
@@ -338,7 +338,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         state = self._state
         state.pending, state.asked = pending, ""
         state.refresh()
-        state.selected = [one.name for one in state.actions].index(pending.name)
+        state.select(pending.name)
 
     def _answer(self, index: int) -> None:
         state = self._state
@@ -350,7 +350,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
                 self._ask_anew()
                 return
             if name in _WITH_FILES and name != state.asked and files.unasked:
-                state.selected, state.asked = index, name
+                state.choices.choose(index)
+                state.asked = name
                 self._ask_anew()
                 return
         chosen = files.answer() if files is not None else None
@@ -405,7 +406,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         chosen = row if index is None else index
         if letters.is_pending and chosen is not None:
             # The letter's action is shown at once, so that an Enter close after it is about that action.
-            self._state.selected = chosen
+            self._state.choices.choose(chosen)
             self._show()
         if self._quiet is None:
             letters.schedule(None)
@@ -426,7 +427,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._look(at)
         if state.files is not None:
             state.files.focused = state.files.whole = False
-        state.details, state.selected = False, row
+        state.details = False
+        state.choices.choose(row)
         self._show()
 
     def on_paste(self, event: events.Paste) -> None:
@@ -453,7 +455,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if files is None:
             return
         if event.on_sign and files.focused:
-            files.selected = event.index
+            files.entries.choose(event.index)
             self.action_bring_back()
             return
         files.select(event.index)
@@ -472,5 +474,5 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if files is not None and files.focused:
             files.move(step)
         else:
-            self._state.scroll += step
+            self._state.messages.move(step)
         self._show()

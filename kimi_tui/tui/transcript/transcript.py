@@ -47,7 +47,7 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import drained, in_slices
-from kimi_tui.tui.textual_patches.widgets import set_content_size
+from kimi_tui.tui.textual_patches.widgets import LateStyled, set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
@@ -132,7 +132,7 @@ class MousePress:
     dragged: bool = False
 
 
-class Transcript(ScrollView, can_focus=True):
+class Transcript(LateStyled, ScrollView, can_focus=True):
     """The widget of the conversation, which follows its end until the user scrolls up.
 
     Args:
