@@ -154,6 +154,7 @@ STARTS = {
     "soul/system_prompt.py:_git_lines": "argv of repository_facts: find_program",
     "tools/command_groups.py:_answer": "argv of _program: refused where is_planted",
     "soul/git_changes.py:_answer": "argv of safe_git: find_program",
+    "soul/git_commits.py:run_git": "argv of safe_git: find_program",
     "tools/command_groups.py:_parsed": "find_shfmt: find_program",
     "tools/file_list.py:scan": "rg_program: find_program",
     "tools/grep.py:_started": "rg_program: find_program",
