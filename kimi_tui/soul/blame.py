@@ -222,7 +222,7 @@ def blame_lines(
         content = read_regular(root / path, MOST_COMPARED_BYTES)
     except FileNotFoundError:
         raise NoBlame(
-            f'"{path}" does not exist. Rewind to a checkpoint that has it first.'
+            f'"{path}" does not exist now. Restore it first: rewind to a checkpoint that has the file.'
         ) from None
     except OSError as error:
         raise NoBlame(f'"{path}" cannot be read: {error.strerror or error}.') from error

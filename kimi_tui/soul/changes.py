@@ -18,7 +18,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.blame import Authors, BlamedLine, LineAuthor, SessionAuthors, LineOfDiff
+from kimi_tui.soul.blame import Authors, BlamedLine, LineAuthor, LineOfDiff, SessionAuthors
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.git_changes import GitChanges, changes_against, changes_to_commit

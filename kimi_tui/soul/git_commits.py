@@ -186,7 +186,7 @@ def plan_commits(
     return plan
 
 
-class _StepChange(NamedTuple):
+class _CommitChange(NamedTuple):
     pairs: list[FilePair]
     left_out: list[LeftOut]
     at: float
@@ -201,7 +201,7 @@ class _Steps:
         self._place = place
         self._now: dict[str, ManifestEntry | None] = {}
 
-    def up_to(self, place: int) -> _StepChange:
+    def up_to(self, place: int) -> _CommitChange:
         """Return what changed up to the snapshot at a place of the log."""
         changed: dict[str, ManifestEntry | None] = {}
         at = 0.0
@@ -214,7 +214,7 @@ class _Steps:
         after = cast("Manifest", ChainMap(changed, self._now, self._base))  # pyright: ignore[reportArgumentType]
         pairs, left_out = find_pairs(before, after, changed)
         self._now |= changed
-        return _StepChange(pairs, left_out, at)
+        return _CommitChange(pairs, left_out, at)
 
 
 def _groups(parts: Sequence[Segment], per: Per) -> Iterator[list[Segment]]:

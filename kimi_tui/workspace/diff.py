@@ -24,7 +24,7 @@ MAX_COMPARED_LINES = 5_000
 _PROBE_BYTES = 8_192
 MOST_COMPARED_BYTES = 2 << 20
 """The largest file, in bytes, whose lines are compared."""
-_UNKNOWN = "There is no file snapshot of the checkpoint where the two branches part."
+_UNKNOWN = "There is no file snapshot of the checkpoint where the two branches diverge."
 _MOST_FILES_COMPARED = 300
 _MOST_ROWS = 20_000
 
@@ -284,7 +284,7 @@ def patch_of(files: Sequence[FileDifference], most_chars: int) -> str:
         diff = one.side.diff
         head = f"=== {one.path} ({one.side.outcome})"
         if one.is_secret:
-            text = f"{head}: its contents are not shown, because it may hold secrets\n"
+            text = f"{head}: its contents are not shown, because it may contain secrets\n"
         elif diff is None:
             text = f"{head}: not text, or too large to show\n"
         else:

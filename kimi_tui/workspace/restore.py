@@ -29,7 +29,7 @@ from kimi_tui.filesystem import (
     restoring_name,
     sync_folder,
 )
-from kimi_tui.workspace.file_table import FileTable, folders_of
+from kimi_tui.workspace.file_table import ManifestTable, folders_of
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import (
     REST,
@@ -72,7 +72,7 @@ _WHY_NOT: Mapping[Kind, str] = {
 _MAX_INTENT_BYTES = 64 << 20
 _MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed during the restore; kept"
-PROTECTED = "other programs run it or read settings from it, or it contains secrets; only a restore that you choose yourself changes it"
+PROTECTED = "not restored by itself, because other programs run it or read settings from it, or it contains secrets; you can restore it in the preview of a rewind"
 _KEY_BYTES = 32
 _CLOCK_S = 2.0
 """Seconds by which the times of files may be behind the clock: FAT stores only even seconds."""
@@ -210,7 +210,7 @@ def plan_back(
     return changes
 
 
-def left_out(root: Path, now: FileTable, since: float) -> tuple[tuple[str, str], ...]:
+def left_out(root: Path, now: ManifestTable, since: float) -> tuple[tuple[str, str], ...]:
     """Return the paths that were not scanned, in readable form, each with its reason. It looks at files.
 
     Files that are unchanged since are not listed; a folder is always listed, as changes in it are not known.
@@ -406,7 +406,10 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
             return
         _write(name, temporary, store.get(one.then.blob), one, folder)
         if current(name, folder) != one.then:
-            raise OSError(errno.EIO, "the file differs from what was written")
+            raise OSError(
+                errno.EIO,
+                "after the restore the file has other contents; another program may have changed it",
+            )
 
 
 def _make_folder(name: str, folder: int) -> None:

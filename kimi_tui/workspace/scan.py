@@ -22,11 +22,11 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.filesystem import is_temporary_name, open_folder
 from kimi_tui.workspace.file_table import (
+    FileRow,
     FileRows,
-    FileTable,
     Folder,
     Folders,
-    Row,
+    ManifestTable,
     Stamp,
 )
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
@@ -37,7 +37,7 @@ from kimi_tui.workspace.manifest import (
     ancestors,
     permission_bits,
 )
-from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.protected_names import folded, secrets
 from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, in_order, read_whole
 from kimi_tui.workspace.tree_watch import AS_FOLDER, CONTENT, Told, TreeWatch, held_files
 
@@ -125,7 +125,10 @@ class _FileReader:
             return entry
         if budget.most_bytes and budget.stored_bytes + len(content) > budget.most_bytes:
             megabytes = budget.most_bytes >> 20
-            budget.full = budget.full or f"More than {megabytes} MiB changed at once."
+            budget.full = (
+                budget.full
+                or f"More than {megabytes} MiB changed at once, so some files have no snapshot."
+            )
         if budget.full:
             return ManifestEntry("over", size=len(content))
         try:
@@ -301,9 +304,9 @@ class Scanner:
         self.done = 0.0
 
     @property
-    def manifest(self) -> FileTable:
+    def manifest(self) -> ManifestTable:
         """Every path of the last scan; it changes with the next."""
-        return FileTable(self._folders)
+        return ManifestTable(self._folders)
 
     def scan(self, also: Collection[str] = (), *, whole: bool = False) -> Scan:
         """Scan now. When it returns, new contents are in the store and synced.
@@ -594,7 +597,7 @@ class Scanner:
             now.trusts(*folder.stamp[:2]) and _UNREADABLE not in folder.remarks.values()
         )
         prefix = f"{path}/" if path else ""
-        rows: dict[str, Row | None] = {}
+        rows: dict[str, FileRow | None] = {}
         for name, how in names.items():
             now.edited[path].add(name)
             if not self._name(prefix + name, how, folder, rows, handle, now):
@@ -607,7 +610,7 @@ class Scanner:
         path: str,
         how: int,
         folder: Folder,
-        rows: dict[str, Row | None],
+        rows: dict[str, FileRow | None],
         handle: int,
         now: ScanPass,
     ) -> bool:
@@ -626,7 +629,8 @@ class Scanner:
             return True
         if status is not None:
             is_folder = stat.S_ISDIR(status.st_mode)
-            left_out = self._left_out(path, folder.inside, is_folder=is_folder)
+            above = _folded(path.rpartition("/")[0])
+            left_out = self._left_out(name, path, above, folder.inside, is_folder=is_folder)
             if left_out is not None:
                 folder.remarks[name] = left_out
             if left_out is not None or (not is_folder and is_temporary_name(name)):
@@ -764,7 +768,9 @@ class Scanner:
         files: list[str] = []
         folders: list[str] = []
         left_out: dict[str, ManifestEntry] = {}
-        share = now.names.setdefault
+        # Later scans find few new names.
+        known_names = now.names if now.is_first else {}
+        above_it = _folded(path)
         with os.scandir(handle) as listing:
             for item in listing:
                 try:
@@ -774,11 +780,15 @@ class Scanner:
                     continue
                 if not is_folder and is_temporary_name(item.name):
                     continue
-                entry = self._left_out(prefix + item.name, inside, is_folder=is_folder)
+                entry = self._left_out(
+                    item.name, prefix + item.name, above_it, inside, is_folder=is_folder
+                )
                 if entry is not None:
                     left_out[item.name] = entry
                 else:
-                    (folders if is_folder else files).append(share(item.name, item.name))
+                    (folders if is_folder else files).append(
+                        known_names.setdefault(item.name, item.name)
+                    )
         folder = Folder(
             folders=tuple(in_order(folders)),
             remarks=left_out,
@@ -790,11 +800,21 @@ class Scanner:
         )
         return folder, tuple(in_order(files))
 
-    def _left_out(self, path: str, rules: IgnoreStack, *, is_folder: bool) -> ManifestEntry | None:
-        """Return the entry of a name that is not looked at for its name alone; None if it is."""
+    def _left_out(
+        self, name: str, path: str, above: list[str], rules: IgnoreStack, *, is_folder: bool
+    ) -> ManifestEntry | None:
+        """Return the entry of a name that is not looked at for its name alone; None if it is.
+
+        Args:
+            name: the name.
+            path: its path.
+            above: the folded names of the folders above it.
+            rules: the ignore rules in its folder.
+            is_folder: whether it is a folder.
+        """
         if rules.ignores(path, is_folder=is_folder):
             return _IGNORED
-        if self._secret.ends_in(path, is_folder=is_folder):
+        if self._secret.covers([*above, folded(name)], is_folder=is_folder):
             return _SECRET
         return None
 
@@ -809,7 +829,9 @@ class Scanner:
         folder.remarks[name] = _OVER
         # The folder is listed again next time, when there may be room.
         folder.trusted = False
-        now.too_many = f"There are more than {self._limits.max_files:,} files."
+        now.too_many = (
+            f"There are more than {self._limits.max_files:,} files, so some have no snapshot."
+        )
 
     def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: ScanPass) -> None:
         """Find the differences from the previous scan."""
@@ -854,7 +876,7 @@ class Scanner:
         # This loop runs for every file of a walk, so unchanged files cost only system calls.
         prefix = f"{path}/" if path else ""
         stamps = dict(known.rows.stamps()) if known else {}
-        rows: dict[str, Row | None] = dict.fromkeys(stamps.keys() - set(names))
+        rows: dict[str, FileRow | None] = dict.fromkeys(stamps.keys() - set(names))
         ask = os.stat
         for number, name in enumerate(names, start=1):
             if not number % _CHECKED_FILES and self._cancelled():
@@ -884,7 +906,7 @@ class Scanner:
 
     def _file(
         self, path: str, name: str, stamp: Stamp, folder: Folder, handle: int, now: ScanPass
-    ) -> Row | None:
+    ) -> FileRow | None:
         before = None if now.is_first else self.manifest.get(path)
         is_new = before is None or not before.kept
         if is_new and now.room <= 0 and path not in now.also and self._reader.may_keep(stamp):
@@ -897,7 +919,9 @@ class Scanner:
             entry = self._reader.entry(name, handle, stamp, now.budget)
         now.room -= int(is_new and entry.kept)
         is_trusted = now.trusts(stamp.mtime_ns, stamp.ctime_ns)
-        return Row(entry, stamp if is_trusted and (entry.kept or entry.kind == "over") else None)
+        return FileRow(
+            entry, stamp if is_trusted and (entry.kept or entry.kind == "over") else None
+        )
 
 
 def try_watch(root: str, own: Iterable[str], seconds: float) -> tuple[int, str]:
@@ -964,6 +988,11 @@ def _opened(path: str, top: int) -> int:
         return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def _folded(path: str) -> list[str]:
+    """Return the names of a folder's path in the form in which protected names are compared."""
+    return [folded(name) for name in path.split("/")] if path else []
 
 
 def _with(name: str, names: tuple[str, ...]) -> tuple[str, ...]:

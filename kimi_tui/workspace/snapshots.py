@@ -21,9 +21,9 @@ from typing import Any, Literal, cast
 
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.workspace.file_table import (
-    FileTable,
     Folders,
     Layered,
+    ManifestTable,
     StoredTable,
     edited,
     read_table,
@@ -82,7 +82,7 @@ _LATEST_NAME = "latest.table"
 class SnapshotLog:
     """The append-only list of a session's snapshots.
 
-    The complete first snapshot is in a table of its own (`FileTable`). Earlier versions have it in the log, which has another
+    The complete first snapshot is in a table of its own (`ManifestTable`). Earlier versions have it in the log, which has another
     name, so that they do not take the new form for a session without files; such a log is continued as it is. If an earlier
     version has begun one beside the new one, both are read, and the former is continued.
 
@@ -260,7 +260,7 @@ class SnapshotLog:
         Raises:
             OSError: the disk refused; the log is as before.
         """
-        table = FileTable(folders)
+        table = ManifestTable(folders)
         snapshot = Snapshot(new_id(), at, "first", table, note)
         path = self._path.with_name(f"first-{snapshot.id}.table")
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -291,7 +291,7 @@ class SnapshotLog:
             root: device and inode of the work folder; stamps of another one do not count.
         """
         base = self._latest.base
-        if not isinstance(base, FileTable):
+        if not isinstance(base, ManifestTable):
             return edited({}, dict(self._latest))
         folders = base.folders if self._root_id == list(root) else without_stamps(base.folders)
         return edited(folders, self._latest.changes) if self._latest.changes else folders
@@ -304,7 +304,7 @@ class SnapshotLog:
         """
         first, *others = self._snapshots[: self._position[snapshot.id] + 1]
         files = first.changed
-        if isinstance(files, FileTable | StoredTable):
+        if isinstance(files, ManifestTable | StoredTable):
             manifest = Layered(files)
         else:
             manifest = Layered({}, files)
@@ -410,7 +410,7 @@ class SnapshotLog:
             facts, folders = read_table(self._path.with_name(_LATEST_NAME))
             place = self._position[str(facts["after"])]
             self._root_id = _identity(facts)
-            self._latest = Layered(FileTable(folders))
+            self._latest = Layered(ManifestTable(folders))
             return place
         return None
 
@@ -469,7 +469,7 @@ class SnapshotLog:
 
     def _in_memory(self) -> Folders:
         base = self._latest.base
-        return base.folders if isinstance(base, FileTable) else {}
+        return base.folders if isinstance(base, ManifestTable) else {}
 
 
 def _identity(facts: Mapping[str, Any]) -> list[int]:

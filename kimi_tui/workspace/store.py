@@ -14,9 +14,11 @@ import hashlib
 import heapq
 import os
 import struct
+import sys
 import threading
 import uuid
 import zlib
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -43,7 +45,7 @@ _MOST_BODIES = 65_536
 """A pack with so many bodies is finished; its index has 3 MB then."""
 _LARGE = 4096
 """The index of a pack with so many bodies is kept as it is on the disk, sorted: a dict of them takes six times as much memory."""
-_FILTER_BITS = 1 << 23
+_KEY_BYTES = 8
 _SORTED = 10_000
 # For smaller bodies, setting up the compressor takes more time than it can save.
 _COMPRESSED_FROM_BYTES = 160
@@ -67,6 +69,7 @@ class PackIndex:
     def __init__(self, path: Path, rows: bytes) -> None:
         self.path = path
         self.rows = rows
+        self._keys = array("Q")
 
     def __len__(self) -> int:
         return len(self.rows) // _ROW.size
@@ -79,18 +82,22 @@ class PackIndex:
         size = _ROW.size
         rows = [self.rows[start : start + size] for start in range(0, len(self.rows), size)]
         if any(one > other for one, other in pairwise(rows)):
-            self.rows = b"".join(in_order(rows))
+            rows = list(in_order(rows))
+            self.rows = b"".join(rows)
+        self._keys = array("Q", b"".join(row[:_KEY_BYTES] for row in rows))
+        if sys.byteorder == "little":
+            self._keys.byteswap()
 
     def find(self, name: bytes) -> PackPlace | None:
         """Return the place of a body; None if it is not in the pack."""
-        rows, size = self.rows, _ROW.size
-        place = bisect_left(
-            range(len(self)), name, key=lambda row: rows[row * size : row * size + len(name)]
-        )
-        if rows[place * size : place * size + len(name)] != name:
-            return None
-        _, offset, length = _ROW.unpack_from(rows, place * size)
-        return PackPlace(offset, length)
+        key = int.from_bytes(name[:_KEY_BYTES], "big")
+        at = bisect_left(self._keys, key)
+        while at < len(self._keys) and self._keys[at] == key:
+            found, offset, length = _ROW.unpack_from(self.rows, at * _ROW.size)
+            if found == name:
+                return PackPlace(offset, length)
+            at += 1
+        return None
 
 
 class PackIndices:
@@ -99,31 +106,23 @@ class PackIndices:
     def __init__(self) -> None:
         self._few: dict[bytes, tuple[Path, PackPlace]] = {}
         self._large: list[PackIndex] = []
-        # A bit for the first bits of each name: most names that are in no large pack need not be looked for there.
-        self._filter = bytearray()
 
     def add(self, index: PackIndex) -> None:
         """Add the bodies of a pack."""
         if len(index) < _LARGE:
             self._few |= {name: (index.path, place) for name, place in index}
-            return
-        index.sort()
-        self._large.append(index)
-        self._filter = self._filter or bytearray(_FILTER_BITS >> 3)
-        for name, *_ in _ROW.iter_unpack(index.rows):
-            bit = int.from_bytes(name[:4], "big") % _FILTER_BITS
-            self._filter[bit >> 3] |= 1 << (bit & 7)
+        else:
+            index.sort()
+            self._large.append(index)
 
     def find(self, name: bytes) -> tuple[Path, PackPlace] | None:
         """Return the pack and the place of a body; None if it is in none of them."""
         found = self._few.get(name)
-        if found is not None or not self._large:
+        if found is not None:
             return found
-        bit = int.from_bytes(name[:4], "big") % _FILTER_BITS
-        if self._filter[bit >> 3] & (1 << (bit & 7)):
-            for index in self._large:
-                if (place := index.find(name)) is not None:
-                    return index.path, place
+        for index in self._large:
+            if (place := index.find(name)) is not None:
+                return index.path, place
         return None
 
     def forget(self, path: Path) -> None:
@@ -355,7 +354,7 @@ class BlobStore:
         body = _packed(content)
         if self._used + len(body) > self._max_bytes:
             raise StoreFull(
-                f"The file snapshots have used their {self._max_bytes >> 20} MiB of disk."
+                f"The file snapshots of this session have reached their limit of {self._max_bytes >> 20} MiB, so new contents are not stored."
             )
         if self._writer is None:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)

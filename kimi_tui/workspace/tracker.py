@@ -29,7 +29,7 @@ from kimi_tui.workspace.diff import (
     find_changes,
     find_divergence,
 )
-from kimi_tui.workspace.file_table import FileTable, Folders, Layered, edited, without_stamps
+from kimi_tui.workspace.file_table import Folders, Layered, ManifestTable, edited, without_stamps
 from kimi_tui.workspace.manifest import (
     Limits,
     Manifest,
@@ -69,8 +69,8 @@ _INTENT_NAME = "restore.json"
 _COUNTED_FILES = 100
 _LOOKED_AT = 100_000
 """The largest number of files that are all looked at before a restore is planned; it takes half a second."""
-_NO_WATCH = "the system cannot tell of changes"
-_RAN_EARLY = "A command ran before the first file snapshot was finished."
+_NO_WATCH = "the system does not report file changes"
+_RAN_EARLY = "A command ran before the first file snapshot was finished, so files that it changed cannot be restored to their original contents."
 
 _MOST_NEW_BYTES = 256 << 20
 """The most bytes of files that no snapshot has yet and that are compared without one."""
@@ -673,7 +673,7 @@ class Tracker:
             raise OSError("there is no file snapshot yet")
         scan = scanner.scan(also, whole=whole)
         if scanner.untold:
-            _log.warning("%s changed and no event told it", some_of(scanner.untold, 3))
+            _log.warning("%s changed, but no event reported it", some_of(scanner.untold, 3))
         if not scan.is_first:
             self._owed.update(scan.changed)
         self.full = scan.full
@@ -685,8 +685,8 @@ class Tracker:
             return set()
         return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}
 
-    def _scanner_manifest(self) -> FileTable:
-        return self._scanner.manifest if self._scanner is not None else FileTable({})
+    def _scanner_manifest(self) -> ManifestTable:
+        return self._scanner.manifest if self._scanner is not None else ManifestTable({})
 
     @property
     def known_part(self) -> float:

@@ -143,7 +143,7 @@ def test_versions_follow_a_file_that_was_renamed_and_edited_at_once(tmp_path: Pa
     assert [one.path for one in versions_of(log, "b.py")] == ["b.py"]
     was = [line_origin(log, texts, "b.py", range(1, 2), n, "") for n in (3, 4)]
     assert [one and (one.position, one.path) for one in was] == [(0, "a.py"), (1, "b.py")]
-    gone = line_origin(log, texts, "a.py", range(0, 1), 4, "line 3")
+    gone = line_origin(log, texts, "a.py", range(1), 4, "line 3")
     assert gone is not None
     assert gone.position == 0
     assert line_origin(log, texts, "b.py", range(1, 2), 4, "line 3") is None

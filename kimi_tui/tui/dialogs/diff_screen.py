@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from kimi_tui.tool_cards import DiffLine
 
 _STATES = {"new": "new", "gone": "deleted", "changed": ""}
-_KINDS = {"others": "changed by others", "both": "changed by the agent, and outside kimi-tui"}
+_KINDS = {"others": "changed outside kimi-tui", "both": "changed by the agent and outside kimi-tui"}
 _NO_TEXT = "not text, or too large to show"
-_SECRET = "its contents are not shown, because it may hold secrets"
+_SECRET = "its contents are not shown, because it may contain secrets"
 
 
 class ChosenLine(NamedTuple):

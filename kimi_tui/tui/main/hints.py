@@ -33,11 +33,11 @@ Place = Literal[
 
 
 MODES: Mapping[str, Hint] = {
-    "insert": ("INSERT", "Esc: commands"),
-    "replace": ("REPLACE", "Esc: commands"),
+    "insert": ("INSERT", "Esc: normal mode"),
+    "replace": ("REPLACE", "Esc: normal mode"),
     "normal": ("NORMAL", "i: write"),
-    "visual": ("VISUAL", "Esc: leave"),
-    "lines": ("V-LINE", "Esc: leave"),
+    "visual": ("VISUAL", "Esc: normal mode"),
+    "lines": ("V-LINE", "Esc: normal mode"),
 }
 """The words in the footer for vim's modes of the prompt."""
 

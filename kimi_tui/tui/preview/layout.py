@@ -930,7 +930,7 @@ def consequence_rows(
         begins = preview.target.is_end and not preview.target.world_line
         said = "The conversation continues from here."
         if not begins:
-            said = "The conversation is already at this point."
+            said = "The conversation is already at this checkpoint."
         return [[Span(said, "quiet")]]
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
@@ -1085,7 +1085,7 @@ def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
         return [Span("Only your message is removed; it returns to the prompt.", "quiet")]
     if not preview.steps:
         return [Span("Nothing is removed from the conversation.", "quiet")]
-    return [Span("No message is removed, only the mark of the checkpoint.", "quiet")]
+    return [Span("No message is removed, only the checkpoint itself.", "quiet")]
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:

@@ -157,7 +157,7 @@ async def _author_of(
     span: PointRange | None = None,
 ) -> LineAuthor | None:
     """Return who wrote a line; None if that is not known, which the user is told."""
-    from kimi_tui.soul.blame import NoBlame, LineOfDiff
+    from kimi_tui.soul.blame import LineOfDiff, NoBlame
 
     await soul.files_ready()
     await soul.flush()
@@ -173,7 +173,7 @@ async def _author_of(
 
 async def writer_words(main: MainParts, start: int, path: str, line: DiffLine) -> str:
     """Return a sentence that says who wrote a line of the changes since a checkpoint, or why that is not known."""
-    from kimi_tui.soul.blame import NoBlame, LineOfDiff
+    from kimi_tui.soul.blame import LineOfDiff, NoBlame
     from kimi_tui.soul.patches import PointRange
 
     soul = await main.conversation.opened()
@@ -305,7 +305,7 @@ async def commit(main: MainParts, argument: str) -> None:
     if n_files > _MOST_NAMED:
         main.bench.tell(
             f"There are more than {_MOST_NAMED} changed files.",
-            advice="Stage those of one commit with !git add, then /commit commits what is staged.",
+            advice="Stage the files of one commit with !git add, then use /commit.",
             level="warning",
         )
         return
@@ -315,7 +315,7 @@ async def commit(main: MainParts, argument: str) -> None:
         return
     message = argument.strip()
     if not message:
-        main.bench.tell("The model is writing the message of the commit.", advice="Esc stops it.")
+        main.bench.tell("The model is writing the commit message.", advice="Esc stops it.")
         try:
             message = await soul.changes.draft_message(found)
         except (LLMError, SoulError, SoulBusy) as error:
@@ -330,9 +330,9 @@ async def commit(main: MainParts, argument: str) -> None:
             TextQuestion(
                 title="Commit",
                 question="Commit with this message?",
-                consequence=f"{files} changed; git commits {staged}, signed as your git is set up.",
+                consequence=f"{files} changed; git commits {staged}, and signs the commit if your git is set up to sign.",
                 text=message,
-                placeholder="The message of the commit",
+                placeholder="Commit message",
                 verb="commit",
             )
         )
