@@ -154,7 +154,7 @@ class SessionAuthors:
         return found
 
 
-class ShownLine(NamedTuple):
+class LineOfDiff(NamedTuple):
     """A line of a diff: its file, the sign, its number on its own side (from 1), and its text or the beginning of it."""
 
     path: str
@@ -164,7 +164,7 @@ class ShownLine(NamedTuple):
 
 
 def step_line_author(
-    line: ShownLine, uid: str, log: SnapshotLog, texts: StoredTexts, authors: Authors
+    line: LineOfDiff, uid: str, log: SnapshotLog, texts: StoredTexts, authors: Authors
 ) -> LineAuthor:
     """Return who wrote a line of the diff of a step: a removed one as it was before, any other one as it was after.
 
@@ -185,7 +185,7 @@ def step_line_author(
 
 
 def line_author(
-    line: ShownLine, span: range, log: SnapshotLog, texts: StoredTexts, authors: Authors
+    line: LineOfDiff, span: range, log: SnapshotLog, texts: StoredTexts, authors: Authors
 ) -> LineAuthor:
     """Return who wrote a line of a file as it was at one of some snapshots.
 

@@ -18,7 +18,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.blame import Authors, BlamedLine, LineAuthor, SessionAuthors, ShownLine
+from kimi_tui.soul.blame import Authors, BlamedLine, LineAuthor, LineOfDiff, SessionAuthors
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.git_changes import GitChanges, changes_against, changes_to_commit
@@ -107,7 +107,7 @@ class FileChanges:
         return await self._conversation.files.blame(path, await self._authors_of(session))
 
     async def line_author(
-        self, session: Session, line: ShownLine, step: str = "", span: PointRange | None = None
+        self, session: Session, line: LineOfDiff, step: str = "", span: PointRange | None = None
     ) -> LineAuthor:
         """Return who wrote a line of a diff.
 

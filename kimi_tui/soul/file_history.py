@@ -28,8 +28,8 @@ from kimi_tui.soul.blame import (
     Authors,
     BlamedLine,
     LineAuthor,
+    LineOfDiff,
     NoBlame,
-    ShownLine,
     blame_lines,
     line_author,
     step_line_author,
@@ -438,7 +438,7 @@ class FileHistory:
 
     async def line_author(
         self,
-        line: ShownLine,
+        line: LineOfDiff,
         authors: Authors,
         step: str = "",
         ends: tuple[Checkpoint | None, Checkpoint | None] = (None, None),

@@ -11,13 +11,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kimi_tui.workspace.common_lines import (
-    common_head,
-    common_tail,
-    count_lines,
-    equal_runs,
-    split_lines,
-)
+from kimi_tui.workspace.common_lines import common_lines, count_lines
 from kimi_tui.workspace.diff import StoredTexts
 from kimi_tui.workspace.manifest import ManifestEntry
 from kimi_tui.workspace.patch import are_alike
@@ -43,18 +37,10 @@ class LineOrigins:
     def advance(self, text: str, version: int) -> None:
         """Take the next version of the text; its new lines have the origin `version`."""
         old, origins = self._text, self._origins
-        head = common_head(old, text)
-        tail = common_tail(old, text, head)
-        old_end, new_end = len(old) - tail, len(text) - tail
-        n_head, n_tail = old.count("\n", 0, head), count_lines(old, old_end)
-        before, after = split_lines(old[head:old_end]), split_lines(text[head:new_end])
-        changed = array("l", [version]) * len(after)
-        for run in equal_runs(before, after):
-            changed[run.new : run.new + run.n] = origins[
-                n_head + run.old : n_head + run.old + run.n
-            ]
-        self._origins = origins[:n_head] + changed + origins[len(origins) - n_tail :]
-        self._text = text
+        changed = array("l", [version]) * count_lines(text, 0)
+        for run in common_lines(old, text):
+            changed[run.new : run.new + run.n] = origins[run.old : run.old + run.n]
+        self._origins, self._text = changed, text
 
     def line(self, number: int) -> str:
         """Return a line of the newest text, counted from 1."""

@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import uuid
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,6 +97,7 @@ class SnapshotLog:
         self._snapshots: list[Snapshot] = []
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
+        self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
         self._root_id: list[int] = []
@@ -140,6 +142,7 @@ class SnapshotLog:
         """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it."""
         position = len(self._snapshots) - 1
         self._marks[uid] = position
+        self._order.clear()
         after = self._snapshots[position].id if self._snapshots else ""
         # Without its mark a checkpoint has no files to restore, which must not stop the conversation.
         with contextlib.suppress(OSError):
@@ -200,11 +203,11 @@ class SnapshotLog:
 
         A change of the agent belongs to the step that this checkpoint began.
         """
-        found = ""
-        for uid, after in self._marks.items():
-            if after < position:
-                found = uid
-        return found
+        if len(self._order) != len(self._marks):
+            self._order = [(after, uid) for uid, after in self._marks.items()]
+            self._order.sort(key=lambda one: one[0])
+        at = bisect_left(self._order, position, key=lambda one: one[0])
+        return self._order[at - 1][1] if at else ""
 
     def step_places(self, uid: str) -> range | None:
         """Return the places in the log of the files before the step that a checkpoint began, and after each change in it; None if
@@ -415,6 +418,7 @@ class SnapshotLog:
         self._snapshots.clear()
         self._position.clear()
         self._marks.clear()
+        self._order.clear()
         self._latest = Layered({})
 
     def _take_line(self, line: bytes) -> None:

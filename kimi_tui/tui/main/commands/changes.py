@@ -157,12 +157,12 @@ async def _author_of(
     span: PointRange | None = None,
 ) -> LineAuthor | None:
     """Return who wrote a line; None if that is not known, which the user is told."""
-    from kimi_tui.soul.blame import NoBlame, ShownLine
+    from kimi_tui.soul.blame import LineOfDiff, NoBlame
 
     await soul.files_ready()
     await soul.flush()
     try:
-        shown = ShownLine(_below(soul.session.work_dir, path), line.sign, line.number, line.text)
+        shown = LineOfDiff(_below(soul.session.work_dir, path), line.sign, line.number, line.text)
         return await soul.changes.line_author(soul.session, shown, step, span)
     except NoBlame as no:
         main.bench.tell(str(no), level="warning")
@@ -173,12 +173,12 @@ async def _author_of(
 
 async def writer_words(main: MainParts, start: int, path: str, line: DiffLine) -> str:
     """Return a sentence that says who wrote a line of the changes since a checkpoint, or why that is not known."""
-    from kimi_tui.soul.blame import NoBlame, ShownLine
+    from kimi_tui.soul.blame import LineOfDiff, NoBlame
     from kimi_tui.soul.patches import PointRange
 
     soul = await main.conversation.opened()
     await soul.flush()
-    shown = ShownLine(path, line.sign, line.number, line.text)
+    shown = LineOfDiff(path, line.sign, line.number, line.text)
     try:
         author = await soul.changes.line_author(soul.session, shown, span=PointRange(start))
     except NoBlame as no:
