@@ -24,7 +24,7 @@ from textual.widget import Widget
 from kimi_tui.projection.blocks import Block, images_of
 from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tui import formatting
-from kimi_tui.tui.compare.layout import ComparisonRows, FileTable
+from kimi_tui.tui.compare.layout import ComparedFiles, ComparisonRows
 from kimi_tui.tui.faults import blank_strips, reported
 from kimi_tui.tui.frame import Footer, Header
 from kimi_tui.tui.frame_rows import SHORT_BELOW, HeaderText, Hint, roomiest, timeline_width
@@ -311,10 +311,10 @@ class FileModel(RowModel):
         files = self._found.files
         return len(files.files) if not files.reason else 0
 
-    def table(self, width: int, glyphs: Glyphs) -> FileTable:
+    def table(self, width: int, glyphs: Glyphs) -> ComparedFiles:
         """Return the table for a width."""
         found = self._found
-        return FileTable(found.files, found.world_line, found.fork, width, glyphs)
+        return ComparedFiles(found.files, found.world_line, found.fork, width, glyphs)
 
     def rows(self, look: Look) -> Sequence[Sequence[Line]]:
         """Return the row of each file; its diff stands below it, and belongs to no entry."""
@@ -339,7 +339,7 @@ class FileModel(RowModel):
         return [Line(tuple(spans)) for spans, _ in rows]
 
 
-class FileList(RowList, can_focus=False):
+class ComparedFileList(RowList, can_focus=False):
     """The list of the changed files."""
 
     ALLOW_SELECT = False
@@ -374,7 +374,7 @@ class CompareFiles(VerticalScroll, can_focus=False):
 
     def __init__(self, found: WorldLineComparison) -> None:
         super().__init__()
-        self.list = FileList(found)
+        self.list = ComparedFileList(found)
 
     def compose(self) -> ComposeResult:
         """Yield the list."""
@@ -545,7 +545,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 shared += f", {formatting.tokens(self._found.shared_tokens)} tokens"
         left = [Span("  Compare", "strong")]
         if fork >= 0:
-            left.append(Span(f"  from #{fork} on, where they divide", "quiet"))
+            left.append(Span(f"  from #{fork} on, where they diverge", "quiet"))
         if spans_width(left) + 3 + cell_len(shared) + 2 <= width:
             left = sides(left, [Span(shared, "quiet")], width - 2)
         column = (width - 1) // 2
@@ -636,7 +636,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._sides.choose_at(event.x, event.row)
         self._show()
 
-    @on(FileList.Picked)
+    @on(ComparedFileList.Picked)
     def _file_picked(self) -> None:
         """Show the diff of the clicked file, and give the keys to the files."""
         self._files.focused_here = True

@@ -255,7 +255,7 @@ class PromptBar(PaintedRows):
         parts = [Span(self._spinner(), "accent"), Span(" ")]
         waits = state.retry_until > now
         if waits:
-            parts.append(Span(f"again in {state.retry_until - now:.0f} s   ", "quiet"))
+            parts.append(Span(f"retry in {state.retry_until - now:.0f} s   ", "quiet"))
         elif state.approvals:
             parts.append(Span("waits for your answer   ", "quiet"))
         elif words := self._waiting_words(now):
