@@ -169,6 +169,7 @@ def hints(
             (_both("copy.word", "copy.back", keys), "word"),
             (_both("copy.turn_before", "copy.turn_after", keys), "turn"),
             (key("copy.swap"), "go to the other end"),
+            (key("copy.author"), "who wrote the line"),
         )
     if place == "matches":
         return known(
