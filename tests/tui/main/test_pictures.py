@@ -293,6 +293,7 @@ async def test_help_and_palette(
         picture(running)
 
 
+@pytest.mark.exhaustive
 async def test_signs_that_every_terminal_has(picture: Pictures, tmp_path: Path) -> None:
     running = app(tmp_path, glyphs="ascii")
     async with running.run_test(size=(80, 24)) as pilot:

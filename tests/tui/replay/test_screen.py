@@ -157,6 +157,7 @@ def _before_dmail(screen: ReplayScreen) -> int:
     return recorded.replay.recording.step(dmail.position, -2)
 
 
+@pytest.mark.exhaustive
 async def test_keys_clicks_and_the_clock_go_through_it(home: Path) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:
@@ -285,6 +286,7 @@ async def test_a_session_that_is_not_there_ends_with_one_line(home: Path) -> Non
     assert "nosuch" in app.exit_message
 
 
+@pytest.mark.exhaustive
 async def test_a_dmail_folds_as_it_did_when_it_was_sent(home: Path) -> None:
     app = replaying(home, stored(home, story()), motion=True)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -337,6 +339,7 @@ async def test_without_a_record_the_conversation_is_told(home: Path) -> None:
         assert "It is built." not in seen(app, pilot)
 
 
+@pytest.mark.exhaustive
 async def test_without_the_size_of_the_window_the_tokens_are_told(home: Path) -> None:
     app = replaying(home, stored(home, (), CONTEXT + '{"role":"_usage","token_count":5200}\n'))
     async with app.run_test(size=(120, 40)) as pilot:
@@ -578,6 +581,7 @@ async def test_a_fault_while_a_moment_is_brought_on_view(
         assert "at #2, of 64 steps" in seen(app, pilot)
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_while_it_plays_stops_it_at_the_same_moment(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -601,6 +605,7 @@ async def test_a_fault_while_it_plays_stops_it_at_the_same_moment(
         assert shown.count("One index runs past the end") == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_while_it_is_forked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = replaying(home, stored(home, ()))
     async with app.run_test(size=(120, 40)) as pilot:

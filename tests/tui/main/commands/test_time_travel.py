@@ -168,6 +168,7 @@ async def test_a_letter_by_command(home: Path) -> None:
         await one.sees('"nowhere" is not a checkpoint.')
 
 
+@pytest.mark.exhaustive
 async def test_a_part_is_compacted_with_words_on_what_to_keep(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +259,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         assert one.screen.prompt.area.has_focus
 
 
+@pytest.mark.exhaustive
 async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(home: Path) -> None:
     async with talk(home, a_world_line) as (one, server):
         server.script(gate(1, say("There.")))
@@ -280,6 +282,7 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
         assert one.screen.bench.on_view.top == top
 
 
+@pytest.mark.exhaustive
 async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> None:
     async with talk(home, a_world_line) as (one, _):
         # The header says that another line can only be read.
@@ -339,6 +342,7 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         await one.until(lambda: one.app.return_code == 0)
 
 
+@pytest.mark.exhaustive
 async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("s")
@@ -524,6 +528,7 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
         await one.sees("Part 0 of it.")
 
 
+@pytest.mark.exhaustive
 async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -> None:
     async with talk(home) as (one, _):
         await one.say("/rewind 2")
@@ -565,6 +570,7 @@ async def test_a_jump_from_the_comparison(
         assert ("The pear is green." in shown) == (not prompt)
 
 
+@pytest.mark.exhaustive
 async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
     async with ChatServer() as server:
         async with desk(home, server.base_url, size=(120, 40)) as one:
@@ -598,6 +604,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             assert "‡ #0" not in chat(one)
 
 
+@pytest.mark.exhaustive
 async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
     async with talk(home, size=(120, 40)) as (one, server):
         server.script(say("Fruit was talked of."))
@@ -706,6 +713,7 @@ async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(hom
             await same_figure(again)
 
 
+@pytest.mark.exhaustive
 async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> None:
     async with talk(home) as (one, server):
         await one.say("/clear")
@@ -785,6 +793,7 @@ async def test_tools_are_listed_and_turned_off_and_on(home: Path) -> None:
         assert len(server.requests[-1].body["tools"]) == 6
 
 
+@pytest.mark.exhaustive
 async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: Path) -> None:
     async with talk(home) as (one, server):
         server.script(
