@@ -157,16 +157,16 @@ def plan_commits(
     )
     plan.remarks = [*remarks, *log.notes_at(start)]
     parts = segments(line, first, end)
-    steps = _Steps(log, log.manifest_at(start), log.snapshots.index(start))
+    steps = _Steps(log, log.manifest_at(start), log.place(start))
     about = f"Session: {one_line(session.title or 'Untitled session')} ({session.id})"
     for group in _groups(parts, per):
         ids = [one.point.id for one in group]
         with contextlib.suppress(NoFiles):
-            outside = steps.up_to(log.snapshots.index(snapshot_at(log, group[0].point)))
+            outside = steps.up_to(log.place(snapshot_at(log, group[0].point)))
             if outside.pairs:
                 words = f"Changes from outside these steps, before #{ids[0]}"
                 plan.commits.append(PlannedCommit(f"{words}\n\n{about}", outside.at, outside.pairs))
-            place = log.snapshots.index(snapshot_after(log, [one.point for one in group]))
+            place = log.place(snapshot_after(log, [one.point for one in group]))
             found = steps.up_to(place)
             if found.pairs:
                 numbers = f"Checkpoint: #{ids[0]}" + (f" to #{ids[-1]}" if len(ids) > 1 else "")

@@ -16,6 +16,8 @@ _WINDOW_LINES = 3
 """Equal lines in a row that count as the same place again after a change."""
 _NEAR_LINES = 400
 """Lines on each side of a change among which that place is looked for."""
+_NEAR_CHARS = 16_000
+"""Characters behind a change among which that place is looked for in the texts."""
 _MOST_PAIRS = 250_000
 """Pairs of lines that are compared exactly; larger changes are compared by lines that are unique on both sides."""
 
@@ -73,7 +75,59 @@ def _begins_line(text: str, place: int) -> bool:
     return place == 0 or text[place - 1] == "\n"
 
 
-def equal_runs(old: Sequence[str], new: Sequence[str]) -> Iterator[EqualLines]:
+def common_lines(old: str, new: str) -> Iterator[EqualLines]:
+    """Yield the lines that two texts have in common, in order; runs may touch one another."""
+    head = common_head(old, new)
+    tail = common_tail(old, new, head)
+    old_end, new_end = len(old) - tail, len(new) - tail
+    n_old = n_new = old.count("\n", 0, head)
+    if head:
+        yield EqualLines(0, 0, n_old)
+    i = j = head
+    while i < old_end and j < new_end:
+        place = _next_place(old, new, i, j, old_end, new_end)
+        x, y = place or (old_end, new_end)
+        before, after = split_lines(old[i:x]), split_lines(new[j:y])
+        for run in _equal_runs(before, after):
+            yield EqualLines(n_old + run.old, n_new + run.new, run.n)
+        n_old, n_new = n_old + len(before), n_new + len(after)
+        size = common_head(old[x:old_end], new[y:new_end])
+        if n := old.count("\n", x, x + size):
+            yield EqualLines(n_old, n_new, n)
+        n_old, n_new, i, j = n_old + n, n_new + n, x + size, y + size
+    n_old += count_lines(old[:old_end], i)
+    n_new += count_lines(new[:new_end], j)
+    if tail:
+        yield EqualLines(n_old, n_new, count_lines(old, old_end))
+
+
+def _next_place(
+    old: str, new: str, i: int, j: int, old_end: int, new_end: int
+) -> tuple[int, int] | None:
+    """Return the nearest places in both texts from which a window of lines is the same again; None if there is none near."""
+    best: tuple[int, int] | None = None
+    room, start = _NEAR_CHARS, i
+    for _ in range(_NEAR_LINES):
+        if start - i > room:
+            break
+        end = start
+        for _ in range(_WINDOW_LINES):
+            end = old.find("\n", end, old_end) + 1
+            if not end:
+                return best
+        window = old[start:end]
+        limit = min(new_end, j + room - (start - i) + len(window))
+        at = new.find(window, j, limit)
+        while at >= 0 and not _begins_line(new, at):
+            at = new.find(window, at + 1, limit)
+        if at >= 0:
+            best = (start, at)
+            room = (start - i) + (at - j) - 1
+        start = old.find("\n", start, old_end) + 1
+    return best
+
+
+def _equal_runs(old: Sequence[str], new: Sequence[str]) -> Iterator[EqualLines]:
     """Yield the lines that stay, in order."""
     if not old or not new:
         return

@@ -1,4 +1,4 @@
-"""`FileTable`: the manifest of a scan in little memory, with the stamps of the files, and its form on the disk.
+"""`ManifestTable`: the manifest of a scan in little memory, with the stamps of the files, and its form on the disk.
 
 A tree of half a million files needs about 120 bytes for each: the name, and a row with entry and stamp. The rows of a folder
 are one bytes object, which is never changed: tables of different times share the folders that are the same in both.
@@ -55,14 +55,14 @@ class Stamp(NamedTuple):
     mode: int
 
 
-class TableRow(NamedTuple):
+class FileRow(NamedTuple):
     """A file in a table: its entry, and its stamp if that can be trusted."""
 
     entry: ManifestEntry
     stamp: Stamp | None = None
 
 
-def _packed(row: TableRow) -> bytes:
+def _packed(row: FileRow) -> bytes:
     entry, stamp = row
     number = _NUMBERS[entry.kind] | (0 if stamp is None else _STAMPED)
     blob = bytes.fromhex(entry.blob)
@@ -83,22 +83,22 @@ class FileRows:
     data: bytes = b""
 
     @staticmethod
-    def of(rows: Mapping[str, TableRow]) -> FileRows:
+    def of(rows: Mapping[str, FileRow]) -> FileRows:
         """Return these rows; the names need not be in order."""
         names = tuple(sorted(rows))
         return FileRows(names, b"".join(_packed(rows[name]) for name in names))
 
-    def get(self, name: str) -> TableRow | None:
+    def get(self, name: str) -> FileRow | None:
         """Return the row of a name; None if it has none."""
         place = bisect_left(self.names, name)
         if self.names[place : place + 1] != (name,):
             return None
         return self._at(place)
 
-    def _at(self, place: int) -> TableRow:
+    def _at(self, place: int) -> FileRow:
         number, mode, size, blob, *stamp = _ROW.unpack_from(self.data, place * _ROW.size)
         entry = _entry(number, mode, size, blob)
-        return TableRow(entry, Stamp(*stamp) if number & _STAMPED else None)
+        return FileRow(entry, Stamp(*stamp) if number & _STAMPED else None)
 
     def entries(self) -> Iterator[tuple[str, ManifestEntry]]:
         """Yield all names with their entries."""
@@ -110,7 +110,7 @@ class FileRows:
         for name, row in zip(self.names, _ROW.iter_unpack(self.data), strict=True):
             yield name, row[4:] if row[0] & _STAMPED else None
 
-    def edited(self, rows: Mapping[str, TableRow | None]) -> FileRows:
+    def edited(self, rows: Mapping[str, FileRow | None]) -> FileRows:
         """Return the rows with some set, or removed (None)."""
         if not rows:
             return self
@@ -118,7 +118,7 @@ class FileRows:
             return FileRows.of({name: row for name, row in rows.items() if row is not None})
         if len(rows) > _FEW:
             every = {name: self._at(place) for place, name in enumerate(self.names)}
-            merged: dict[str, TableRow | None] = {**every, **rows}
+            merged: dict[str, FileRow | None] = {**every, **rows}
             return FileRows.of({name: row for name, row in merged.items() if row is not None})
         names, data = self.names, self.data
         for name, row in rows.items():
@@ -139,7 +139,7 @@ class FileRows:
 
     def unstamped(self, names: Iterable[str]) -> FileRows:
         """Return the rows with those of these names without a stamp, so that these files are read again."""
-        found = {name: TableRow(row.entry) for name in names if (row := self.get(name)) is not None}
+        found = {name: FileRow(row.entry) for name in names if (row := self.get(name)) is not None}
         return self.edited(found)
 
     @property
@@ -213,7 +213,7 @@ Folders = dict[str, Folder]
 """Folders by their paths; the work folder itself has an empty one."""
 
 
-class FileTable(Mapping[str, ManifestEntry]):
+class ManifestTable(Mapping[str, ManifestEntry]):
     """A manifest that is read from folders.
 
     Args:
@@ -272,20 +272,20 @@ class FileTable(Mapping[str, ManifestEntry]):
                 n_over += entry.kind == "over"
         return ScanExtent(n_files, n_over > 0)
 
-    def as_it_is(self) -> FileTable:
+    def as_it_is(self) -> ManifestTable:
         """Return the table as it is now, whatever becomes of this one; the folders are shared."""
-        return FileTable(dict(self.folders))
+        return ManifestTable(dict(self.folders))
 
 
 class _Items(ItemsView[str, ManifestEntry]):
-    _mapping: FileTable
+    _mapping: ManifestTable
 
     def __iter__(self) -> Iterator[tuple[str, ManifestEntry]]:
         return self._mapping.pairs()
 
 
 class _Values(ValuesView[ManifestEntry]):
-    _mapping: FileTable
+    _mapping: ManifestTable
 
     def __iter__(self) -> Iterator[ManifestEntry]:
         return (entry for _, entry in self._mapping.pairs())
@@ -304,15 +304,15 @@ class StoredTable(Mapping[str, ManifestEntry]):
         self._like = like
 
     @cached_property
-    def _read(self) -> tuple[dict[str, Any], FileTable]:
+    def _read(self) -> tuple[dict[str, Any], ManifestTable]:
         try:
             facts, folders = read_table(self.path, self._like())
         except ValueError as error:
             raise OSError(errno.EIO, f"the first file snapshot is damaged ({error})") from error
-        return facts, FileTable(folders)
+        return facts, ManifestTable(folders)
 
     @property
-    def table(self) -> FileTable:
+    def table(self) -> ManifestTable:
         """The table.
 
         Raises:
@@ -378,7 +378,7 @@ class Layered(Mapping[str, ManifestEntry]):
         """Return whether anything is left of a folder of the manifest below: an entry in it, its own, or one of `folders`."""
         table = self.base.table if isinstance(self.base, StoredTable) else self.base
         own = self.get(path)
-        if not isinstance(table, FileTable) or (own is not None and own.kind == "folder"):
+        if not isinstance(table, ManifestTable) or (own is not None and own.kind == "folder"):
             return True
         folder = table.folders[path]
         prefix = f"{path}/" if path else ""
@@ -389,7 +389,7 @@ class Layered(Mapping[str, ManifestEntry]):
 
 def folders_of(manifest: Mapping[str, ManifestEntry]) -> AbstractSet[str]:
     """Return the folders that a manifest has entries in, and the empty ones that it names."""
-    if isinstance(manifest, FileTable):
+    if isinstance(manifest, ManifestTable):
         return manifest.folders.keys()
     if isinstance(manifest, StoredTable):
         return manifest.table.folders.keys()
@@ -426,11 +426,11 @@ def edited(folders: Folders, changes: Mapping[str, ManifestEntry | None]) -> Fol
     empty: list[str] = []
     for path, entries in by_folder.items():
         folder = found.get(path, Folder())
-        rows: dict[str, TableRow | None] = dict.fromkeys(entries)
+        rows: dict[str, FileRow | None] = dict.fromkeys(entries)
         remarks = {name: one for name, one in folder.remarks.items() if name not in entries}
         for name, entry in entries.items():
             if entry is not None and entry.kept:
-                rows[name] = TableRow(entry)
+                rows[name] = FileRow(entry)
             elif entry is not None:
                 remarks[name] = entry
                 if entry.kind == "folder":
@@ -496,7 +496,7 @@ def without_stamps(folders: Folders, paths: Iterable[str] | None = None) -> Fold
 _MAGIC: Final = b"KTTREE1\n"
 _HEAD: Final = struct.Struct("<IIII")
 _MOST_BYTES: Final = 4 << 30
-_ODD: Final = (ValueError, TypeError, OverflowError, RecursionError)
+_ODD: Final = (ValueError, TypeError, OverflowError)
 _DEEPEST: Final = 400
 """No scan goes deeper than half of this."""
 _UNFINISHED: Final = ".table.tmp"
@@ -610,7 +610,7 @@ class _TableReader:
     def facts(self) -> dict[str, Any]:
         """Read what is known about the table."""
         (length,) = struct.unpack("<I", self._exactly(4))
-        facts: object = json.loads(self._exactly(length))
+        facts = _json(self._exactly(length))
         if not isinstance(facts, dict):
             raise TypeError("the table has no facts")
         return cast("dict[str, Any]", facts)
@@ -633,7 +633,7 @@ class _TableReader:
         n_path, n_names, n_remarks, n_data = _HEAD.unpack(self._exactly(_HEAD.size))
         path = os.fsdecode(self._exactly(n_path))
         joined = os.fsdecode(self._exactly(n_names))
-        listed: Any = json.loads(self._exactly(n_remarks)) if n_remarks else []
+        listed: Any = _json(self._exactly(n_remarks)) if n_remarks else []
         data = self._exactly(n_data)
         if path.count("/") > _DEEPEST or not all(map(_is_name, path.split("/") if path else ())):
             raise ValueError("a path leads outside the work folder")
@@ -659,6 +659,13 @@ class _TableReader:
         if not all(map(_is_name, names)):
             raise ValueError("a path leads outside the work folder")
         return FileRows(names, data)
+
+
+def _json(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("the table is nested too deeply") from error
 
 
 def _is_name(name: str) -> bool:

@@ -16,13 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kimi_tui.workspace.common_lines import (
-    EqualLines,
-    common_head,
-    common_tail,
-    equal_runs,
-    split_lines,
-)
+from kimi_tui.workspace.common_lines import EqualLines, common_lines, split_lines
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry, was_looked_for
 
 _CONTEXT_LINES = 3
@@ -370,19 +364,13 @@ class _LineChanges:
 
     def __init__(self, old: bytes, new: bytes) -> None:
         before, after = old.decode("latin-1"), new.decode("latin-1")
-        head = common_head(before, after)
-        tail = common_tail(before, after, head)
         self._old, self._new = split_lines(before), split_lines(after)
-        n_head = before.count("\n", 0, head)
-        old_middle = split_lines(before[head : len(before) - tail])
-        new_middle = split_lines(after[head : len(after) - tail])
         self._changes: list[tuple[int, int, int, int]] = []
         i = j = 0
-        end = EqualLines(len(old_middle), len(new_middle), 0)
-        for run in (*equal_runs(old_middle, new_middle), end):
+        end = EqualLines(len(self._old), len(self._new), 0)
+        for run in (*common_lines(before, after), end):
             if (i, j) != (run.old, run.new):
-                place = (i + n_head, run.old + n_head, j + n_head, run.new + n_head)
-                self._changes.append(place)
+                self._changes.append((i, run.old, j, run.new))
             i, j = run.old + run.n, run.new + run.n
         self.added = sum(j2 - j1 for _, _, j1, j2 in self._changes)
         self.removed = sum(i2 - i1 for i1, i2, _, _ in self._changes)

@@ -29,7 +29,7 @@ from kimi_tui.filesystem import (
     restoring_name,
     sync_folder,
 )
-from kimi_tui.workspace.file_table import FileTable, folders_of
+from kimi_tui.workspace.file_table import ManifestTable, folders_of
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import (
     REST,
@@ -210,7 +210,7 @@ def plan_back(
     return changes
 
 
-def left_out(root: Path, now: FileTable, since: float) -> tuple[tuple[str, str], ...]:
+def left_out(root: Path, now: ManifestTable, since: float) -> tuple[tuple[str, str], ...]:
     """Return the paths that were not scanned, in readable form, each with its reason. It looks at files.
 
     Files that are unchanged since are not listed; a folder is always listed, as changes in it are not known.

@@ -22,12 +22,12 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.filesystem import is_temporary_name, open_folder
 from kimi_tui.workspace.file_table import (
+    FileRow,
     FileRows,
-    FileTable,
     Folder,
     Folders,
+    ManifestTable,
     Stamp,
-    TableRow,
 )
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
 from kimi_tui.workspace.manifest import (
@@ -304,9 +304,9 @@ class Scanner:
         self.done = 0.0
 
     @property
-    def manifest(self) -> FileTable:
+    def manifest(self) -> ManifestTable:
         """Every path of the last scan; it changes with the next."""
-        return FileTable(self._folders)
+        return ManifestTable(self._folders)
 
     def scan(self, also: Collection[str] = (), *, whole: bool = False) -> Scan:
         """Scan now. When it returns, new contents are in the store and synced.
@@ -597,7 +597,7 @@ class Scanner:
             now.trusts(*folder.stamp[:2]) and _UNREADABLE not in folder.remarks.values()
         )
         prefix = f"{path}/" if path else ""
-        rows: dict[str, TableRow | None] = {}
+        rows: dict[str, FileRow | None] = {}
         for name, how in names.items():
             now.edited[path].add(name)
             if not self._name(prefix + name, how, folder, rows, handle, now):
@@ -610,7 +610,7 @@ class Scanner:
         path: str,
         how: int,
         folder: Folder,
-        rows: dict[str, TableRow | None],
+        rows: dict[str, FileRow | None],
         handle: int,
         now: ScanPass,
     ) -> bool:
@@ -768,7 +768,8 @@ class Scanner:
         files: list[str] = []
         folders: list[str] = []
         left_out: dict[str, ManifestEntry] = {}
-        share = now.names.setdefault
+        # Later scans find few new names.
+        known_names = now.names if now.is_first else {}
         above_it = _folded(path)
         with os.scandir(handle) as listing:
             for item in listing:
@@ -785,7 +786,9 @@ class Scanner:
                 if entry is not None:
                     left_out[item.name] = entry
                 else:
-                    (folders if is_folder else files).append(share(item.name, item.name))
+                    (folders if is_folder else files).append(
+                        known_names.setdefault(item.name, item.name)
+                    )
         folder = Folder(
             folders=tuple(in_order(folders)),
             remarks=left_out,
@@ -873,7 +876,7 @@ class Scanner:
         # This loop runs for every file of a walk, so unchanged files cost only system calls.
         prefix = f"{path}/" if path else ""
         stamps = dict(known.rows.stamps()) if known else {}
-        rows: dict[str, TableRow | None] = dict.fromkeys(stamps.keys() - set(names))
+        rows: dict[str, FileRow | None] = dict.fromkeys(stamps.keys() - set(names))
         ask = os.stat
         for number, name in enumerate(names, start=1):
             if not number % _CHECKED_FILES and self._cancelled():
@@ -903,7 +906,7 @@ class Scanner:
 
     def _file(
         self, path: str, name: str, stamp: Stamp, folder: Folder, handle: int, now: ScanPass
-    ) -> TableRow | None:
+    ) -> FileRow | None:
         before = None if now.is_first else self.manifest.get(path)
         is_new = before is None or not before.kept
         if is_new and now.room <= 0 and path not in now.also and self._reader.may_keep(stamp):
@@ -916,7 +919,7 @@ class Scanner:
             entry = self._reader.entry(name, handle, stamp, now.budget)
         now.room -= int(is_new and entry.kept)
         is_trusted = now.trusts(stamp.mtime_ns, stamp.ctime_ns)
-        return TableRow(
+        return FileRow(
             entry, stamp if is_trusted and (entry.kept or entry.kind == "over") else None
         )
 

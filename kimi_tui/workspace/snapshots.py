@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import uuid
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +21,9 @@ from typing import Any, Literal, cast
 
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.workspace.file_table import (
-    FileTable,
     Folders,
     Layered,
+    ManifestTable,
     StoredTable,
     edited,
     read_table,
@@ -81,7 +82,7 @@ _LATEST_NAME = "latest.table"
 class SnapshotLog:
     """The append-only list of a session's snapshots.
 
-    The complete first snapshot is in a table of its own (`FileTable`). Earlier versions have it in the log, which has another
+    The complete first snapshot is in a table of its own (`ManifestTable`). Earlier versions have it in the log, which has another
     name, so that they do not take the new form for a session without files; such a log is continued as it is. If an earlier
     version has begun one beside the new one, both are read, and the former is continued.
 
@@ -96,6 +97,7 @@ class SnapshotLog:
         self._snapshots: list[Snapshot] = []
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
+        self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
         self._root_id: list[int] = []
@@ -140,6 +142,7 @@ class SnapshotLog:
         """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it."""
         position = len(self._snapshots) - 1
         self._marks[uid] = position
+        self._order.clear()
         after = self._snapshots[position].id if self._snapshots else ""
         # Without its mark a checkpoint has no files to restore, which must not stop the conversation.
         with contextlib.suppress(OSError):
@@ -200,11 +203,24 @@ class SnapshotLog:
 
         A change of the agent belongs to the step that this checkpoint began.
         """
-        found = ""
-        for uid, after in self._marks.items():
-            if after < position:
-                found = uid
-        return found
+        if len(self._order) != len(self._marks):
+            self._order = [(after, uid) for uid, after in self._marks.items()]
+            self._order.sort(key=lambda one: one[0])
+        at = bisect_left(self._order, position, key=lambda one: one[0])
+        return self._order[at - 1][1] if at else ""
+
+    def step_places(self, uid: str) -> range | None:
+        """Return the places in the log of the files before the step that a checkpoint began, and after each change in it; None if
+        the checkpoint is not known, or no snapshot was before it.
+        """
+        first, last = self._marks.get(uid, -1), self.after_checkpoint(uid)
+        if first < 0 or last is None:
+            return None
+        return range(first, self._position[last.id] + 1)
+
+    def place(self, snapshot: Snapshot) -> int:
+        """Return the place of a snapshot in the log."""
+        return self._position[snapshot.id]
 
     def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
         """Return the later one of two snapshots."""
@@ -244,7 +260,7 @@ class SnapshotLog:
         Raises:
             OSError: the disk refused; the log is as before.
         """
-        table = FileTable(folders)
+        table = ManifestTable(folders)
         snapshot = Snapshot(new_id(), at, "first", table, note)
         path = self._path.with_name(f"first-{snapshot.id}.table")
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -275,7 +291,7 @@ class SnapshotLog:
             root: device and inode of the work folder; stamps of another one do not count.
         """
         base = self._latest.base
-        if not isinstance(base, FileTable):
+        if not isinstance(base, ManifestTable):
             return edited({}, dict(self._latest))
         folders = base.folders if self._root_id == list(root) else without_stamps(base.folders)
         return edited(folders, self._latest.changes) if self._latest.changes else folders
@@ -288,7 +304,7 @@ class SnapshotLog:
         """
         first, *others = self._snapshots[: self._position[snapshot.id] + 1]
         files = first.changed
-        if isinstance(files, FileTable | StoredTable):
+        if isinstance(files, ManifestTable | StoredTable):
             manifest = Layered(files)
         else:
             manifest = Layered({}, files)
@@ -394,7 +410,7 @@ class SnapshotLog:
             facts, folders = read_table(self._path.with_name(_LATEST_NAME))
             place = self._position[str(facts["after"])]
             self._root_id = _identity(facts)
-            self._latest = Layered(FileTable(folders))
+            self._latest = Layered(ManifestTable(folders))
             return place
         return None
 
@@ -402,6 +418,7 @@ class SnapshotLog:
         self._snapshots.clear()
         self._position.clear()
         self._marks.clear()
+        self._order.clear()
         self._latest = Layered({})
 
     def _take_line(self, line: bytes) -> None:
@@ -452,7 +469,7 @@ class SnapshotLog:
 
     def _in_memory(self) -> Folders:
         base = self._latest.base
-        return base.folders if isinstance(base, FileTable) else {}
+        return base.folders if isinstance(base, ManifestTable) else {}
 
 
 def _identity(facts: Mapping[str, Any]) -> list[int]:

@@ -29,7 +29,7 @@ from kimi_tui.workspace.diff import (
     find_changes,
     find_divergence,
 )
-from kimi_tui.workspace.file_table import FileTable, Folders, Layered, edited, without_stamps
+from kimi_tui.workspace.file_table import Folders, Layered, ManifestTable, edited, without_stamps
 from kimi_tui.workspace.manifest import (
     Limits,
     Manifest,
@@ -506,6 +506,19 @@ class Tracker:
         """
         return self._log, self._blames.setdefault(path, FileBlame(self._log, self.texts, path))
 
+    @property
+    def log(self) -> SnapshotLog:
+        """The snapshots, which are read when first needed: to be used in the thread of this object."""
+        return self._log
+
+    def places(self, start: tuple[str, str] | None, end: tuple[str, str] | None) -> range:
+        """Return the places in the log of two moments and of all between them; see `changes`."""
+        first = self._log.first if start is None else self._at(*start)
+        last = self._log.last if end is None else self._at(*end)
+        if first is None or last is None:
+            return range(0)
+        return range(self._log.place(first), max(self._log.place(first), self._log.place(last)) + 1)
+
     def changes(
         self,
         start: tuple[str, str] | None,
@@ -672,8 +685,8 @@ class Tracker:
             return set()
         return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}
 
-    def _scanner_manifest(self) -> FileTable:
-        return self._scanner.manifest if self._scanner is not None else FileTable({})
+    def _scanner_manifest(self) -> ManifestTable:
+        return self._scanner.manifest if self._scanner is not None else ManifestTable({})
 
     @property
     def known_part(self) -> float:
@@ -724,8 +737,11 @@ def stored_and_present(
     """
     store = ScratchStore(folder / STORE_NAME, _MOST_NEW_BYTES)
     scanner = Scanner(str(root), store, Limits(), own=own)
+    log = SnapshotLog(folder / _LOG_NAME)
+    # Files that look as they did at the newest snapshot are not read.
+    scanner.adopt(dict(log.folders(identity_of(os.stat(root)))))
     scanner.scan()
-    return SnapshotLog(folder / _LOG_NAME), StoredTexts(store), scanner.manifest
+    return log, StoredTexts(store), scanner.manifest
 
 
 def _is_protected(path: str) -> bool:

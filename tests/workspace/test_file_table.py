@@ -19,8 +19,8 @@ from support.followed_folder import CoarseClock, Place, PowerCut, power_cut
 
 from kimi_tui.workspace import scan, tracker
 from kimi_tui.workspace.file_table import (
-    FileTable,
     Layered,
+    ManifestTable,
     edited,
     folders_of,
     read_table,
@@ -47,7 +47,7 @@ def test_a_table_comes_back_from_the_disk(tmp_path: Path) -> None:
     write_table(tmp_path / "t.table", folders, {"after": "x"}, sync=True)
     facts, read = read_table(tmp_path / "t.table")
     assert facts == {"after": "x"}
-    assert dict(FileTable(read)) == entries
+    assert dict(ManifestTable(read)) == entries
     assert {path: one.folders for path, one in read.items()} == {
         path: one.folders for path, one in folders.items()
     }
@@ -78,7 +78,7 @@ def test_a_table_whose_folders_are_in_memory_shares_them(tmp_path: Path) -> None
     write_table(tmp_path / "t.table", folders, {}, sync=False)
     like = edited(folders, {"d/b": None})
     _, read = read_table(tmp_path / "t.table", like)
-    assert FileTable(read) == FileTable(folders)
+    assert ManifestTable(read) == ManifestTable(folders)
     assert read["e"].rows is like["e"].rows
     assert read["d"].rows is not like["d"].rows
 
@@ -133,7 +133,7 @@ def test_a_link_under_the_name_of_an_unfinished_table_is_not_followed(tmp_path: 
 def test_the_folders_of_a_changed_table_are_those_of_its_entries(
     first: dict[str, ManifestEntry], changes: dict[str, ManifestEntry | None]
 ) -> None:
-    layered = Layered(FileTable(edited({}, first)), changes)
+    layered = Layered(ManifestTable(edited({}, first)), changes)
     assert folders_of(layered) - {""} == folders_of(dict(layered))
 
 
@@ -143,7 +143,7 @@ def as_of_earlier_versions(files: Path) -> None:
     lines = [json.loads(line) for line in stored.read_text().splitlines()]
     for record in lines:
         if name := record.pop("table", None):
-            table = FileTable(read_table(files / name)[1])
+            table = ManifestTable(read_table(files / name)[1])
             record["changed"] = {
                 path: [one.kind, one.blob, one.mode, one.size] for path, one in table.items()
             }
@@ -360,7 +360,7 @@ def test_a_file_that_did_not_fit_is_named_and_kept_when_there_is_room(
     place = Place(tmp_path, Limits(max_store_bytes=2000))
     place.other(("a", "one"), ("big", os.urandom(3000).hex()))
     uid = place.begin()
-    assert "of disk" in place.tracker.full
+    assert "limit" in place.tracker.full
     assert place.tracker.plan(uid).not_covered
     place.tracker.close()
     place.limits = Limits()
@@ -425,7 +425,7 @@ def test_a_killed_writer_leaves_the_former_table(tmp_path: Path) -> None:
             assert len(read_table(path)[1]) == 51
         child.kill()
         child.communicate()
-        assert len(FileTable(read_table(path)[1])) == 5000, n
+        assert len(ManifestTable(read_table(path)[1])) == 5000, n
     write_table(path, edited({}, {"a": FILE}), {}, sync=False)
     assert [one.name for one in tmp_path.iterdir()] == ["t.table"]
 

@@ -180,7 +180,7 @@ def test_a_full_budget_reads_nothing_new_and_keeps_following_the_old(tmp_path: P
     assert not scanner.scan().full
     (root / "b").write_bytes(os.urandom(5_000))
     scan = scanner.scan()
-    assert "disk" in scan.full
+    assert "limit" in scan.full
     assert scanner.manifest["b"].kind == "over"
     (root / "a").unlink()
     assert "a" in scanner.scan().changed

@@ -65,7 +65,7 @@ def test_very_many_contents_go_into_several_packs_that_are_searched(
 def test_a_full_budget_says_so_and_keeps_what_is_there(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "store", 8_000)
     name = store.put(b"first")
-    with pytest.raises(StoreFull, match="disk"):
+    with pytest.raises(StoreFull, match="limit"):
         store.put(os.urandom(9_000))
     store.flush()
     assert store.get(name) == b"first"

@@ -26,6 +26,7 @@ from kimi_tui.tui.rows import Span, fitted, sides, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import DroppedMessage, FilePreview, FilesPreview, RewindPreview
+    from kimi_tui.tool_cards import DiffLine
 
 
 WIDE_FROM = 92
@@ -68,6 +69,7 @@ class FilesState:
         focused: whether the arrows select files.
         decided: the paths that the user has explicitly chosen or deselected.
         whole: whether the whole diff is shown in place of the list.
+        line: the place of the chosen line in it; None if none is chosen.
     """
 
     files: FilesPreview
@@ -77,6 +79,7 @@ class FilesState:
     diff: RowWindow = field(default_factory=RowWindow)
     focused: bool = False
     whole: bool = False
+    line: int | None = None
     decided: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
@@ -135,7 +138,18 @@ class FilesState:
 
     def toggle_whole(self) -> None:
         """Show the whole diff of the selected file from its first row on, or the list again."""
-        self.whole, self.diff.top = not self.whole, 0
+        self.whole, self.diff.top, self.line = not self.whole, 0, None
+
+    def choose_line(self, step: int) -> DiffLine | None:
+        """Choose the next line of the whole diff, or the one before, and return it; the first one is the first on view."""
+        rows = self.current.rows if self.current is not None else ()
+        if not self.whole or not rows:
+            return None
+        on_view = self.diff.on_view
+        wanted = self.line + step if self.line is not None else on_view.start
+        self.line = max(0, min(wanted, len(rows) - 1))
+        self.diff.show(self.line, self.line)
+        return rows[self.line]
 
     def move(self, step: int) -> None:
         """Select another file, or scroll the whole diff."""
@@ -228,7 +242,7 @@ def _listed_rows(
         lines = formatting.wrap_words(one_line(files.reason), width - 2)[:room]
         return [Row([Span(f"  {line}", "quiet")]) for line in lines]
     if state.whole:
-        return [Row(spans) for spans in _whole(state, width, room, glyphs)]
+        return _whole(state, width, room, glyphs)
     notes = [Row(spans) for spans in _notes(files, width, glyphs)]
     if state.focused and state.at_rest and notes:
         notes[0] = Row([span._replace(style="accent") for span in notes[0].spans])
@@ -333,7 +347,7 @@ def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
     return [*rows[: room - 1], [Span(more, "quiet")]]
 
 
-def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[Row]:
     one = state.current
     if one is not None:
         heading, rows = _file_row(state, one, width, glyphs), _diff(one, width, glyphs)
@@ -351,7 +365,12 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
         ]
     on_view = state.diff.fit(len(rows), max(1, room - 2))
     more = f"  {_hidden_words(state.diff, glyphs)}"
-    return [heading, *rows[on_view.start : on_view.stop], [Span(more, "quiet")]][:room]
+    has_lines = one is not None and len(one.rows) == len(rows)
+    lines = [
+        Row(rows[n], line=n if has_lines else None, is_selected=has_lines and n == state.line)
+        for n in on_view
+    ]
+    return [Row(heading), *lines, Row([Span(more, "quiet")])][:room]
 
 
 def _hidden_words(window: RowWindow, glyphs: Glyphs) -> str:
@@ -592,12 +611,14 @@ class Row(NamedTuple):
         spans: its text with styles.
         action, file: the action, or the file, that a click on it means; None for none.
         is_selected: whether it has the background of the selection.
+        line: the place of the file's line in the diff that a click on it means; None for none.
     """
 
     spans: Sequence[Span] = ()
     action: int | None = None
     file: int | None = None
     is_selected: bool = False
+    line: int | None = None
 
     @property
     def text(self) -> str:

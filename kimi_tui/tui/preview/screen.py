@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.strip import Strip
 
-from kimi_tui.tui.faults import log_fault
+from kimi_tui.tui.faults import log_fault, reported
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import (
     QUIET_S,
@@ -45,6 +45,7 @@ from kimi_tui.tui.transcript.selection import select_piece
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import RewindPreview
+    from kimi_tui.tool_cards import DiffLine
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
 _MOVES = frozenset("jk ")
@@ -71,6 +72,13 @@ class PreviewSheet(PaintedRows):
             super().__init__()
             self.index = index
             self.on_sign = on_sign
+
+    class LineClicked(Message):
+        """A line of a whole diff was clicked."""
+
+        def __init__(self, line: int) -> None:
+            super().__init__()
+            self.line = line
 
     def __init__(self, state: layout.PreviewState) -> None:
         super().__init__()
@@ -118,6 +126,8 @@ class PreviewSheet(PaintedRows):
             self.post_message(self.Chosen(row.action))
         elif row.file is not None and offset.x >= at:
             self.post_message(self.FileClicked(row.file, on_sign=offset.x < at + 2))
+        elif row.line is not None and offset.x >= at:
+            self.post_message(self.LineClicked(row.line))
 
     def _row(self, y: int) -> layout.Row:
         rows = self.sheet.rows
@@ -129,7 +139,7 @@ class PreviewSheet(PaintedRows):
         row = self._row(y)
         if not row.is_selected:
             return strip
-        first, last = self.sheet.band
+        first, last = self.sheet.band if row.line is None else (self.sheet.files_at, width)
         selected = self._painter.strip(row.spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
 
@@ -152,6 +162,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         typed_at: the monotonic time at which text was last typed there.
         is_asked_for: whether the user opened the preview. If not, keys that are typed before it was painted were meant for
             the screen below.
+        who: says in a sentence who wrote a line of a file's diff; None if that is not asked here.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
@@ -166,6 +177,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         Binding("tab", "details", "Details", id="preview.details", show=False),
         Binding(
             "space", "bring_back", "Restore or keep the file", id="preview.bring_back", show=False
+        ),
+        Binding("right", "line(1)", "Who wrote the next line", id="preview.line", show=False),
+        Binding(
+            "left", "line(-1)", "Who wrote the line before", id="preview.line_before", show=False
         ),
         Binding("enter", "choose", "Choose", id="preview.choose", show=False),
         Binding("escape", "cancel", "Cancel", id="preview.cancel", show=False),
@@ -183,8 +198,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         write: Callable[[str], None] | None = None,
         typed_at: float = 0.0,
         is_asked_for: bool = True,
+        who: Callable[[str, DiffLine], Awaitable[str]] | None = None,
     ) -> None:
         super().__init__()
+        self._who = who
         self._write = write
         self._is_asked_for = is_asked_for
         self._paint = PaintWatch(self, self._painted)
@@ -294,6 +311,34 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
                 files.focused = files.whole = False
             state.details = not state.details and bool(state.preview.dropped)
         self._show()
+
+    def action_line(self, step: int) -> None:
+        """In a whole diff, choose the next line or the one before, and say who wrote it."""
+        files = self._state.files
+        self._look(self._key_at)
+        if files is not None and files.focused:
+            self._tell_writer(files.choose_line(step))
+
+    def on_preview_sheet_line_clicked(self, event: PreviewSheet.LineClicked) -> None:
+        """Say who wrote the clicked line."""
+        files = self._state.files
+        if files is not None and files.whole:
+            files.line = event.line
+            self._tell_writer(files.choose_line(0))
+
+    def _tell_writer(self, line: DiffLine | None) -> None:
+        files = self._state.files
+        self._show()
+        if line is None or files is None or files.current is None or self._who is None:
+            return
+        path, who = files.current.path, self._who
+
+        async def tell() -> None:
+            words = await who(path, line)
+            if files.whole and files.current is not None and files.current.path == path:
+                self._sheet.border_subtitle = Content(words)
+
+        self.run_worker(reported(self, tell), group="who", exclusive=True)
 
     def action_bring_back(self) -> None:
         """Toggle whether the selected file is restored."""
