@@ -559,7 +559,7 @@ async def test_what_a_compaction_reads_is_freed_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_SLICE_S", 0.0)
-    n_results = 1_000
+    n_results = 3_000
     async with stage(tmp_path, window=10_000_000, follow_files=False) as on:
         await talk(on, "one")
         made = [
