@@ -297,7 +297,6 @@ async def test_a_click_on_what_was_just_taken_away_is_no_crash(
         await one.sees("Esc close")
 
 
-@pytest.mark.exhaustive
 async def test_a_theme_is_kept_and_an_unknown_one_named(home: Path) -> None:
     path = home / "config.toml"
     path.write_text('# mine\nglyphs = "unicode"\n')

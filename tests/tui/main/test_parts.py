@@ -217,6 +217,7 @@ async def test_keys_and_clicks_on_parts_that_are_missing_say_so(
         await one.sees("Another answer.")
 
 
+@pytest.mark.exhaustive
 async def test_the_engine_of_this_program_is_offered_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

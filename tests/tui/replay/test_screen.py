@@ -157,7 +157,6 @@ def _before_dmail(screen: ReplayScreen) -> int:
     return recorded.replay.recording.step(dmail.position, -2)
 
 
-@pytest.mark.exhaustive
 async def test_keys_clicks_and_the_clock_go_through_it(home: Path) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:
@@ -339,7 +338,6 @@ async def test_without_a_record_the_conversation_is_told(home: Path) -> None:
         assert "It is built." not in seen(app, pilot)
 
 
-@pytest.mark.exhaustive
 async def test_without_the_size_of_the_window_the_tokens_are_told(home: Path) -> None:
     app = replaying(home, stored(home, (), CONTEXT + '{"role":"_usage","token_count":5200}\n'))
     async with app.run_test(size=(120, 40)) as pilot:

@@ -311,7 +311,6 @@ async def test_two_clicks_select_a_word_and_three_a_line() -> None:
         assert app.screen.get_selected_text() is None
 
 
-@pytest.mark.exhaustive
 async def test_a_drag_to_the_edge_scrolls_and_selects_on() -> None:
     app = ChatApp()
     async with app.run_test(size=(81, 20)) as pilot:

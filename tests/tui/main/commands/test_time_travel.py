@@ -402,6 +402,7 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
         assert "The pear is green." in told(server)
 
 
+@pytest.mark.exhaustive
 async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("shift+tab", "shift+tab", "j")
@@ -478,6 +479,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         assert not one.screen.bench.reading
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", first_only([(60, 20), (120, 40)]))
 async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int, int]) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
@@ -528,7 +530,6 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
         await one.sees("Part 0 of it.")
 
 
-@pytest.mark.exhaustive
 async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -> None:
     async with talk(home) as (one, _):
         await one.say("/rewind 2")
