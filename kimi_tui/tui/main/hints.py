@@ -153,7 +153,7 @@ def hints(
     if place == "search":
         return known(
             ("Enter", "next"),
-            (sent_key_of("search.up", keys, extended=extended), "before"),
+            (sent_key_of("search.up", keys, extended=extended), "previous"),
             (key("search.end"), "end"),
             (
                 key("search.text"),
@@ -174,7 +174,7 @@ def hints(
     if place == "matches":
         return known(
             (key("search.next"), "next"),
-            (key("search.before"), "before"),
+            (key("search.before"), "previous"),
             (key("search"), "search"),
             ("Esc", "end"),
         )
@@ -198,7 +198,7 @@ def hints(
         usual = _in_prompt(state, keys, now, extended=extended)
         return known(usual[0], choose, close, helps)
     if place == "sent":
-        return known((send, "accept"), choose, (key("history"), "before"), ("Esc", "back"), helps)
+        return known((send, "accept"), choose, (key("history"), "previous"), ("Esc", "back"), helps)
     return known(("Esc", "back"), helps)
 
 
