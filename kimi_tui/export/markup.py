@@ -66,7 +66,9 @@ class BlockWriter:
         """Return a block as an `<article>`, with its key as the id."""
         kind = type(block).__name__.removesuffix("Block").lower()
         number = (
-            f'<a class="n" href="#">#{block.checkpoint}</a>' if block.checkpoint is not None else ""
+            f'<a class="point" href="#">#{block.checkpoint}</a>'
+            if block.checkpoint is not None
+            else ""
         )
         attributes = f'id="b{key}" class="{kind}"' + (
             f' data-n="{block.checkpoint}"' if block.checkpoint is not None else ""
