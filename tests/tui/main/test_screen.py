@@ -541,7 +541,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.sees("There are no extra permissions.")
         await one.pilot.press("escape")
         await one.say("a")
-        await one.sees("allow edits in this folder this session")
+        await one.sees("allow edits in this folder for this session")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.accepts_keys)
