@@ -16,6 +16,8 @@ COMMANDS = {
     "worldlines": "list the world lines (branches) of a session",
     "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
     "blame": "show which checkpoint wrote each line of a file",
+    "diff": "print what changed between two checkpoints as a patch",
+    "to-git": "make git commits on a new branch from the steps of a session",
     "rewind": "rewind a session to a checkpoint",
     "switch": "switch a session to a world line (a branch)",
     "jump": "the same as switch",
@@ -81,6 +83,14 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import blame
 
             return blame.run(arguments)
+        case "diff":
+            from kimi_tui.commands import diff
+
+            return diff.run(arguments)
+        case "to-git":
+            from kimi_tui.commands import to_git
+
+            return to_git.run(arguments)
         case "export":
             from kimi_tui.commands import export
 

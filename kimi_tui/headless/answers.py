@@ -77,14 +77,14 @@ class Answers:
             # The name of a tool, or of its server, is a rule of one word.
             if (request.tool,) in self._rules or (f"mcp__{server}",) in self._rules:
                 return ""
-            return f"it needs approval; --allow {request.tool} gives it"
+            return f"it needs approval; allow it with --allow {request.tool}"
         if request.tool == _FETCHING:
             host = json.dumps(urlsplit(request.detail).netloc)
-            return f"it needs approval; allow = [{host}] in [web] of config.toml gives it"
+            return f"it needs approval; allow it with allow = [{host}] in [web] of config.toml"
         if not request.changeable:
             return "it needs approval"
         if not self._rules:
-            return "it needs approval; --allow or another --mode gives it"
+            return "it needs approval; allow it with --allow or another --mode"
         from kimi_tui.tools.allowed_commands import why_not_allowed
 
         why = await asyncio.to_thread(

@@ -34,8 +34,8 @@ def test_notes_and_an_overload(configured: Program, server: ChatServerThread) ->
     terminal.key("enter")
     # A wait of five minutes is no reason to give up: it is counted down, and cut short.
     terminal.wait_for("Trying again in 29")
-    screen = terminal.wait_for("more")
-    assert "for 10 min more" in screen
+    screen = terminal.wait_for("gives up in")
+    assert "gives up in 10 min" in screen
     assert "Enter now" in screen
     terminal.key("enter")
     terminal.wait_for("It says x.")

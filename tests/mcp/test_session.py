@@ -52,7 +52,7 @@ def test_a_server_is_used_without_a_screen(scripts: Scripts) -> None:
         is_done = "The answer of the MCP server made" in str(scripts.server.requests[-1].body)
         assert is_done == (code == 0)
     assert "refused: mcp__made__echo" in ran.err
-    assert "--allow mcp__made__echo gives it" in ran.err
+    assert "allow it with --allow mcp__made__echo" in ran.err
     assert tools_of(scripts)[-2:] == ["FindTools", "CallTool"]
     scripts.server.script(say("None."))
     assert scripts.run("--bare", "-p", "hi").code == 0
@@ -67,7 +67,7 @@ def test_a_projects_server_is_one_line(scripts: Scripts) -> None:
     assert (ran.code, ran.out) == (0, "Hello.\n")
     (line,) = [line for line in ran.err.splitlines() if "MCP" in line]
     assert line.startswith(
-        "kimi-tui: This project's MCP server is not started before you allow it: theirs."
+        "kimi-tui: This project's MCP server is not started until you allow it: theirs."
     )
     assert not mark.exists()
 
