@@ -138,11 +138,11 @@ class PastCommands:
         if sandbox is None:
             try:
                 sandbox = find_sandbox(self._settings, self._environ, self._work)
+                self._stack.callback(sandbox.remove_temporary)
             except NoSandbox as no:
                 self.unconfined = str(no)
         hidden: Sequence[str] = ()
         if sandbox is not None:
-            self._stack.callback(sandbox.remove_temporary)
             try:
                 hidden = sandbox.policy_for(self._work, creates=False).hidden
             except NoSandbox as no:
