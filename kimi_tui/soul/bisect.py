@@ -267,9 +267,13 @@ class _Chain:
     def _take(self, until: int) -> None:
         """Take the snapshots up to a place of the log; neighbours that one cause made are one change."""
         places = range(self._position + 1, until + 1)
-        for cause, some in groupby(places, lambda at: _CAUSES[self._snapshots[at].by]):
+        for cause, some in groupby(places, self._cause):
             self._add(cause, FileState(self._snapshots[[*some][-1]]))
         self._position = max(self._position, until)
+
+    def _cause(self, at: int) -> Cause:
+        # The log of another version may know other authors.
+        return _CAUSES.get(self._snapshots[at].by, "other")
 
     def _take_net(self, until: int) -> None:
         """Take the snapshots up to a place of the log as one change, if anything differs after all of them."""
@@ -442,10 +446,10 @@ class Bisection:
             raise NoBisect(f"The command says nothing about {place.name}: {tested.why}.")
         if wanted == "bad":
             raise NoBisect(
-                f"The command does not fail in {place.name}, so there is no failure to search for."
+                f"The command does not fail in {place.name}. There is no failure to search for."
             )
         raise NoBisect(
-            f"The command fails in {place.name} already, so no change after it made it fail. "
+            f"The command fails in {place.name} already. "
             "Give an earlier checkpoint with --good, or check that the command works there at all."
         )
 
@@ -471,8 +475,8 @@ class Bisection:
                 tested = Tested(place, "skipped", tuple(runs), failed, f"exit code {code}")
                 self._add(tested)
                 raise NoBisect(
-                    f"The command ended with exit code {code} in {place.name}. A code of 128 or more ends the search, "
-                    "as a signal or a crash says nothing about the files."
+                    f"The command ended with exit code {code} in {place.name}. "
+                    "128 and more end the search: a signal or a crash says nothing about the files."
                 )
             if run.is_not_found and self._counts_not_found is None:
                 self._counts_not_found = await self._asks(place, run)

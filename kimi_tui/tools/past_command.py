@@ -336,6 +336,12 @@ def sweep(environ: Mapping[str, str], but: Path | None = None) -> int:
     return n_removed
 
 
+def sweep_in_background(environ: Mapping[str, str]) -> None:
+    """Remove the same, without waiting for it; the end of the program does not wait for it either."""
+    if os.path.isdir(_top(environ)):
+        threading.Thread(target=sweep, args=(environ,), name="sweep", daemon=True).start()
+
+
 def swept(environ: Mapping[str, str]) -> Path:
     """Remove the same; return the folder in which notes about unfinished work are kept. Call it in a thread."""
     sweep(environ)

@@ -37,7 +37,7 @@ from kimi_tui.workspace.diff import (
     diff_lines,
     text_of,
 )
-from kimi_tui.workspace.manifest import REST, Limits, Manifest, ManifestEntry, ancestors
+from kimi_tui.workspace.manifest import REST, Kind, Limits, Manifest, ManifestEntry, ancestors
 from kimi_tui.workspace.restore import as_file, why_not
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import Snapshot, delta
@@ -216,7 +216,7 @@ class Past:
         notes = " ".join(self.log.notes_at(state.snapshot))
         if not missing:
             return notes
-        kinds = Counter(entry.kind for _, entry in missing)
+        kinds: Counter[Kind] = Counter(entry.kind for _, entry in missing)
         why = ", ".join(f"{count:,} {why_not(kind)}" for kind, count in kinds.most_common())
         named = some_of(
             [path.removesuffix(REST).rstrip("/") or "." for path, _ in missing], _MOST_NAMED

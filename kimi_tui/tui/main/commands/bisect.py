@@ -158,7 +158,8 @@ async def _end(
 
     outcome = found.outcome
     if outcome.reason:
-        main.bench.tell(outcome.reason, level="warning")
+        reason, _, advice = outcome.reason.partition(". ")
+        main.bench.tell(f"{reason.rstrip('.')}.", advice=advice, level="warning")
         return
     change = found.change
     if change is None:
